@@ -25,6 +25,7 @@ from bulkhead.work import jsonlog
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
+from bulkhead.work.steadyclock import SteadyClock
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.host import definitions
@@ -43,6 +44,7 @@ from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
 from controller.ledger.loop import Ledger
 from controller.ledger.usage import Usage
+from controller.pki.renewals import Renewals
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
@@ -97,7 +99,9 @@ class Controller:
     """The parts and their lives."""
 
     def __init__(self, client: Client, config: KubeConfig, settings: Settings) -> None:
-        self._clock = SystemClock()
+        self._clock = SteadyClock(SystemClock())
+        client.transport.on_date = self._clock.heard
+        metrics.clock_wrong.set_function(lambda: bool(self._clock.trouble))
         self._client = client
         self._config = config
         self._settings = settings
@@ -145,6 +149,7 @@ class Controller:
             pulls=self._pulls,
             receivers=self._receivers,
             losses=AuditLosses(self._planes, self._clock, budget),
+            renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False

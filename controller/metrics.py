@@ -14,6 +14,9 @@ reconcile_seconds = Histogram(
 )
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait to be reconciled.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
+clock_wrong = Gauge(
+    "bulkhead_controller_clock_wrong", "1 while the controller's clock jumped, or is not the host's API server's; see its log."
+)
 plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of planes' answers that are held, of all planes together.")
 issuers_silent = Gauge("bulkhead_controller_issuers_silent", "Identity providers that do not answer as they should.")
 accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")
@@ -31,6 +34,7 @@ ssh_certificates = Counter(
     "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
 )
 data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is not what it was.", ["tenant"])
+members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by why.", ["tenant", "why"]
@@ -52,6 +56,7 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     tenant_ready.labels(tenant).set(ready)
     plane = condition_of({"status": status}, ConditionType.PLANE_READY)
     data_lost.labels(tenant).set(plane.get("reason") == Reason.DATA_LOST)
+    members_down.labels(tenant).set(plane.get("reason") == Reason.MEMBERS_DOWN)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
         if what in gpus:
@@ -79,6 +84,7 @@ def forget(tenant: str) -> None:
     for gauge, names in (
         (tenant_ready, [(tenant,)]),
         (data_lost, [(tenant,)]),
+        (members_down, [(tenant,)]),
         (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
         (audit_lost, [(tenant, why) for why in LOSSES]),
     ):

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api.conditions import Reason, condition_of
 from bulkhead.api.conditions import Status as Truth
+from bulkhead.api.podphase import is_pending_deletion
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -30,6 +31,28 @@ class Verdict:
 
 def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
     """Why a pod does not start, when it is more than a matter of time."""
+    found = _trouble(pod)
+    return None if found is None else found[:2]
+
+
+def why_down(name: str, pod: Obj | None) -> tuple[Reason | None, str]:
+    """Why a pod that is to serve does not, and how often it tried; a reason only where it is more than a matter of time."""
+    if pod is None:
+        return None, f"pod {name}: there is none"
+    if is_pending_deletion(pod):
+        return None, f"pod {name}: is being deleted"
+    found = _trouble(pod)
+    if found is not None:
+        reason, message, often = found
+        return reason, message + often
+    stopped = [each for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    killed = next((text for each in stopped if (text := _out_of_memory(pod, each))), "")
+    waiting = ", ".join(f"{each['name']}{_restarts(each)}" for each in stopped)
+    return None, killed or f"pod {name}: not ready" + (f": {waiting}" if waiting else "")
+
+
+def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
+    """Why a pod does not start, and how often it tried where that does not say so itself."""
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     for each in status.get("containerStatuses") or []:
@@ -43,13 +66,24 @@ def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
             "InvalidImageName",
             "CreateContainerConfigError",
         }:
-            return Reason.POD_NOT_STARTING, detail
+            return Reason.POD_NOT_STARTING, detail, ""
         if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
-            return Reason.CRASHING, _out_of_memory(pod, each) or detail
+            killed = _out_of_memory(pod, each)
+            return Reason.CRASHING, killed or detail, "" if killed else _restarts(each)
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        return Reason.POD_NOT_STARTING, f"pod {name}: {scheduled.get('message')}"
+        return Reason.POD_NOT_STARTING, f"pod {name}: {scheduled.get('message')}", ""
     return None
+
+
+def _restarts(container: Obj) -> str:
+    """How often a container was started again, and what it ended with at last; empty where it never was."""
+    number = int(container.get("restartCount") or 0)
+    if not number:
+        return ""
+    ended = (container.get("lastState") or {}).get("terminated") or {}
+    code = f", the last time after exit code {ended['exitCode']}" if "exitCode" in ended else ""
+    return f" (restarted {number} times{code})"
 
 
 def _out_of_memory(pod: Obj, container: Obj) -> str:

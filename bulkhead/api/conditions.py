@@ -51,6 +51,7 @@ class Reason(_Explained):
 
     # Good
     READY = "Ready", "Everything that this condition covers is in place and answers."
+    MEMBERS_DOWN = "MembersDown", "The plane serves, and some of its members do not; the message names each with its cause."
     APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
 
     # On the way
@@ -64,12 +65,19 @@ class Reason(_Explained):
     TERMINATING = "Terminating", "The tenant is being deleted."
 
     # Asked for
-    PAUSED = "Paused", "The spec pauses reconciliation until a given time; nothing is changed meanwhile but what is revoked."
+    PAUSED = (
+        "Paused",
+        "The spec pauses reconciliation until a given time; only what is revoked and certificates change meanwhile.",
+    )
 
     # Needs a person: the spec cannot be satisfied; nothing is made, and what runs is held to its class
     UNKNOWN_CLASS = "UnknownClass", "No TenantClass has the name in spec.class."
     INVALID_NAME = "InvalidName", "The tenant's name is reserved or would collide with a namespace that is not its own."
     VERSION_UNAVAILABLE = "VersionUnavailable", "The class does not offer the Kubernetes version in spec.kubernetesVersion."
+    VERSION_SKEW = (
+        "VersionSkew",
+        "The plane cannot go from the Kubernetes version that it runs to the one asked for: back, or over a minor version.",
+    )
     OUT_OF_BOUNDS = "OutOfBounds", "The spec asks for more than its class allows."
     IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
     NOT_SUPPORTED = "NotSupported", "The spec asks for something that this version or this host cannot do."

@@ -289,7 +289,9 @@ class TenantSpec(ApiModel):
     exposure: Exposure | None = Field(None, description="How the tenant's API server is reached from outside of the host.")
     hibernation: Hibernation | None = Field(None, description="Sleep on request.")
     paused_until: Moment | None = Field(
-        None, description="Until this moment the controller changes nothing of the tenant; for repairs by hand."
+        None,
+        description="Until this moment the controller changes nothing of the tenant; for repairs by hand. What is revoked "
+        "reaches the plane all the same, and its certificates are renewed.",
     )
     deletion_policy: Literal["Delete"] = Field(
         "Delete", description="What becomes of the tenant's data when the Tenant is deleted. Delete: nothing is left."

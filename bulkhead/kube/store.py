@@ -77,6 +77,11 @@ class Store:
             if obj is not None:
                 yield obj
 
+    def body(self, key: Key) -> bytes | None:
+        """One object's body as it is stored."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.raw
+
     def bodies(self) -> list[bytes]:
         """Every object's body as it is stored, as of now."""
         return [entry.raw for entry in self._entries.values()]

@@ -46,6 +46,8 @@ class Transport:
         self.max_body = max_body
         self.user_agent = user_agent
         self.authorization = Authorization(config)
+        # Told the `Date` of every answer to a call.
+        self.on_date: Callable[[str], None] = _nothing
         self.tls: ssl.SSLContext | None = None
         self._calls: Calls | None = None
 
@@ -126,6 +128,7 @@ class Transport:
                 most = max_body or self.max_body
                 bounds = Bounds(most, min(_ERROR_BODY, max(most, _LEAST_ERROR_BODY)), charge)
                 answer = await self._calls.ask(method, _target(path, params), named, body, bounds)
+                self.on_date(answer.headers.get("date", ""))
                 if answer.status < 400:
                     _check(answer.status, answer.headers, answer.data)
                 return answer
@@ -149,6 +152,10 @@ class Transport:
             yield answer
         finally:
             answer.close()
+
+
+def _nothing(date: str) -> None:
+    """Nobody wants to know what time a server says it is."""
 
 
 def _target(path: str, params: Mapping[str, str] | None) -> str:

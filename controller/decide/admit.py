@@ -18,7 +18,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.given import rules_of
 from controller import allotment
-from controller.decide import held
+from controller.decide import held, versions
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import POD_GROUP_VERSION, can_serve_pod_groups, offers_pod_groups, plane_of
 from controller.pki.receivers import ReceiverUnusableError, check_authorities
@@ -83,6 +83,20 @@ def version(case: Case) -> Refusal | None:
         Reason.VERSION_UNAVAILABLE,
         f"spec.kubernetesVersion: {case.version} is not available; available: {', '.join(case.versions) or 'none'}",
     )
+
+
+def version_step(case: Case) -> Refusal | None:
+    """A plane goes neither back behind its minor version nor over one, whoever asks for it: Tenant, class or installation."""
+    fault = versions.fault(versions.running(case.tenant, case.existing), case.version, case.versions)
+    if not fault:
+        return None
+    if case.spec.get("kubernetesVersion"):
+        who = "spec.kubernetesVersion"
+    elif case.bounds.get("kubernetesVersion"):
+        who = "class: spec.kubernetesVersion"
+    else:
+        who = "the first of kubernetesVersions (class and chart value), which the Tenant gets as it names none"
+    return Refusal(Reason.VERSION_SKEW, f"{who}: {fault}, as spec.kubernetesVersion of the Tenant or its class")
 
 
 def pod_groups(case: Case) -> Refusal | None:
@@ -197,6 +211,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     name,
     known_class,
     version,
+    version_step,
     pod_groups,
     bounds,
     class_amounts,

@@ -57,4 +57,6 @@ def _announced(condition: Mapping[str, Any]) -> Announcement:
     kind, status = text(condition.get("type")), text(condition.get("status"))
     message = f"{kind} is {status}: {text(condition.get('message'))}"
     cut = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
-    return Announcement("Normal" if status == "True" else "Warning", kind, status, text(condition.get("reason")), cut)
+    reason = text(condition.get("reason"))
+    good = status == "True" and reason != Reason.MEMBERS_DOWN
+    return Announcement("Normal" if good else "Warning", kind, status, reason, cut)

@@ -23,6 +23,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.ledger.given import tenant_of
 from bulkhead.ledger.model import Line, Share
 from controller import allotment
+from controller.decide import versions
 from controller.decide.bounds import within
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import can_serve_pod_groups, plane_of, with_cohort
@@ -40,6 +41,7 @@ NOTE: Final = (
 _REASONS: Final = frozenset(
     {
         Reason.VERSION_UNAVAILABLE,
+        Reason.VERSION_SKEW,
         Reason.OUT_OF_BOUNDS,
         Reason.IMPOSSIBLE_QUOTA,
         Reason.NOT_SUPPORTED,
@@ -71,7 +73,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     nodes = case.nodes if claims else None
     spec = plane_of(inside)
     runs = _Runs(spec, case.existing)
-    version = str(section_of(section_of(case.tenant, "status"), "versions").get("kubernetes") or spec.version)
+    version = versions.built(case.tenant, case.existing) or spec.version
     images = replace(spec.images, kubernetes=case.settings.image(case.settings.image_kubernetes, version))
     permitted = _DEDICATED not in refused or spec.dedicated
     spec = replace(

@@ -14,11 +14,11 @@ from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
-from bulkhead.api.podphase import serves
 from bulkhead.api.quantity import shown
-from controller.decide import auditing, exposure, extras, held
+from controller.decide import auditing, exposure, extras, held, members
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
+from controller.decide.members import Members
 from controller.plane import network, quota
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
@@ -52,6 +52,7 @@ class Findings:
 
     namespaces: tuple[Obj, ...] = ()
     pki: bool = False
+    put_off: str = ""  # why certificates that are due are not renewed yet
     plane_ready: bool = False
     plane_message: str = ""
     plane_uid: str = ""
@@ -91,7 +92,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     verdicts = {
         ConditionType.NAMESPACES_READY: _namespaces(findings),
         ConditionType.PKI_READY: _pki(findings),
-        ConditionType.PLANE_READY: _plane(findings, was=is_true(before, ConditionType.PLANE_READY)),
+        ConditionType.PLANE_READY: _plane(spec, findings, was=is_true(before, ConditionType.PLANE_READY)),
         ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
         ConditionType.QUOTA_APPLIED: _quota(spec, findings),
         ConditionType.EGRESS_APPLIED: _egress(spec),
@@ -113,6 +114,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if findings.held is not None:
         first = _held(findings.held, findings.failure)
     ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
+    if note := _members(spec, findings).note:
+        ready = f"{ready}; {note}"
     if lost:
         first = verdicts[ConditionType.PLANE_READY]
     verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, ready)
@@ -262,23 +265,48 @@ def _namespaces(findings: Findings) -> Verdict:
 def _pki(findings: Findings) -> Verdict:
     if not findings.pki:
         return Verdict("False", Reason.PROVISIONING, "keys and certificates are being made")
+    if findings.put_off:
+        return Verdict(
+            "True", Reason.READY, f"every certificate is there; some are due and not renewed yet: {findings.put_off}"
+        )
     return Verdict("True", Reason.READY, "every certificate is there and fresh")
 
 
-def _plane(findings: Findings, *, was: bool) -> Verdict:
-    pod = next((each for each in findings.pods if _is(each, PLANE)), None)
-    if findings.plane_ready and pod is not None and serves(pod):
+def _plane(spec: PlaneSpec, findings: Findings, *, was: bool) -> Verdict:
+    found = _members(spec, findings)
+    if findings.plane_ready and found.quorate:
+        if found.down:
+            return Verdict("True", Reason.MEMBERS_DOWN, f"the API server answers; {found.note}")
         return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
-    trouble = pod_trouble(pod) if pod is not None else None
-    if trouble is not None:
-        return _not_starting(*trouble, findings)
+    # What one of several members has is not why a plane does not answer whose quorum is up.
+    trouble = None if found.quorate else found.trouble
+    if trouble is not None and trouble.reason is not None:
+        return _not_starting(trouble.reason, _of_members(found, trouble.message), findings)
+    silent = findings.plane_message or "the plane's pod is not ready"
     if was:
-        return Verdict("False", Reason.PLANE_UNREACHABLE, findings.plane_message or "the plane's pod is not ready")
-    if pod is None:
+        return Verdict("False", Reason.PLANE_UNREACHABLE, _of_members(found, silent))
+    pods = [pod for pod in findings.pods if _is(pod, PLANE)]
+    if not pods:
         return Verdict("False", Reason.PROVISIONING, "the plane's pod is being made")
+    return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(found, _waiting(pods[0], findings)))
+
+
+def _waiting(pod: Obj, findings: Findings) -> str:
     waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
-    detail = f"not ready yet: {', '.join(waiting)}" if findings.plane_ready and waiting else findings.plane_message
-    return Verdict("False", Reason.WAITING_FOR_PLANE, detail)
+    return f"not ready yet: {', '.join(waiting)}" if findings.plane_ready and waiting else findings.plane_message
+
+
+def _members(spec: PlaneSpec, findings: Findings) -> Members:
+    return members.look((pod for pod in findings.pods if _is(pod, PLANE)), spec.replicas)
+
+
+def _of_members(found: Members, message: str) -> str:
+    """Why a plane is not ready: of several members each that is down."""
+    if found.wanted == 1 or not found.down:
+        return message
+    if found.quorate:
+        return f"{message}; {found.note}"
+    return f"{found.serving} of the plane's {found.wanted} members serve, and {found.quorum} must: {found.named}"
 
 
 def _syncer(findings: Findings, *, was: bool) -> Verdict:

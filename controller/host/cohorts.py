@@ -9,9 +9,15 @@ from collections.abc import Callable
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.informer import Informer
+from bulkhead.kube.objects import Obj
+from controller.host.matters import watching
 
 _MOST_BYTES = 4 * 1024 * 1024
+
+
+def _rules(cohort: Obj) -> Obj:
+    """A Cohort without the sums that the ledger writes into its status with every pod."""
+    return {"uid": cohort["metadata"].get("uid"), "spec": cohort.get("spec")}
 
 
 class Cohorts:
@@ -19,13 +25,7 @@ class Cohorts:
 
     def __init__(self, client: Client, on_cohort: Callable[[str], None]) -> None:
         # Before the definitions of an upgrade have come there is no such kind.
-        self._informer = Informer(
-            client,
-            kinds.COHORTS,
-            on_change=lambda change: on_cohort(change.key.name),
-            max_bytes=_MOST_BYTES,
-            optional=True,
-        )
+        self._informer = watching(client, kinds.COHORTS, _rules, on_cohort, max_bytes=_MOST_BYTES, optional=True)
 
     async def run(self) -> None:
         """Keep up until cancelled."""

@@ -11,6 +11,7 @@ given back whichever controller led when that happened, and what an outsider wro
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from controller.decide import dedicated
 from controller.decide.admit import admit
 from controller.decide.case import Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
+from controller.host.matters import watching
 from controller.host.recount import Recount
 from controller.refusal import Refusal
 from controller.sections import section_of
@@ -76,6 +78,42 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     return kept, msgspec.json.encode({"taints": taints or [], "allocatable": allocatable or {}})
 
 
+def of_tenant(tenant: Obj) -> Obj:
+    """What of a Tenant its claim follows from: not what is reported of it, but that it was built, and with which version."""
+    meta, status = tenant["metadata"], section_of(tenant, "status")
+    fields = ("name", "uid", "generation", "creationTimestamp", "deletionTimestamp")
+    reported = {"class": {"name": section_of(status, "class").get("name")}} if status.get("class") else {}
+    return {
+        "metadata": {field: meta.get(field) for field in fields},
+        "spec": tenant.get("spec"),
+        "status": reported | {"versions": {"kubernetes": section_of(status, "versions").get("kubernetes")}},
+    }
+
+
+def of_class(tenant_class: Obj) -> Obj:
+    """What of a TenantClass claims follow from."""
+    meta = tenant_class["metadata"]
+    return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": tenant_class.get("spec")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A tenant's claim, and what it follows from: as long as that is the same, nobody asks again."""
+
+    tenant: bytes | None
+    class_key: Key
+    tenant_class: bytes | None
+    pause_ends: datetime | None
+    paused: bool
+    claim: Claim | None
+    looked: tuple[str, int]
+
+    def holds(self, tenant: bytes | None, tenant_class: bytes | None, now: datetime) -> bool:
+        """Whether it would be the same now: a pause ends without an event."""
+        paused = self.pause_ends is not None and now < self.pause_ends
+        return (self.tenant, self.tenant_class, self.paused) == (tenant, tenant_class, paused)
+
+
 def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: datetime) -> Claim | None:
     """A tenant's claim; None where it may be built and asks for no nodes of its own."""
     meta = tenant["metadata"]
@@ -111,6 +149,7 @@ class Dedication:
         self._recount = Recount("dedication", self._clock, pause=_PAUSE)
         self._store: Store | None = None
         self._known: dict[str, Any] = {}
+        self._judged: dict[str, _Judged] = {}
         self._found: Mapping[str, Finding] = {}
         # The UID and the generation of each tenant that the findings speak of.
         self._looked: Mapping[str, tuple[str, int]] = {}
@@ -126,12 +165,16 @@ class Dedication:
     async def run(self) -> None:
         """Keep the marks right until cancelled."""
         self._found, self._looked = {}, {}
-        client, heard = self._client, self._recount.changed
+        client, self._judged = self._client, {}
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
-        tenants = Informer(client, kinds.TENANTS, on_change=heard)
-        classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
+        tenants = watching(client, kinds.TENANTS, of_tenant, self._heard)
+        classes = watching(client, kinds.TENANT_CLASSES, of_class, self._heard, max_bytes=32 * _MIB)
         await self._recount.run((nodes, tenants, classes), lambda: self._turn(nodes, tenants, classes))
+
+    def _heard(self, _: str) -> None:
+        """Something that a claim follows from is another."""
+        self._recount.changed()
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -164,15 +207,31 @@ class Dedication:
         return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
 
     def _claims(self, tenants: Informer, classes: Informer) -> tuple[list[Claim], dict[str, tuple[str, int]]]:
-        claims, looked, now = [], {}, self._clock.now()
-        for tenant in tenants.store.objects():
-            meta = tenant["metadata"]
-            used = classes.store.get(Key("", str(section_of(tenant, "spec").get("class") or "")))
-            claim = claim_of(tenant, used, self._settings, now)
-            if claim is not None:
-                claims.append(claim)
-            looked[str(meta["name"])] = (str(meta.get("uid") or ""), int(meta.get("generation") or 0))
-        return claims, looked
+        """Every claim; a tenant is judged again only where something that its own follows from is another."""
+        now, before, self._judged = self._clock.now(), self._judged, {}
+        for key in tenants.store.keys():  # noqa: SIM118 - a store, not a dict
+            judged = before.get(key.name)
+            if judged is None or not judged.holds(tenants.store.body(key), classes.store.body(judged.class_key), now):
+                judged = self._judge(key, tenants, classes, now)
+            self._judged[key.name] = judged
+        claims = [each.claim for each in self._judged.values() if each.claim is not None]
+        return claims, {name: each.looked for name, each in self._judged.items()}
+
+    def _judge(self, key: Key, tenants: Informer, classes: Informer, now: datetime) -> _Judged:
+        tenant = tenants.store.get(key) or {}
+        meta, spec = section_of(tenant, "metadata"), section_of(tenant, "spec")
+        class_key = Key("", str(spec.get("class") or ""))
+        until = spec.get("pausedUntil")
+        ends = datetime.fromisoformat(str(until)) if until else None
+        return _Judged(
+            tenant=tenants.store.body(key),
+            class_key=class_key,
+            tenant_class=classes.store.body(class_key),
+            pause_ends=ends,
+            paused=ends is not None and now < ends,
+            claim=claim_of(tenant, classes.store.get(class_key), self._settings, now),
+            looked=(str(meta.get("uid") or ""), int(meta.get("generation") or 0)),
+        )
 
     def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
         before, earlier, self._found, self._looked = self._found, self._looked, found, looked

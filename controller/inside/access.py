@@ -7,7 +7,7 @@ no redirect is followed. One client per plane, replaced at half of its certifica
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +55,7 @@ class _Connection:
     """One plane's client and until when it may be used."""
 
     client: Client
+    address: str
     identity: str
     renew_at: datetime
 
@@ -69,17 +70,26 @@ class PlaneAccess:
         self._connections: dict[str, _Connection] = {}
         self._waiters: dict[str, asyncio.Task[None]] = {}
 
-    async def health(self, spec: PlaneSpec, keys: KeyMaterial, address: str | None) -> PlaneHealth:
-        """Whether the plane's API server says that it is ready; when not, a task asks until it is."""
-        if address is None:
+    async def health(self, spec: PlaneSpec, keys: KeyMaterial, addresses: Sequence[str]) -> PlaneHealth:
+        """Whether an API server of the plane says that it is ready; when none does, a task asks the last one until it is.
+
+        The one that answered before is asked first, so that a plane of several members keeps its connection.
+        """
+        if not addresses:
             return PlaneHealth(message="the plane's pod has no address yet")
-        client = await self._client(spec, keys, address)
-        try:
-            await client.get_raw("/readyz", timeout=2.0)
-        except KubeError as error:
+        held = self._connections.get(spec.tenant)
+        client, why = None, ""
+        for address in sorted(addresses, key=lambda each: held is None or each != held.address):
+            client = await self._client(spec, keys, address)
+            try:
+                await client.get_raw("/readyz", timeout=2.0)
+            except KubeError as error:
+                why = str(error)
+            else:
+                return PlaneHealth(ready=True, message="the API server answers")
+        if client is not None:
             self._wait(spec.tenant, client)
-            return PlaneHealth(message=f"the API server does not answer: {error}")
-        return PlaneHealth(ready=True, message="the API server answers")
+        return PlaneHealth(message=f"the API server does not answer: {why}")
 
     def plane(self, turn: Turn) -> Plane | None:
         """A plane whose health was asked before, for one turn; None when there is no connection to it."""
@@ -144,7 +154,7 @@ class PlaneAccess:
             connections=_CONNECTIONS,
         )
         await client.__aenter__()
-        self._connections[spec.tenant] = _Connection(client, identity, now + wanted.life / 2)
+        self._connections[spec.tenant] = _Connection(client, address, identity, now + wanted.life / 2)
         return client
 
     def _wait(self, tenant: str, client: Client) -> None:

@@ -15,7 +15,7 @@ from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
-from bulkhead.kube.informer import Informer
+from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta, Obj, Resource
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
@@ -49,8 +49,9 @@ class Need:
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._client = client
-        self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=lambda _: changed())
-        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=lambda _: changed())
+        self._tell, self._told = changed, False
+        self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=self._heard)
+        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=self._heard)
         # Nobody needs the ledger for a Cohort without tenants, but it says so in its status.
         self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
         self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
@@ -63,6 +64,12 @@ class Need:
     def said(self) -> bool:
         """Whether a Tenant or a class says so."""
         return bool(len(self._tenants.store) or len(self._classes.store))
+
+    def _heard(self, _: Change) -> None:
+        """Who needs the ledger writes no more than its status with every turn: only the first and the last are news."""
+        before, self._told = self._told, self.said()
+        if self._told != before:
+            self._tell()
 
     async def any_gated(self) -> bool:
         """Whether a pod of the host bears the gate, of a tenant that was in a cohort before."""

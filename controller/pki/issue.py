@@ -5,10 +5,11 @@ that a clock that runs behind still accepts them. A leaf never outlives its CA.
 """
 
 import base64
-import functools
 import os
+from collections.abc import Callable, Hashable
 from datetime import datetime
 from ipaddress import ip_address
+from typing import Any, TypeVar, cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -18,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.plane.pki import AUTHORITY_LIFE, BACKDATE, CertFacts, CertSpec, Pair, Usage
 
+T = TypeVar("T")
 _USAGES = {
     Usage.SERVER: [ExtendedKeyUsageOID.SERVER_AUTH],
     Usage.CLIENT: [ExtendedKeyUsageOID.CLIENT_AUTH],
@@ -89,7 +91,39 @@ def usable_encryption_key(text: str) -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=4096)
+class Known:
+    """What was read of one plane's certificates, so that each is parsed once and not in every reconcile.
+
+    It holds what the last turn asked for and no more: its size follows what the plane has, whatever the number of planes.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[Hashable, Any] = {}
+        self._asked: dict[Hashable, Any] = {}
+
+    def turn(self) -> None:
+        """A reconcile begins: what the last one did not ask for is forgotten."""
+        self._before, self._asked = self._asked, {}
+
+    def facts(self, pair: Pair, authority: bytes) -> CertFacts | None:
+        """What a certificate says, as `facts`."""
+        return self._once(facts, pair, authority)
+
+    def authority_end(self, pair: Pair) -> datetime | None:
+        """When a CA ends, as `authority_end`."""
+        return self._once(authority_end, pair)
+
+    def fingerprint(self, certificate: bytes) -> str:
+        """The fingerprint of a certificate, as `fingerprint`."""
+        return self._once(fingerprint, certificate)
+
+    def _once(self, read: Callable[..., T], *what: Pair | bytes) -> T:
+        key = (read, *what)
+        if key not in self._asked:
+            self._asked[key] = self._before[key] if key in self._before else read(*what)
+        return cast("T", self._asked[key])
+
+
 def facts(pair: Pair, authority: bytes) -> CertFacts | None:
     """What a certificate says, and whether its key and the CA given fit; None when it cannot be read."""
     try:
@@ -119,7 +153,6 @@ def facts(pair: Pair, authority: bytes) -> CertFacts | None:
     )
 
 
-@functools.lru_cache(maxsize=1024)
 def authority_end(pair: Pair) -> datetime | None:
     """When a CA ends; None when it is not a CA or its key does not fit."""
     try:
@@ -131,7 +164,6 @@ def authority_end(pair: Pair) -> datetime | None:
     return certificate.not_valid_after_utc if constraints.ca and fits else None
 
 
-@functools.lru_cache(maxsize=1024)
 def fingerprint(certificate: bytes) -> str:
     """The SHA-256 fingerprint of a certificate."""
     return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex()

@@ -7,12 +7,13 @@ are encrypted with would lose the data, so it is taken from wherever it still is
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from controller.pki import issue
+from controller.pki.issue import Known
 from controller.plane import pki
 from controller.plane.pki import Pair
 from controller.plane.secrets import REVOKED_FILE, SERVICE_ACCOUNT_SECRET, KeyMaterial
@@ -25,20 +26,52 @@ class Assembled:
 
     keys: KeyMaterial
     issued: tuple[tuple[str, str], ...]
+    put_off: tuple[str, ...] = ()  # due by the time alone, and left as they are for now
 
 
 class KeysLostError(Exception):
     """The key that the plane's data is encrypted with is nowhere: another one would make the data unreadable for good."""
 
 
-def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime, *, has_data: bool = False) -> Assembled:
-    """Complete the key material of a plane; `has_data` says that there is a volume which an earlier key encrypted.
+class _Notes:
+    """What is issued and what is put off; whether what is due by the time alone may be renewed is asked once, if at all."""
 
-    Raises `KeysLostError`.
+    def __init__(self, may_renew: Callable[[], bool], known: Known) -> None:
+        self.known = known
+        self._ask = may_renew
+        self._may: bool | None = None
+        self.issued: list[tuple[str, str]] = []
+        self.put_off: list[str] = []
+
+    def may_renew(self, name: str) -> bool:
+        """The answer; where it is no, the name is noted."""
+        if self._may is None:
+            self._may = self._ask()
+        if not self._may:
+            self.put_off.append(name)
+        return self._may
+
+
+def assemble(
+    spec: PlaneSpec,
+    secrets: Mapping[str, Obj],
+    now: datetime,
+    *,
+    has_data: bool = False,
+    may_renew: Callable[[], bool] = lambda: True,
+    known: Known | None = None,
+) -> Assembled:
+    """Complete the key material of a plane.
+
+    `has_data` says that there is a volume which an earlier key encrypted; `may_renew` is asked once where anything is due by
+    the time alone; `known` is what was read of the same plane before. Raises `KeysLostError`.
     """
-    issued: list[tuple[str, str]] = []
-    revoked = _files(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
-    authorities = {name: _authority(spec, secrets, name, now, issued) for name in pki.AUTHORITIES}
+    known = known or Known()
+    known.turn()
+    notes = _Notes(may_renew, known)
+    issued = notes.issued
+    revoked = files_of(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
+    authorities = {name: _authority(spec, secrets, name, now, notes) for name in pki.AUTHORITIES}
     if spec.certificates_revoked not in {"", revoked}:
         # The key and the request that it was drawn for are one write: a crash before it repeats it, one after it does not.
         revoked = spec.certificates_revoked
@@ -49,28 +82,30 @@ def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime, *, has_
     for name, wanted in pki.leaves(spec).items():
         authority = authorities[wanted.authority]
         pair = _stored_leaf(secrets, name)
-        there = issue.facts(pair, authority.certificate) if pair else None
-        why = pki.due(wanted, there, issue.fingerprint(authority.certificate), now)
+        there = known.facts(pair, authority.certificate) if pair else None
+        why = pki.due(wanted, there, known.fingerprint(authority.certificate), now)
+        if why in pki.BY_TIME and not notes.may_renew(name):
+            why = None
         if why is not None or pair is None or there is None:
             pair = issue.issue(wanted, authority, now)
             issued.append((name, why or "missing"))
         leaves[name] = pair
-    return Assembled(KeyMaterial(authorities, leaves, account, encryption, revoked), tuple(issued))
+    return Assembled(KeyMaterial(authorities, leaves, account, encryption, revoked), tuple(issued), tuple(notes.put_off))
 
 
-def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, issued: list[tuple[str, str]]) -> Pair:
-    files = _files(secrets.get(pki.authority_secret(name)))
+def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, notes: _Notes) -> Pair:
+    files = files_of(secrets.get(pki.authority_secret(name)))
     pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))
-    end = issue.authority_end(pair)
+    end = notes.known.authority_end(pair)
     # A CA must outlive every leaf that it may still sign.
-    if end is not None and now + pki.LEAF_LIFE < end:
+    if end is not None and (now + pki.LEAF_LIFE < end or not notes.may_renew(pki.authority_secret(name))):
         return pair
-    issued.append((pki.authority_secret(name), "missing" if end is None else "at the end of its life"))
+    notes.issued.append((pki.authority_secret(name), "missing" if end is None else "at the end of its life"))
     return issue.new_authority(f"bulkhead:{spec.tenant}:{name}", now)
 
 
 def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]], *, has_data: bool) -> tuple[Pair, str]:
-    own, copy = _files(secrets.get(SERVICE_ACCOUNT_SECRET)), _files(secrets.get("pki-apiserver"))
+    own, copy = files_of(secrets.get(SERVICE_ACCOUNT_SECRET)), files_of(secrets.get("pki-apiserver"))
     account = issue.service_account_pair(own.get("sa.key", b"")) or issue.service_account_pair(copy.get("sa.key", b""))
     if account is None:
         issued.append((SERVICE_ACCOUNT_SECRET, "missing"))
@@ -99,9 +134,14 @@ def _encryption_copy(config: bytes) -> str:
 
 def _stored_leaf(secrets: Mapping[str, Obj], name: str) -> Pair | None:
     secret, stem = name.split("/")
-    files = _files(secrets.get(secret))
+    files = files_of(secrets.get(secret))
     if f"{stem}.crt" in files and f"{stem}.key" in files:
         return Pair(files[f"{stem}.crt"], files[f"{stem}.key"])
+    return embedded(files)
+
+
+def embedded(files: Mapping[str, bytes]) -> Pair | None:
+    """The client certificate that lies in a kubeconfig itself; None where there is none."""
     document = _json(files.get("kubeconfig") or b"")
     try:
         user = document["users"][0]["user"]
@@ -110,7 +150,8 @@ def _stored_leaf(secrets: Mapping[str, Obj], name: str) -> Pair | None:
         return None
 
 
-def _files(secret: Obj | None) -> dict[str, bytes]:
+def files_of(secret: Obj | None) -> dict[str, bytes]:
+    """The files of a Secret; one that cannot be read is left out."""
     if secret is None:
         return {}
     files: dict[str, bytes] = {}

@@ -124,6 +124,10 @@ def controller_credential() -> CertSpec:
     return CertSpec("client", CONTROLLER_USER, Usage.CLIENT, groups=(BOOTSTRAP_GROUP,), life=timedelta(hours=1))
 
 
+# Why a certificate is due that is as it should be: by the time alone.
+BY_TIME: Final = frozenset({"not valid yet", "at two thirds of its life"})
+
+
 def due(wanted: CertSpec, there: CertFacts | None, authority: str, now: datetime) -> str | None:
     """Why the certificate has to be issued (again), or None when the one that is there still serves."""
     if there is None:

@@ -36,6 +36,7 @@ class Reached:
 
     observed: Observed
     keys: KeyMaterial | None = None  # once they were assembled
+    put_off: str = ""  # why certificates that are due are not renewed yet
     health: PlaneHealth = field(default_factory=PlaneHealth)
     identity: Recorded = field(default_factory=Recorded)  # of the plane's data, as the host remembers it
     slurm: Ordered | None = None
@@ -55,6 +56,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
     found = Findings(
         namespaces=tuple(obj for (resource, _), obj in there.items() if resource is kinds.NAMESPACES),
         pki=_pki(reached),
+        put_off=reached.put_off,
         plane_ready=health.ready and health.bootstrapped,
         plane_message=health.message,
         plane_uid=health.cluster_uid,

@@ -1,7 +1,9 @@
 """What lies inside a tenant's plane: whether its API server answers, and the objects that every plane begins with."""
 
 import logging
+from functools import partial
 
+from bulkhead.api.podphase import is_pending_deletion, serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.objects import Key, Obj
@@ -10,7 +12,7 @@ from controller.decide.plan import Plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import PLANE
+from controller.plane.spec import PLANE, PlaneSpec
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +29,19 @@ class Interior:
         self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
 
     async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
-        """What the plane's API server answers."""
+        """What the plane's API server answers: of several members one that serves, and the next where that is silent."""
         spec = made.spec
-        pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-0"))
-        if pod is None or pod["metadata"].get("deletionTimestamp"):
+        pods = [pod for pod in map(partial(self._member, spec), range(spec.replicas)) if pod is not None]
+        if not pods:
             return PlaneHealth(message="the plane's pod is not there")
-        return await self._planes.health(spec, keys, (pod.get("status") or {}).get("podIP"))
+        serving = [pod for pod in pods if serves(pod)]
+        addresses = [(pod.get("status") or {}).get("podIP") for pod in serving or pods[:1]]
+        return await self._planes.health(spec, keys, [str(each) for each in addresses if each])
+
+    def _member(self, spec: PlaneSpec, number: int) -> Obj | None:
+        """A member's pod; None where it is not there or goes."""
+        pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-{number}"))
+        return None if pod is None or is_pending_deletion(pod) else pod
 
     async def bootstrap(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
         """Look after what is made inside a plane that answers."""

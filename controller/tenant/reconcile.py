@@ -38,11 +38,12 @@ from controller.host.owned import SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.auditlosses import AuditLosses
-from controller.pki.material import KeysLostError, assemble
+from controller.pki.issue import Known
+from controller.pki.material import Assembled, KeysLostError, assemble
+from controller.pki.renewals import Renewals
 from controller.plane import auditreceiver, pullsecret
 from controller.plane.auditlosses import Losses
 from controller.plane.render import ground
-from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
@@ -56,6 +57,7 @@ from controller.tenant.gateway import gateway_of
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity
 from controller.tenant.presenting import present
+from controller.tenant.renewing import Renewing
 from controller.tenant.report import Reporter
 from controller.tenant.revoking import Revoking
 from controller.tenant.slicing import Slicer
@@ -103,6 +105,7 @@ class Reconciler:
         pulls: PullSecrets | None = None,
         receivers: AuditReceivers | None = None,
         losses: AuditLosses | None = None,
+        renewals: Renewals | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
@@ -122,6 +125,9 @@ class Reconciler:
         self._interior = Interior(owned, planes, clock, resync_seconds=settings.resync_seconds)
         self._reporter = Reporter(client, clock)
         self._revoking = Revoking(client, clock)
+        self._renewals = renewals or Renewals(clock)
+        self._renewing = Renewing(client, self._renewals)
+        self._known: dict[str, Known] = {}
 
     async def reconcile(self, name: str) -> Outcome:
         """Reconcile one tenant."""
@@ -143,8 +149,9 @@ class Reconciler:
         return await self._build(replace(observed, tenant=tenant), admission)
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> Outcome:
-        """Say why nothing is changed; but what was revoked reaches a plane all the same."""
-        trouble = await self._revoking.reach(observed)
+        """Say why nothing is changed; but what was revoked reaches a plane all the same, and its certificates are renewed."""
+        troubles = (await self._revoking.reach(observed), await self._renewing.reach(observed, self._read_of(observed.name)))
+        trouble = "; ".join(each for each in troubles if each)
         if trouble:
             refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
         outcome = await self._report(observed.tenant, status.refused(observed.tenant, refusal, observed.now))
@@ -188,8 +195,9 @@ class Reconciler:
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             spec = await self._with_credential(spec, observed)
-            keys = self._reconcile_keys(spec, observed)
-            at = replace(at, keys=keys)
+            assembled = self._reconcile_keys(spec, observed)
+            keys = assembled.keys
+            at = replace(at, keys=keys, put_off=self._renewals.why_not if assembled.put_off else "")
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
             await self._reconcile_host(made, observed)
             at = replace(at, protected=True)
@@ -218,7 +226,7 @@ class Reconciler:
             raise ReconcileFailed(at.failure.message)
         if outcome.again is not None and (status.data_lost(tenant, found) or self._came_back(tenant, found)):
             return Outcome(_IDENTITY)
-        return Outcome(_REFUSED) if at.refused and outcome.again is not None else outcome
+        return Outcome(_REFUSED) if (at.refused or at.put_off) and outcome.again is not None else outcome
 
     def _came_back(self, tenant: Obj, found: Findings) -> bool:
         """Whether the plane answers again: with which data, its syncer may not have said yet."""
@@ -279,14 +287,19 @@ class Reconciler:
         metrics.report_losses(spec.tenant, dict(found.total) if found is not None else {})
         return found
 
-    def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> KeyMaterial:
-        """Keys and certificates: those that serve are kept, others issued."""
-        has_data = bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
-        assembled = assemble(spec, observed.in_plane(kinds.SECRETS), observed.now, has_data=has_data)
+    def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
+        """Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""
+        secrets, has_data = observed.in_plane(kinds.SECRETS), bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
+        known = self._read_of(spec.tenant)
+        assembled = assemble(spec, secrets, observed.now, has_data=has_data, may_renew=self._renewals.take, known=known)
         for name, why in assembled.issued:
             _log.info("issuing", extra={"tenant": spec.tenant, "certificate": name, "why": why})
             metrics.certificates_issued.inc()
-        return assembled.keys
+        return assembled
+
+    def _read_of(self, tenant: str) -> Known:
+        """What was read of a plane's certificates."""
+        return self._known.setdefault(tenant, Known())
 
     async def _reconcile_host(self, made: Plan, observed: Observed) -> None:
         """The plane and all that belongs to it on the host; CAs first, and never over others."""
@@ -360,6 +373,7 @@ class Reconciler:
     async def _forget(self, name: str) -> None:
         await self._leave_plane(name)
         await self._interior.forget(name)
+        self._known.pop(name, None)
         if self._issuers is not None:
             self._issuers.forget(name)
         if self._receivers is not None:

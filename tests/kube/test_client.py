@@ -1,6 +1,8 @@
 """The verbs, against a real API server."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -181,3 +183,14 @@ async def test_odd_names_are_quoted(host_client: Client, name: str) -> None:
     with pytest.raises(ApiError) as caught:
         await host_client.get(NAMESPACES, name)
     assert caught.value.status in {400, 404}
+
+
+async def test_what_time_the_server_says_it_is_is_handed_on(host_config: KubeConfig) -> None:
+    told: list[str] = []
+    async with Client(host_config, user_agent="tests", field_manager="tests") as client:
+        client.transport.on_date = told.append
+        await client.version()
+        with pytest.raises(NotFound):
+            await client.get(CONFIG_MAPS, "missing", "default")
+    assert len(told) == 2
+    assert all(abs(parsedate_to_datetime(each) - datetime.now(UTC)) < timedelta(minutes=5) for each in told)

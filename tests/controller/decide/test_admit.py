@@ -24,6 +24,14 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
     "name": (case(tenant("system"), None), Reason.INVALID_NAME),
     "known_class": (case(tenant(), None), Reason.UNKNOWN_CLASS),
     "version": (case(tenant(kubernetesVersion="v1.99.0"), tenant_class()), Reason.VERSION_UNAVAILABLE),
+    "version_step": (
+        case(
+            tenant(kubernetesVersion="v1.34.1", status={"versions": {"kubernetes": "v1.36.3"}}),
+            tenant_class(),
+            Settings(kubernetes_versions=("v1.36.3", "v1.34.1")),
+        ),
+        Reason.VERSION_SKEW,
+    ),
     "pod_groups": (
         case(tenant(), tenant_class(scheduling={"podGroups": True}), Settings(kubernetes_versions=("v1.37.0",))),
         Reason.NOT_SUPPORTED,

@@ -45,6 +45,12 @@ def test_ready_speaks_for_itself_where_no_part_says_the_same() -> None:
     assert told(lost, CRASHED) == [("Warning", "PlaneReady", "Crashing")]
 
 
+def test_a_member_that_is_down_is_a_warning_although_the_plane_serves() -> None:
+    short = [UP[0], condition("PlaneReady", "True", "MembersDown", "plane-1: etcd crashes"), UP[2]]
+    assert told(UP, short) == [("Warning", "PlaneReady", "MembersDown")]
+    assert told(short, UP) == [("Normal", "PlaneReady", "Ready")]
+
+
 def test_another_message_alone_is_no_news() -> None:
     other = [{**CRASHED[0], "message": "again"}, {**CRASHED[1], "message": "again"}, UP[2]]
     assert told(CRASHED, other) == []

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -158,3 +159,62 @@ async def test_a_claim_that_the_class_no_longer_allows_keeps_what_it_has(host: H
         await host.bears((host.red, host.red), (host.red, host.red))
         await host.client.patch(TENANT_CLASSES, host.mark, {"spec": {"nodes": {"maxDedicated": 2}}})
         await host.bears((host.red, host.red), (None, None))
+
+
+async def test_what_is_reported_of_a_tenant_has_no_other_judged_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    claim_of = dedication.claim_of
+
+    def counted(tenant: Obj, *others: Any) -> Any:
+        judged.append(tenant["metadata"]["name"])
+        return claim_of(tenant, *others)
+
+    monkeypatch.setattr(dedication, "claim_of", counted)
+    crowd = [f"{host.mark}-crowd-{number}" for number in range(8)]
+    async with leading(host.leader()) as leader:
+        for name in (host.red, *crowd):
+            await host.ask(name, number="1")
+        for name in (host.red, *crowd):
+            await host.told(leader, name)
+        judged.clear()
+        for number in range(3):
+            for name in crowd:
+                message = {"type": "Ready", "status": "False", "reason": "Restarting", "message": f"look {number}"}
+                moment = {"lastTransitionTime": "2026-06-01T12:00:00Z", "observedGeneration": 1}
+                body = {"status": {"conditions": [message | moment]}}
+                await host.client.patch(TENANTS, name, body, subresource="status")
+        # Changes come in their order: who has heard of this one has heard of all before.
+        await host.ask(host.red, number="0")
+
+        async def looked() -> bool:
+            return host.red in judged
+
+        await until(looked, "the tenant that was changed to be judged")
+        assert set(judged) == {host.red}
+        # What a claim follows from is news, and of nobody else: a class of all of theirs, and that a tenant was built.
+        judged.clear()
+        built = {"status": {"class": {"name": host.mark, "uid": "u", "generation": 1, "spec": {}}}}
+        await host.client.patch(TENANTS, crowd[0], built, subresource="status")
+
+        async def built_is_seen() -> bool:
+            return crowd[0] in judged
+
+        await until(built_is_seen, "the tenant that was built to be judged")
+        assert set(judged) == {crowd[0]}
+        judged.clear()
+        await host.client.patch(TENANT_CLASSES, host.mark, {"spec": {"nodes": {"maxDedicated": 1}}})
+
+        async def all_judged() -> bool:
+            return set(judged) == {host.red, *crowd}
+
+        await until(all_judged, "all tenants of the class to be judged")
+        for name in crowd:
+            await host.client.delete(TENANTS, name)
+
+
+def test_a_pause_that_ends_is_judged_again() -> None:
+    ends = datetime(2026, 6, 1, 13, tzinfo=UTC)
+    paused = dedication._Judged(b"t", dedication.Key("", "c"), b"c", ends, True, None, ("", 0))
+    assert paused.holds(b"t", b"c", ends.replace(hour=12))
+    assert not paused.holds(b"t", b"c", ends)
+    assert not paused.holds(b"t", b"d", ends.replace(hour=12))

@@ -245,3 +245,51 @@ def test_a_revocation_that_was_cut_short_is_done_again() -> None:
 
 def test_key_material_has_no_text_form(keys) -> None:
     assert "BEGIN" not in repr(keys)
+
+
+def commented(secrets_of: dict[str, Obj], comment: str) -> dict[str, Obj]:
+    """The Secrets of a plane with a comment in each certificate."""
+
+    def of(file: str, content: str) -> str:
+        text = base64.b64decode(content) + comment.encode()
+        return base64.b64encode(text).decode() if file.endswith(".crt") else content
+
+    return {
+        name: obj | {"data": {file: of(file, content) for file, content in obj["data"].items()}}
+        for name, obj in secrets_of.items()
+    }
+
+
+def test_however_many_planes_there_are_each_certificate_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    load = issue.x509.load_pem_x509_certificate
+
+    def counted(data: bytes) -> object:
+        parsed.append(data)
+        return load(data)
+
+    # The same certificates with a comment of each plane's behind them: other texts, and no keys to draw.
+    first = stored()
+    planes = [(commented(first, f"# plane {number}\n"), issue.Known()) for number in range(400)]
+
+    def walk() -> int:
+        parsed.clear()
+        for there, known in planes:
+            assert assemble(plane_spec(), there, NOW, known=known).issued == ()
+        return len(parsed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(issue.x509, "load_pem_x509_certificate", counted)
+        assert walk() > 400 * 16
+        assert walk() == 0
+        assert walk() == 0
+
+
+def test_what_a_plane_does_not_have_any_more_is_forgotten() -> None:
+    known = issue.Known()
+    sizes = []
+    for _ in range(5):
+        assemble(plane_spec(), stored(), NOW, known=known)
+        sizes.append(len(known._asked) + len(known._before))
+    assert sizes[1:] == [sizes[1]] * 4
+    assert sizes[1] == 2 * sizes[0]

@@ -1,0 +1,83 @@
+"""Which versions of Kubernetes a plane runs, and whether it may go from there to another. Pure.
+
+A plane never goes back behind a minor version, because etcd holds what the newer one wrote, and never over one, because an
+API server only knows what the minor version before it left there. What runs is read from the plane's own StatefulSet and pods,
+which nobody but the controller writes; the Tenant's status stands in for them only where they are not there.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from bulkhead.api import names
+from bulkhead.api.untrusted import mapping, mappings
+from controller.existing import Existing, Slot
+from controller.plane.spec import API_SERVER, PLANE, Obj
+from controller.sections import section_of
+
+_VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.\d+")
+_MEMBER: Final = re.compile(rf"{PLANE}-\d+")
+
+
+def running(tenant: Obj, existing: Existing) -> tuple[str, ...]:
+    """Every version that a plane runs, the lowest first: during a rollout there are two. Empty where there is no plane."""
+    namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
+    stateful_set = existing.get(Slot("StatefulSet", namespace, PLANE))
+    found = set(_of_containers(section_of(section_of(stateful_set or {}, "spec"), "template")))
+    for slot, obj in existing.items():
+        if slot.kind == "Pod" and slot.namespace == namespace and _MEMBER.fullmatch(slot.name):
+            found |= set(_of_containers(obj))
+    if not found:
+        reported = str(section_of(section_of(tenant, "status"), "versions").get("kubernetes") or "")
+        found = {reported} if _VERSION.fullmatch(reported) else set()
+    return tuple(sorted(found, key=_order))
+
+
+def built(tenant: Obj, existing: Existing) -> str:
+    """The version that a plane was last built with, the newest that its data may be of; empty where there is no plane."""
+    return next(reversed(running(tenant, existing)), "")
+
+
+def fault(runs: tuple[str, ...], asked: str, offered: Iterable[str]) -> str:
+    """Why a plane cannot go to a version from those that it runs, and what to do; empty where it can."""
+    if not runs or not _VERSION.fullmatch(asked):
+        return ""
+    lowest, newest, wanted = _minor(runs[0]), _minor(runs[-1]), _minor(asked)
+    if wanted < newest:
+        return (
+            f"the plane runs {runs[-1]} and cannot go back to {asked}: etcd holds what the newer one wrote; "
+            f"ask for {_name(newest)}.x or newer"
+        )
+    if wanted[0] == lowest[0] and wanted[1] <= lowest[1] + 1:
+        return ""
+    following = lowest[0], lowest[1] + 1
+    between = [each for each in offered if _VERSION.fullmatch(each) and _minor(each) == following]
+    first = " or ".join(between) or f"a version {_name(following)}.x, which class and installation do not offer yet"
+    rollout = ", of which some members still run the older one" if lowest != newest else ""
+    return (
+        f"the plane runs {' and '.join(runs)}{rollout} and cannot go to {asked} at once: "
+        f"a plane goes up one minor version at a time; ask first for {first}"
+    )
+
+
+def _of_containers(obj: Obj) -> Iterator[str]:
+    """The version in the image of the API server of a pod, or of a template of pods."""
+    for container in mappings(mapping(obj.get("spec")).get("containers")):
+        if container.get("name") == API_SERVER:
+            image = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
+            found = _VERSION.search(image)
+            if found is not None:
+                yield found[0]
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.removeprefix("v").split("."))
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor, *_ = _order(version)
+    return major, minor
+
+
+def _name(minor: tuple[int, int]) -> str:
+    return f"v{minor[0]}.{minor[1]}"

@@ -1,0 +1,40 @@
+"""How many planes have certificates renewed in a while: those of tenants that were made together fall due together.
+
+A third of a certificate's life is left then, so nobody is in a hurry; and a clock that is wrong in spite of all that it is held
+against has a few planes renewed, not all of them.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from bulkhead.work.clock import Clock
+
+_AT_ONCE: Final = 5
+_SECONDS: Final = 3.0
+
+
+class Renewals:
+    """Gives leave, to one reconcile at a time; `in_doubt` says why nobody knows what time it is, where that is so."""
+
+    def __init__(self, clock: Clock, in_doubt: Callable[[], str] = str) -> None:
+        self._clock = clock
+        self._in_doubt = in_doubt
+        self._left = float(_AT_ONCE)
+        self._at = clock.monotonic()
+
+    @property
+    def why_not(self) -> str:
+        """Why certificates that are due are not renewed, in words that stay the same."""
+        return self._in_doubt() or "those of other tenants come first"
+
+    def take(self) -> bool:
+        """Whether a plane's certificates may be renewed now; else its reconcile comes again."""
+        if self._in_doubt():
+            return False
+        now = self._clock.monotonic()
+        self._left = min(float(_AT_ONCE), self._left + (now - self._at) / _SECONDS)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

@@ -1,0 +1,107 @@
+"""The leaf certificates of a plane as they stand, whatever its Tenant asks for now: which are due, and the same anew.
+
+For planes that are not looked after otherwise. A certificate that is renewed here says what the one before said, of the same
+CA; what is broken, or signed by nobody who is here, is left alone, because somebody may be at it. No CA is drawn: another one
+would restart the plane.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from controller.pki import issue
+from controller.pki.issue import Known
+from controller.pki.material import embedded, files_of
+from controller.plane import pki
+from controller.plane.pki import CertFacts, CertSpec, Pair
+from controller.plane.spec import Obj
+
+_KUBECONFIG: Final = "kubeconfig"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Standing:
+    """One certificate that is due, where it lies and who signed it."""
+
+    secret: str
+    file: str  # the name before `.crt`, or that of a kubeconfig
+    pair: Pair
+    facts: CertFacts
+    authority: str
+
+
+def due(secrets: Mapping[str, Obj], now: datetime, known: Known) -> list[Standing]:
+    """Every certificate that is to be renewed by now, and lives longer for it; `known` is what was read of the plane before."""
+    known.turn()
+    authorities = authorities_of(secrets, known)
+    found = []
+    for secret, obj in sorted(secrets.items()):
+        for file, pair in _leaves(secret, files_of(obj)):
+            signed = _signed(pair, authorities, known)
+            if signed is None:
+                continue
+            name, facts = signed
+            end = known.authority_end(authorities[name])
+            if (
+                facts.key_fits
+                and now >= pki.renewal(facts)
+                and end is not None
+                and min(now + pki.LEAF_LIFE, end) > facts.not_after
+            ):
+                found.append(Standing(secret, file, pair, facts, name))
+    return found
+
+
+def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, bytes]:
+    """The files of its Secret with the same certificate anew."""
+    facts = standing.facts
+    same = CertSpec(standing.authority, facts.user, facts.usage, facts.groups, facts.dns, facts.addresses)
+    pair = issue.issue(same, authorities_of(secrets, known)[standing.authority], now)
+    if standing.file != _KUBECONFIG:
+        return {f"{standing.file}.crt": pair.certificate, f"{standing.file}.key": pair.key}
+    config = files_of(secrets[standing.secret])[_KUBECONFIG]
+    for old, new in ((standing.pair.certificate, pair.certificate), (standing.pair.key, pair.key)):
+        config = config.replace(b64encode(old), b64encode(new))
+    return {_KUBECONFIG: config}
+
+
+def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:
+    """The CAs that are there and can sign."""
+    found = {}
+    for name in pki.AUTHORITIES:
+        files = files_of(secrets.get(pki.authority_secret(name)))
+        pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))
+        if known.authority_end(pair) is not None:
+            found[name] = pair
+    return found
+
+
+def ending(secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, datetime]:
+    """The CAs that are to be replaced by now, and when each ends."""
+    ends = {name: known.authority_end(pair) for name, pair in authorities_of(secrets, known).items()}
+    return {name: end for name, end in ends.items() if end is not None and now + pki.LEAF_LIFE >= end}
+
+
+def _leaves(secret: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, Pair]]:
+    if secret.startswith(pki.authority_secret("")):
+        return
+    for name in sorted(files):
+        stem = name.removesuffix(".crt")
+        if stem != name and f"{stem}.key" in files:
+            yield stem, Pair(files[name], files[f"{stem}.key"])
+    inside = embedded(files)
+    if inside is not None:
+        yield _KUBECONFIG, inside
+
+
+def _signed(pair: Pair, authorities: Mapping[str, Pair], known: Known) -> tuple[str, CertFacts] | None:
+    """Which CA signed a certificate, and what that says; None where no CA that is here did."""
+    for name, authority in authorities.items():
+        facts = known.facts(pair, authority.certificate)
+        if facts is None:
+            return None
+        if facts.authority:
+            return name, facts
+    return None

@@ -1,0 +1,107 @@
+"""Renews the certificates of planes whose Tenant is refused as it is: paused, of an unknown class. Nothing else changes.
+
+    at two thirds of its life ──> the same certificate anew, in its Secret ──> inside a kubeconfig: its Deployment starts again
+
+A pause keeps people's hands free; it is not there to end a plane. Each step patches one object that is there and says which
+was read; what is there decides what is left to do, so a crash between two steps repeats the second. Only in a namespace that
+is this Tenant's, and only of a plane that was built.
+"""
+
+import logging
+from base64 import b64encode
+from typing import Final
+
+from bulkhead.api import names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from controller import metrics
+from controller.host.owned import SELECTOR
+from controller.pki import standing
+from controller.pki.issue import Known
+from controller.pki.material import embedded, files_of
+from controller.pki.renewals import Renewals
+from controller.plane.pki import authority_secret
+from controller.plane.secrets import digest
+from controller.plane.spec import DNS, LEAF_ANNOTATION, PLANE, SYNCER
+from controller.tenant.observe import Observed, owned_by
+
+_log = logging.getLogger(__name__)
+# The Secrets whose kubeconfig has its certificate inside, and the Deployments that read them once.
+_READ_ONCE: Final = {"pki-syncer": SYNCER, "pki-dns": DNS}
+
+
+class Renewing:
+    """Renews in planes that are not looked after otherwise."""
+
+    def __init__(self, client: Client, renewals: Renewals) -> None:
+        self._client = client
+        self._renewals = renewals
+
+    async def reach(self, observed: Observed, known: Known) -> str:
+        """Renew what is due, if there is a plane, of which something is known; returns what went wrong, or will."""
+        namespace = _plane_of(observed)
+        if namespace is None:
+            return ""
+        try:
+            listed = await self._client.list(kinds.SECRETS, namespace, label_selector=SELECTOR)
+            secrets = {str(obj["metadata"]["name"]): obj for obj in listed.items}
+            put_off = await self._secrets(observed, secrets, known)
+            await self._deployments(observed, namespace, secrets)
+        except (KubeError, TimeoutError) as error:
+            _log.warning("not renewed in the plane: %s", error, extra={"tenant": observed.name})
+            return f"certificates that would expire were not renewed, which is tried again: {error}"
+        if put_off:
+            return f"certificates are due and not renewed yet: {self._renewals.why_not}"
+        ends = standing.ending(secrets, observed.now, known)
+        named = ", ".join(f"{name} ({end:%Y-%m-%d})" for name, end in sorted(ends.items()))
+        return f"CAs of the plane are replaced only while its Tenant is looked after, and these end: {named}" if named else ""
+
+    async def _secrets(self, observed: Observed, secrets: dict[str, Obj], known: Known) -> bool:
+        """Renew what is due, a Secret at a time; returns whether that was put off."""
+        due = standing.due(secrets, observed.now, known)
+        if not due:
+            return False
+        if not self._renewals.take():
+            return True
+        for name in sorted({each.secret for each in due}):
+            obj, files = secrets[name], dict[str, bytes]()
+            for each in (each for each in due if each.secret == name):
+                files |= standing.renewed(each, secrets, observed.now, known)
+                metrics.certificates_issued.inc()
+                extra = {"tenant": observed.name, "certificate": f"{name}/{each.file}", "why": "at two thirds of its life"}
+                _log.info("issuing", extra=extra)
+            meta = obj["metadata"]
+            version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+            body = {"metadata": version, "data": {file: b64encode(content).decode() for file, content in files.items()}}
+            secrets[name] = await self._client.patch(kinds.SECRETS, name, body, str(meta["namespace"]))
+        return False
+
+    async def _deployments(self, observed: Observed, namespace: str, secrets: dict[str, Obj]) -> None:
+        """Have those start again that run with another certificate than lies in their kubeconfig."""
+        authority = files_of(secrets.get(authority_secret("serving"))).get("tls.crt", b"")
+        for secret, name in _READ_ONCE.items():
+            pair, running = embedded(files_of(secrets.get(secret))), observed.get(kinds.DEPLOYMENTS, name, namespace)
+            if pair is None or running is None:
+                continue
+            wanted, meta = digest(pair.certificate, authority), running["spec"]["template"]["metadata"]
+            if (meta.get("annotations") or {}).get(LEAF_ANNOTATION) in {None, wanted}:
+                continue
+            template = {"metadata": {"annotations": {LEAF_ANNOTATION: wanted}}}
+            body = {"metadata": {"uid": running["metadata"]["uid"]}, "spec": {"template": template}}
+            try:
+                await self._client.patch(kinds.DEPLOYMENTS, name, body, namespace)
+            except (NotFound, Conflict):
+                continue  # gone, or another of its name by now: its informer brings the tenant again
+
+
+def _plane_of(observed: Observed) -> str | None:
+    """The namespace of the tenant's plane; None where there is none, or it is not its own."""
+    try:
+        namespace = names.plane_namespace(observed.name)
+    except names.InvalidTenantNameError:
+        return None
+    there = observed.get(kinds.NAMESPACES, namespace)
+    own = there is not None and owned_by(there, observed.name, str(observed.tenant["metadata"]["uid"]))
+    return namespace if own and observed.get(kinds.STATEFUL_SETS, PLANE, namespace) is not None else None

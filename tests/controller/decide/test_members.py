@@ -1,0 +1,127 @@
+"""What a Tenant's status says of a plane of several members, some of which are down."""
+
+from typing import Any
+
+import pytest
+
+from bulkhead.api.conditions import find_condition
+from controller import metrics
+from controller.decide import status
+from controller.decide.members import look
+from tests.controller.decide.test_status import ready_findings
+from tests.kit.tenantsamples import NOW, plane_spec, tenant
+
+CRASHES = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}, "restartCount": 7, "ready": False}
+
+
+def member(number: int, *containers: dict[str, Any], ready: bool = False, **meta: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {
+        "metadata": {"name": f"plane-{number}", "labels": {"bulkhead.dev/component": "plane"}} | meta,
+        "spec": {"containers": [{"name": "etcd", "resources": {"limits": {"memory": "512Mi"}}}]},
+        "status": {"conditions": conditions, "containerStatuses": list(containers)},
+    }
+
+
+def crashing(number: int, reason: str = "Error") -> dict[str, Any]:
+    return member(number, {"name": "etcd", "lastState": {"terminated": {"reason": reason, "exitCode": 2}}} | CRASHES)
+
+
+def serving(number: int) -> dict[str, Any]:
+    return member(number, ready=True)
+
+
+def said(
+    pods: list[dict[str, Any]], *, answers: bool = True, replicas: int = 3, was: bool = True
+) -> dict[str, tuple[str, ...]]:
+    spec = plane_spec(replicas=replicas)
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW) if was else None
+    found = ready_findings(pods=tuple(pods), plane_ready=answers, plane_message="the API server does not answer: refused")
+    made = status.compute(tenant(status=before), spec, found, NOW)
+    metrics.report("team-a", made)
+    conditions = {name: find_condition(made["conditions"], name) for name in ("Ready", "PlaneReady")}
+    return {name: (each["status"], each["reason"], each["message"]) for name, each in conditions.items() if each}
+
+
+def test_a_plane_of_which_all_members_serve_says_nothing_of_them() -> None:
+    assert said([serving(0), serving(1), serving(2)])["PlaneReady"][:2] == ("True", "Ready")
+    assert "members" not in said([serving(0), serving(1), serving(2)])["Ready"][2]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_member_that_is_down_is_named_and_takes_no_ready_from_the_plane(which: int) -> None:
+    pods = [crashing(number) if number == which else serving(number) for number in range(3)]
+    found = said(pods)
+    assert found["PlaneReady"][:2] == ("True", "MembersDown")
+    assert found["Ready"][:2] == ("True", "Ready")
+    for _, _, message in found.values():
+        assert "2 of the plane's 3 members serve, and one more that goes down stops it" in message
+        assert f"pod plane-{which}, container etcd: CrashLoopBackOff: back-off 5m0s" in message
+        assert "(restarted 7 times, the last time after exit code 2)" in message
+    assert metrics.members_down.labels("team-a")._value.get() == 1
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_plane_without_its_quorum_is_not_ready_and_names_its_members(which: int) -> None:
+    pods = [serving(number) if number == which else crashing(number) for number in range(3)]
+    found = said(pods)
+    assert found["Ready"] == found["PlaneReady"]
+    assert found["Ready"][:2] == ("False", "Crashing")
+    assert "1 of the plane's 3 members serve, and 2 must: " in found["Ready"][2]
+    for number in {0, 1, 2} - {which}:
+        assert f"pod plane-{number}, container etcd" in found["Ready"][2]
+    assert f"plane-{which}" not in found["Ready"][2]
+    assert metrics.members_down.labels("team-a")._value.get() == 0
+
+
+def test_a_member_that_ran_out_of_memory_is_named_with_its_limit_and_where_to_raise_it() -> None:
+    for pods in ([serving(0), crashing(1, "OOMKilled"), serving(2)], [serving(0), crashing(1, "OOMKilled"), crashing(2)]):
+        message = said(pods)["Ready"][2]
+        killed = "pod plane-1, container etcd: killed 7 times, because it needed more memory than its limit of 512Mi"
+        assert f"{killed}; raise controlPlane.resources.etcd.limits.memory" in message
+
+
+def test_a_quorum_whose_api_server_does_not_answer_is_not_ready() -> None:
+    found = said([serving(0), serving(1), crashing(2)], answers=False)
+    assert found["Ready"][:2] == ("False", "PlaneUnreachable")
+    assert "does not answer: refused" in found["Ready"][2]
+    assert "pod plane-2, container etcd" in found["Ready"][2]
+
+
+ABSENT = {
+    "no pod": (None, "pod plane-1: there is none"),
+    "one that goes": (member(1, ready=True, deletionTimestamp="2026-06-01T12:00:00Z"), "pod plane-1: is being deleted"),
+    "one that starts": (member(1, {"name": "etcd", "ready": False}), "pod plane-1: not ready: etcd"),
+    "one that started again": (
+        member(1, {"name": "etcd", "ready": False, "restartCount": 1}, {"name": "kube-apiserver", "ready": True}),
+        "pod plane-1: not ready: etcd (restarted 1 times)",
+    ),
+    "one that was killed before": (
+        member(1, {"name": "etcd", "restartCount": 1, "lastState": {"terminated": {"reason": "OOMKilled"}}}),
+        "pod plane-1, container etcd: killed 1 times, because it needed more memory than its limit of 512Mi",
+    ),
+    "one that nothing is known of": (member(1), "pod plane-1: not ready"),
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_a_member_lacks_is_said_whatever_it_is(name: str) -> None:
+    pod, message = ABSENT[name]
+    pods = [each for each in (serving(0), pod, serving(2)) if each is not None]
+    found = look(pods, 3)
+    assert [each.message.partition("; raise")[0] for each in found.down] == [message]
+    assert (found.quorate, found.trouble) == (True, None)
+    assert message in said(pods)["Ready"][2]
+
+
+def test_a_plane_that_starts_waits_for_its_members() -> None:
+    found = said([member(0), member(1)], answers=False, was=False)
+    assert found["Ready"][:2] == ("False", "WaitingForPlane")
+    assert "0 of the plane's 3 members serve, and 2 must: pod plane-0: not ready; pod plane-1: not ready; " in found["Ready"][2]
+
+
+def test_a_plane_of_one_member_says_what_it_has() -> None:
+    found = said([crashing(0)], answers=False, replicas=1)
+    assert found["Ready"][:2] == ("False", "Crashing")
+    assert found["Ready"][2].startswith("pod plane-0, container etcd: CrashLoopBackOff")
+    assert "members" not in found["Ready"][2]
