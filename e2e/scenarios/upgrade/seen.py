@@ -8,6 +8,7 @@ from e2e.api import Api, Obj
 
 WORK = "work"  # a pod of a tenant
 SYNCER = "syncer"
+PLANE = "plane"
 
 
 @dataclass(frozen=True, slots=True)

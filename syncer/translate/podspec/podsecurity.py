@@ -7,15 +7,12 @@ the tenant reads the field and the reason on its own pod. Baseline holds for eve
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from bulkhead.api.privileges import BASELINE_CAPABILITIES
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import RESTRICTED
 
 Violation: TypeAlias = tuple[str, str]  # field, message
 
-_BASELINE_CAPABILITIES: Final = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID",
-    "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
 _SAFE_SYSCTLS: Final = frozenset({
     "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
     "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
@@ -91,7 +88,7 @@ def _baseline_context(path: str, context: Any) -> Iterator[Violation]:
     if context.get("procMount", "Default") != "Default":
         yield f"{path}.procMount", "procMount must be Default"
     for index, capability in enumerate((context.get("capabilities") or {}).get("add") or ()):
-        if capability not in _BASELINE_CAPABILITIES:
+        if capability not in BASELINE_CAPABILITIES:
             yield f"{path}.capabilities.add[{index}]", f"the capability {capability!r} may not be added"
 
 

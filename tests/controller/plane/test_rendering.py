@@ -53,6 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "pod-groups": {"pod_groups": True},
     "ends-soon": {"ends_soon": True},
+    "drop-privileges": {"drop_privileges": "SlinkyWorkers"},
     "cohort": {
         "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
         "ceilings": (("nvidia.com/gpu", "40"),),
