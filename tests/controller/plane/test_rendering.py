@@ -208,6 +208,12 @@ def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() 
     assert {right, way} <= named(**offered, ingress_controllers=("ingress-nginx",))
 
 
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_a_privileged_pod_may_stand_in_its_plane_where_its_refusal_is_read(level: str) -> None:
+    (server,) = (each for pod in pods(pod_security=level) for each in pod["containers"] if each["name"] == "kube-apiserver")
+    assert [flag for flag in server["command"] if "privileged" in flag] == ["--allow-privileged=true"]
+
+
 def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() -> None:
     def commands(**changes: Any) -> dict[str, list[str]]:
         return {each["name"]: each.get("command", []) for pod in pods(**changes) for each in pod["containers"]}
