@@ -71,6 +71,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
         "validatingwebhookconfigurations",
         False,
     ),
+    "MutatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", False),
     "Tenant": ("/apis/bulkhead.dev/v1alpha1", "tenants", False),
     "TenantClass": ("/apis/bulkhead.dev/v1alpha1", "tenantclasses", False),
     "Cohort": ("/apis/bulkhead.dev/v1alpha1", "cohorts", False),

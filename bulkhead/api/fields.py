@@ -5,7 +5,7 @@ here reads a cluster or a file.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -62,6 +62,12 @@ Cidr = Annotated[str, text(43)]
 Subject = Annotated[str, text(253)]
 StorageSize = Annotated[str, text(20, r"^[1-9][0-9]{0,5}(Mi|Gi|Ti)$")]
 Moment = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
+# Values of `bulkhead.api.privileges`; of tenant and class alike.
+DropPrivileges = Literal["Never", "SlinkyWorkers"]
+DROPS: Final = (
+    "From which pods the plane takes what the host refuses, `privileged` and added capabilities, when they are made. "
+    "SlinkyWorkers: those of the NodeSets of Slinky's operator, which asks for both. Never unless given; needs Kubernetes 1.36."
+)
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Quantity = Annotated[
     int | str,

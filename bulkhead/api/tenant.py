@@ -13,6 +13,7 @@ from bulkhead.api.access import Access
 from bulkhead.api.exposure import Exposure
 from bulkhead.api.fields import (
     CIDRS,
+    DROPS,
     LABEL_KEYS,
     OBJECT_KEYS,
     OWN_POOL,
@@ -25,6 +26,7 @@ from bulkhead.api.fields import (
     Count,
     DnsLabel,
     DnsName,
+    DropPrivileges,
     KubernetesVersion,
     LabelKey,
     LabelValue,
@@ -234,6 +236,7 @@ class Isolation(ApiModel):
         None, description="Pod Security level that the host enforces on the tenant's pods."
     )
     user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    drop_privileges: DropPrivileges | None = Field(None, description=DROPS)
     runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod of the tenant runs with.")
     network: Network | None = Field(None, description="What the tenant's pods may reach beyond their own tenant.")
 

@@ -81,6 +81,12 @@ VALIDATING_ADMISSION_POLICIES = Resource(
 VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
 )
+MUTATING_ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False
+)
+MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False
+)
 
 # our own
 TENANTS = Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False)

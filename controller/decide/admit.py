@@ -13,14 +13,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from bulkhead.api import names
+from bulkhead.api import names, privileges
 from bulkhead.api.conditions import Reason
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.given import rules_of
 from controller import allotment
 from controller.decide import held, versions
 from controller.decide.case import Admitted, Case
-from controller.decide.planespec import POD_GROUP_VERSION, can_serve_pod_groups, offers_pod_groups, plane_of
+from controller.decide.planespec import (
+    POD_GROUP_VERSION,
+    can_serve_pod_groups,
+    drops_privileges,
+    offers_pod_groups,
+    plane_of,
+)
+from controller.inside.objects import unprivileged
 from controller.pki.receivers import ReceiverUnusableError, check_authorities
 from controller.refusal import Refusal
 from controller.sections import section_of
@@ -106,6 +113,18 @@ def pod_groups(case: Case) -> Refusal | None:
     return Refusal(
         Reason.NOT_SUPPORTED,
         f"spec.kubernetesVersion: {case.version} does not serve the PodGroups that the class offers; {POD_GROUP_VERSION}x does",
+    )
+
+
+def dropped(case: Case) -> Refusal | None:
+    """The version has the policies that take privileges away, where that is wanted."""
+    wanted = drops_privileges(case)
+    if wanted == privileges.NEVER or unprivileged.served_by(case.version):
+        return None
+    return Refusal(
+        Reason.NOT_SUPPORTED,
+        f"spec.isolation.dropPrivileges: {wanted}, and {case.version} has no MutatingAdmissionPolicies for it; "
+        f"v1.{unprivileged.LEAST_MINOR} and newer have them",
     )
 
 
@@ -213,6 +232,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     version,
     version_step,
     pod_groups,
+    dropped,
     bounds,
     class_amounts,
     amounts,

@@ -16,7 +16,7 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from bulkhead.api import labels, names
+from bulkhead.api import labels, names, privileges
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, of_base_units, readable
 from bulkhead.api.untrusted import mapping
@@ -28,6 +28,7 @@ from controller.decide.bounds import within
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import can_serve_pod_groups, plane_of, with_cohort
 from controller.existing import Existing, Slot
+from controller.inside.objects import unprivileged
 from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API
 from controller.plane.spec import BUDGETS, DNS, PLANE, SYNCER, Budget, Obj, PlaneSpec
@@ -82,6 +83,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
         images=images,
         # Taken away it is at once; given it is with the plane that serves it.
         pod_groups=spec.pod_groups and runs.serves_pod_groups(version),
+        drop_privileges=spec.drop_privileges if unprivileged.served_by(version) else privileges.NEVER,
         dedicated=_dedicated(spec, runs, permitted=permitted, taken=nodes is None or nodes.refusing is not None),
         syncer=runs.budget(SYNCER, spec.syncer) if _component(refused, "syncer") else spec.syncer,
         dns=runs.budget(DNS, spec.dns) if _component(refused, "dns") else spec.dns,

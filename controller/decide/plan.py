@@ -40,6 +40,7 @@ class Plan:
     deletions: tuple[Deletion, ...]
     extra_deletions: tuple[Deletion, ...]  # of what a plane runs without
     bootstrap: tuple[Obj, ...]
+    withdrawn: tuple[Obj, ...]  # what of it an earlier plan had and this one has not
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
         """What starts only once the plane answers; what was started before is kept as it should be whatever the plane does."""
@@ -66,7 +67,8 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
     deletions = [Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans)]
     needed = tuple(each for each in deletions if not is_extra(each.slot))
     extra = tuple(each for each in deletions if is_extra(each.slot))
-    return Plan(spec, rendered, needed, extra, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
+    inside = bootstrap.objects(spec, keys.authorities["kubelet"].certificate)
+    return Plan(spec, rendered, needed, extra, inside, bootstrap.withdrawn(spec))
 
 
 def _pruned(slot: Slot, spec: PlaneSpec) -> bool:

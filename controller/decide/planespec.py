@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from bulkhead.api import names
+from bulkhead.api import names, privileges
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
@@ -71,6 +71,7 @@ def plane_of(case: Case) -> PlaneSpec:
         pod_security=str(isolation.get("podSecurity") or "baseline"),
         # A class that asks for it asks it of all its tenants, and no tenant adds to its profiles.
         user_namespaces=any(section_of(each, "isolation").get("userNamespaces") is True for each in (bounds, spec)),
+        drop_privileges=drops_privileges(case),
         seccomp_profiles=tuple(section_of(bounds, "isolation").get("allowedSeccompProfiles") or ()),
         apparmor_profiles=tuple(section_of(bounds, "isolation").get("allowedAppArmorProfiles") or ()),
         runtime_class=text_or_none(isolation, "runtimeClassName"),
@@ -196,6 +197,11 @@ def _receiver(asked: Mapping[str, Any], tenant: str) -> Receiver | None:
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
     """Whether tenants of this class have PodGroups."""
     return section_of(bounds, "scheduling").get("podGroups") is True
+
+
+def drops_privileges(case: Case) -> str:
+    """From whose pods the plane takes the privileges that the host refuses."""
+    return str(case.merged("isolation").get("dropPrivileges") or privileges.NEVER)
 
 
 def can_serve_pod_groups(version: str) -> bool:

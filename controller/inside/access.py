@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
@@ -37,7 +38,19 @@ _POLL_FAST_FOR = 60.0
 _NAMESPACE_TRIES = 50
 
 
+class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """What tells an object of ours from one that the tenant brought."""
+
+    uid: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Marked(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
 _namespace = msgspec.json.Decoder(Partial)
+_marked = msgspec.json.Decoder(_Marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +109,11 @@ class PlaneAccess:
         held = self._connections.get(turn.tenant)
         return Plane(held.client, turn) if held is not None else None
 
-    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
-        """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
+    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
+        """Apply what belongs inside the plane, and take out what does not any more.
+
+        Returns the plane's identity, the UID of its kube-system namespace.
+        """
         async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
             plane = Plane(self._connections[spec.tenant].client, turn)
             results = await asyncio.gather(
@@ -105,6 +121,7 @@ class PlaneAccess:
                     definitions.keep(plane, obj) if obj["kind"] == definitions.KIND else self._apply(plane, obj)
                     for obj in objects
                 ),
+                *(self._withdraw(plane, obj) for obj in withdrawn),
                 return_exceptions=True,
             )
             # Only once all have ended: nothing may still read after the turn.
@@ -186,3 +203,13 @@ class PlaneAccess:
                 await self._clock.sleep(_POLL_SECONDS)
             else:
                 return
+
+    async def _withdraw(self, plane: Plane, obj: Obj) -> None:
+        """Delete an object of ours; one that the tenant brought under this name stays, and an older plane has no such kind."""
+        resource, name = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"])), str(obj["metadata"]["name"])
+        try:
+            there = await plane.get(resource, name, shape=_marked, metadata_only=True)
+        except NotFound:
+            return
+        if labels.is_platforms({"metadata": {"labels": there.metadata.labels}}):
+            await plane.delete(resource, name, uid=there.metadata.uid)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
-from bulkhead.api import labels, names
+from bulkhead.api import labels, names, privileges
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
@@ -175,6 +175,7 @@ class PlaneSpec:
     pod_addresses: tuple[str, ...] = ()  # of the plane's own pods, by which unknown ranges are found
     pod_security: str = "baseline"
     user_namespaces: bool = False  # whether every pod of the tenant runs in one of its own
+    drop_privileges: str = privileges.NEVER  # from whose pods the plane takes what the host refuses
     seccomp_profiles: tuple[str, ...] = ()  # of the nodes, besides the runtime's own
     apparmor_profiles: tuple[str, ...] = ()
     runtime_class: str | None = None

@@ -52,7 +52,7 @@ class Interior:
         done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
         if done != made.bootstrap or self._clock.monotonic() - at > self._resync_seconds:
             try:
-                uid = await self._planes.bootstrap(spec, made.bootstrap)
+                uid = await self._planes.bootstrap(spec, made.bootstrap, made.withdrawn)
             except (KubeError, TimeoutError) as error:
                 # A webhook of the tenant's own may refuse them: the rest of the reconcile goes on.
                 _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})

@@ -25,7 +25,7 @@ from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
 from syncer.translate import TenantView, Untranslatable, diff
 from syncer.translate.kinds import pod
-from syncer.translate.podspec import placement, tolerations
+from syncer.translate.podspec import placement, scheduling, tolerations
 from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Stale
 from syncer.write import refusals
@@ -115,6 +115,8 @@ class PodCreation:
         made = await self._claimed(key, virtual, desired, view)
         if narrowed := tolerations.narrowed(virtual.get("spec") or {}, view):
             self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
+        if mapped := scheduling.mapped(virtual.get("spec") or {}):
+            self._recorder.warn(virtual, scheduling.MAPPED, mapped)
         # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
         # And `made` may be what an earlier create made, when the marks on nodes were others.

@@ -168,6 +168,7 @@ _ALL: Final = (
         podgroupapi.PLURAL,
         podgroup.to_host,
         status_to_virtual=podgroup.status_to_virtual,
+        remarks=podgroup.remarks,
         offered=lambda view: view.pod_groups,
         content=(),
         view_of_copy=lambda view, _host: view.standing(),

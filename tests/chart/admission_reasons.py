@@ -296,7 +296,10 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "another record of settings",
     ),
     "syncer: an object without its marker is never adopted": ("somebody's pod", "somebody's secret", "somebody's settings"),
-    "pod: no privileged ephemeral container": ("a privileged ephemeral container",),
+    "pod: no privileged ephemeral container, and none with an unmasked /proc": (
+        "a privileged ephemeral container",
+        "an ephemeral container with unmasked proc",
+    ),
     "snapshot: contents, classes, groups and every status are the host's": ("a status of a snapshot",),
     "claim: the host chooses the volume": ("a volume that is somebody's",),
     "snapshot: of a class that is offered, and never changed": ("another class of a snapshot",),

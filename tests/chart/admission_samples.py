@@ -363,6 +363,11 @@ CHANGES: dict[str, Change] = {
         {"spec": {"ephemeralContainers": [debugger(securityContext={"privileged": True})]}},
         "ephemeralcontainers",
     ),
+    "an ephemeral container with unmasked proc": Change(
+        pod(hostUsers=False),
+        {"spec": {"ephemeralContainers": [debugger(securityContext={"procMount": "Unmasked"})]}},
+        "ephemeralcontainers",
+    ),
     "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
     "a volume that is somebody's": Change(claim(), {"spec": {"volumeName": "of-somebody"}}),
     "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),

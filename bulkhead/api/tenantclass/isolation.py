@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import ApiModel, DnsName, Rule, rules, text
+from bulkhead.api.fields import DROPS, ApiModel, DnsName, DropPrivileges, Rule, rules, text
 from bulkhead.api.tenantclass.networking import ClassNetwork
 
 # No empty parts and none that begin with a dot: a path stays inside the folder, and has one spelling. No commas either.
@@ -23,6 +23,7 @@ class ClassIsolation(ApiModel):
         "baseline", description="Pod Security level that the host enforces on pods."
     )
     user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    drop_privileges: DropPrivileges | None = Field(None, description=DROPS)
     allowed_seccomp_profiles: Annotated[list[SeccompProfile], Field(max_length=16)] | None = Field(
         None,
         description="Seccomp profiles of the nodes that pods may name (type Localhost), by their paths below the kubelet's "

@@ -7,7 +7,7 @@ tenant that deletes the syncer's rights has them back within it.
 import base64
 
 from bulkhead.api import labels, names
-from controller.inside.objects import snapshots
+from controller.inside.objects import snapshots, unprivileged
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
 
@@ -28,9 +28,15 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _binding("bulkhead:kubelet-client", "system:kubelet-api-admin", [_user("bulkhead:apiserver")]),
         _dns_service(spec),
         *_metrics(spec, shim_ca),
+        *unprivileged.objects(spec),
         # Not taken away when the class offers no snapshots any more: the tenant's objects would go with their definition.
         *(snapshots.definitions() if spec.allowed_snapshot_classes else ()),
     )
+
+
+def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
+    """What may be there of an earlier wish of the tenant and is to go."""
+    return unprivileged.withdrawn(spec)
 
 
 def _admins(spec: PlaneSpec) -> list[Obj]:

@@ -17,6 +17,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_nodes",
         "test_podgroups",
         "test_quota",
+        "test_slinky_worker",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
     # Kill the controller, or count its restarts.

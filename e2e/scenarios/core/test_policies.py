@@ -48,6 +48,23 @@ def test_item_82_a_policy_lets_in_whom_it_names_and_nobody_else(alice: Tenant, s
     until("both to reach the server again", lambda: (friend(wanted=True), other(wanted=True)), seconds=20)
 
 
+@pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
+def test_item_45_a_critical_pod_runs_as_any_other_of_its_tenant(alice: Tenant, host: Api, space: str, name: str) -> None:
+    alice.api.create(workloads.pod("plain", namespace=space))
+    alice.api.create(workloads.pod("critical", workloads.pod_spec(priorityClassName=name), namespace=space))
+    plain, critical = (
+        workloads.host_pod_of(host, workloads.wait_running(alice.api, each, namespace=space), alice.work)["spec"]
+        for each in ("plain", "critical")
+    )
+    assert (critical["priorityClassName"], critical["priority"]) == (plain["priorityClassName"], plain["priority"])
+
+    def told() -> None:
+        events = [each for each in alice.api.list("Event", space) if each["reason"] == "PriorityMapped"]
+        workloads.expect([each["involvedObject"]["name"] for each in events] == ["critical"], str(events))
+
+    until("an event that says so", told, seconds=30)
+
+
 def evict(host: Api, name: str, namespace: str) -> None:
     """What `kubectl drain` asks for."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}

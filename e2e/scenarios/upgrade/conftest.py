@@ -36,6 +36,7 @@ class Probe:
     kubeconfig: Path
     failures: list[str] = field(default_factory=list)
     answers: int = 0
+    unanswered: int = 0
 
     def run(self, stop: threading.Event) -> None:
         api = Api(self.kubeconfig)
@@ -46,7 +47,9 @@ class Probe:
                     self.answers += 1
                 else:
                     self.failures.append("nobody is known by the older certificate")
-            except (ApiError, UnreachableError) as error:
+            except UnreachableError:
+                self.unanswered += 1
+            except ApiError as error:
                 self.failures.append(str(error)[:300])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from bulkhead.api.labels import VIRTUAL_OWNERS as OWNERS
+from bulkhead.api.privileges import is_slinky_worker
 from syncer.translate import metadata, schema
 from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
 from syncer.translate.metadata import Identity
@@ -130,7 +131,7 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
     spec |= {key: value for key, value in optional.items() if value}
     if view.judges:
         constraints.check(spec, on_host=True)
-        _judge(spec, view)
+        _judge(spec, view, droppable=is_slinky_worker(virtual))
     meta = metadata.host_metadata(
         who,
         virtual,
@@ -227,10 +228,10 @@ def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
     return fixed
 
 
-def _judge(spec: Mapping[str, Any], view: TenantView) -> None:
+def _judge(spec: Mapping[str, Any], view: TenantView, *, droppable: bool) -> None:
     """Refuse what the class's isolation does not let in."""
     _check_block_devices(spec)
-    podsecurity.check(spec, view.pod_security)
+    podsecurity.check(spec, view.pod_security, droppable=droppable)
     security_contexts.check_profiles(spec, view)
 
 

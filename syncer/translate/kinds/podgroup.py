@@ -72,6 +72,12 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     }
 
 
+def remarks(virtual: Obj, _view: TenantView) -> list[str]:
+    """What of a group does not hold on the host."""
+    mapped = scheduling.mapped(mapping(virtual.get("spec")))
+    return [mapped] if mapped else []
+
+
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """What the host's scheduler says of the group, in the tenant's words."""
     kept = [each for each in _conditions(virtual) if each.get("type") not in _CONDITIONS]

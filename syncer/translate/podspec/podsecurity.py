@@ -7,15 +7,12 @@ the tenant reads the field and the reason on its own pod. Baseline holds for eve
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_WORKERS
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import RESTRICTED
 
 Violation: TypeAlias = tuple[str, str]  # field, message
 
-_BASELINE_CAPABILITIES: Final = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID",
-    "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
 _SAFE_SYSCTLS: Final = frozenset({
     "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_unprivileged_port_start",
     "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range", "net.ipv4.ip_local_reserved_ports",
@@ -27,13 +24,21 @@ _PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
 _RESTRICTED_VOLUMES: Final = frozenset({
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
 })  # fmt: skip
+_WAY_OUT: Final = (
+    f"; of Slinky's workers, isolation.dropPrivileges: {SLINKY_WORKERS} of the Tenant or its class takes it when they are made"
+)
 _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def check(spec: Mapping[str, Any], level: str) -> None:
-    """Raise for the first violation of `level` in the spec of a host pod."""
+def check(spec: Mapping[str, Any], level: str, *, droppable: bool = False) -> None:
+    """Raise for the first violation of `level` in the spec of a host pod; `droppable`: its plane can take privileges."""
     for field, message in violations(spec, level):
-        raise Untranslatable(Reason.POD_SECURITY, message, field)
+        way_out = _WAY_OUT if droppable and _is_privilege(field) else ""
+        raise Untranslatable(Reason.POD_SECURITY, f"{message}{way_out}", field)
+
+
+def _is_privilege(field: str) -> bool:
+    return field.endswith(".privileged") or ".capabilities.add" in field
 
 
 def violations(spec: Mapping[str, Any], level: str) -> Iterator[Violation]:
@@ -87,11 +92,14 @@ def _baseline_context(path: str, context: Any) -> Iterator[Violation]:
         if profile is not None and profile.get("type") not in _PROFILES:
             yield f"{path}.{key}.type", "the profile must be RuntimeDefault or Localhost"
     if context.get("privileged"):
-        yield f"{path}.privileged", "privileged containers are not allowed"
+        yield (
+            f"{path}.privileged",
+            "privileged containers are not allowed: leave it out, devices come with a container's limits",
+        )
     if context.get("procMount", "Default") != "Default":
         yield f"{path}.procMount", "procMount must be Default"
     for index, capability in enumerate((context.get("capabilities") or {}).get("add") or ()):
-        if capability not in _BASELINE_CAPABILITIES:
+        if capability not in BASELINE_CAPABILITIES:
             yield f"{path}.capabilities.add[{index}]", f"the capability {capability!r} may not be added"
 
 

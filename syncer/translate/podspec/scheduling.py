@@ -3,7 +3,8 @@
 The host's scheduler always decides. A pod that names a node, by itself or through a scheduler of the tenant's own, is pinned
 to it by affinity and never by `nodeName`, so that capacity, taints and quota still count. Priority is the host's to
 compute: `priority`, `preemptionPolicy` and `overhead` stay behind, class names pass by allowlist only. Where the
-ledger admits pods, the tenant's own classes order them among each other (`kinds.gate`).
+ledger admits pods, the tenant's own classes order them among each other (`kinds.gate`). The two classes that every Kubernetes
+has for its components, and that charts ask for, are the host's own: there such a pod is as one that names no class (`mapped`).
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Struct, Text
 from syncer.translate.view import DEFAULT_SCHEDULER, Obj, TenantView
 
+MAPPED: Final = "PriorityMapped"  # the reason of the event
+_SYSTEM: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _GATES: Final = ListOf(Struct({"name": Text(317)}))
 
 
@@ -42,6 +45,8 @@ def pinned_node(spec: Mapping[str, Any], view: TenantView) -> str:
 def priority(spec: Mapping[str, Any], view: TenantView) -> str:
     """The priority class on the host of a pod or a group of pods; empty where the host's default applies."""
     named = schema.text(spec.get("priorityClassName"), "spec.priorityClassName", 253)
+    if named in _SYSTEM:
+        return view.priority_class
     if named.startswith("system-"):
         raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {named!r} is the host's own", "spec.priorityClassName")
     if named and named not in view.allowed_priority_classes and view.waits_for_ledger:
@@ -54,6 +59,17 @@ def priority(spec: Mapping[str, Any], view: TenantView) -> str:
             "spec.priorityClassName",
         )
     return named or view.priority_class
+
+
+def mapped(spec: Mapping[str, Any]) -> str:
+    """What became of a system priority class, in the tenant's words; empty where the pod or group names none."""
+    named = spec.get("priorityClassName")
+    if named not in _SYSTEM:
+        return ""
+    return (
+        f"spec.priorityClassName: {named} is for the host's own components; on the host this has the class of the tenant's "
+        "ordinary pods, and goes before them only where they wait for quota"
+    )
 
 
 def classes(spec: Mapping[str, Any], view: TenantView) -> Obj:

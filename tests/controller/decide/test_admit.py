@@ -36,6 +36,10 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
         case(tenant(), tenant_class(scheduling={"podGroups": True}), Settings(kubernetes_versions=("v1.37.0",))),
         Reason.NOT_SUPPORTED,
     ),
+    "dropped": (
+        case(tenant(isolation={"dropPrivileges": "SlinkyWorkers"}), tenant_class(), Settings(kubernetes_versions=("v1.35.9",))),
+        Reason.NOT_SUPPORTED,
+    ),
     "bounds": (
         case(tenant(isolation={"podSecurity": "baseline"}), tenant_class(isolation={"podSecurity": "restricted"})),
         Reason.OUT_OF_BOUNDS,

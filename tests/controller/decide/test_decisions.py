@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api import privileges
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount
 from controller.decide import slices, teardown
@@ -133,6 +134,30 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
     assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
     assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi", "cpu": "1"})
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_tenant", "wanted"),
+    [
+        (None, None, privileges.NEVER),
+        ("SlinkyWorkers", None, privileges.SLINKY_WORKERS),
+        (None, "SlinkyWorkers", privileges.SLINKY_WORKERS),
+        ("SlinkyWorkers", "Never", privileges.NEVER),
+        ("Never", "SlinkyWorkers", privileges.SLINKY_WORKERS),
+    ],
+)
+def test_a_class_or_a_tenant_has_privileges_dropped_where_planes_can(
+    of_class: str | None, of_tenant: str | None, wanted: str
+) -> None:
+    def asking(value: str | None) -> dict[str, Any]:
+        return {"isolation": {"dropPrivileges": value}} if value else {}
+
+    asked, offer = tenant(**asking(of_tenant)), tenant_class(**asking(of_class))
+    assert plane_for(asked, offer).drop_privileges == wanted
+    assert refuse(case(asked, offer, Settings(kubernetes_versions=("v1.37.0",)))) is None
+    refusal = refuse(case(asked, offer, Settings(kubernetes_versions=("v1.35.9",))))
+    told = refusal is not None and "SlinkyWorkers, and v1.35.9 has no MutatingAdmissionPolicies" in refusal.message
+    assert told == (wanted != privileges.NEVER)
 
 
 def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_them() -> None:

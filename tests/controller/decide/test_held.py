@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkhead.api import deviceclaims
+from bulkhead.api import deviceclaims, privileges
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
 from controller.decide import held, status
@@ -192,6 +192,14 @@ def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
     assert spec.version == "v1.35.1"
     assert spec.images.kubernetes.endswith(":v1.35.1")
     assert not spec.pod_groups
+
+
+def test_privileges_are_dropped_where_the_version_that_runs_can() -> None:
+    told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
+    asked, offer = {"isolation": {"dropPrivileges": "SlinkyWorkers"}}, tenant_class()
+    older = hold(case(tenant(kubernetesVersion="v1.35.1", status=told, **asked), offer, SETTINGS), BEYOND).plane
+    assert older.drop_privileges == privileges.NEVER
+    assert kept({}, asked).drop_privileges == privileges.SLINKY_WORKERS
 
 
 def test_pod_groups_come_with_the_plane_that_serves_them() -> None:

@@ -55,6 +55,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "pod-groups": {"pod_groups": True},
     "ends-soon": {"ends_soon": True},
+    "drop-privileges": {"drop_privileges": "SlinkyWorkers"},
     "cohort": {
         "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
         "ceilings": (("nvidia.com/gpu", "40"),),
@@ -250,6 +251,12 @@ def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() 
     assert not {right, way} & named(ingress_controllers=("ingress-nginx",))
     assert {right, way} & named(**offered) == {right}
     assert {right, way} <= named(**offered, ingress_controllers=("ingress-nginx",))
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_a_privileged_pod_may_stand_in_its_plane_where_its_refusal_is_read(level: str) -> None:
+    (server,) = (each for pod in pods(pod_security=level) for each in pod["containers"] if each["name"] == "kube-apiserver")
+    assert [flag for flag in server["command"] if "privileged" in flag] == ["--allow-privileged=true"]
 
 
 def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() -> None:

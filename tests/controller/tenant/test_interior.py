@@ -1,79 +1,45 @@
-"""Which member of a plane is asked whether its API server answers."""
+"""What is made inside a plane that answers, and what is taken out of it again."""
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
-import pytest
-
-from bulkhead.kube.errors import Timeout
-from controller.inside import access
-from controller.inside.access import PlaneAccess
+from bulkhead.kube.objects import Obj
+from controller.decide.plan import Plan, plan
+from controller.host.owned import Owned
+from controller.inside.access import PlaneAccess, PlaneHealth
+from controller.inside.objects import unprivileged
+from controller.plane.spec import PlaneSpec
 from controller.tenant.interior import Interior
 from tests.kit.fakeclock import FakeClock
-from tests.kit.tenantsamples import plane_spec
+from tests.kit.tenantsamples import material, plane_spec
 
 
-class Pods:
-    """What the informer shows of a plane's pods."""
+class Planes:
+    """What was asked to be there, and to be there no more."""
 
-    def __init__(self, **ready: bool | None) -> None:
-        self._ready = ready
+    def __init__(self) -> None:
+        self.asked: list[tuple[set[str], set[str]]] = []
 
-    def get(self, _: object, key: Any) -> Any:
-        ready = self._ready.get(key.name.replace("-", "_"))
-        if ready is None:
-            return None
-        conditions = [{"type": "Ready", "status": str(ready)}]
-        return {"metadata": {"name": key.name}, "status": {"podIP": f"ip-of-{key.name}", "conditions": conditions}}
+    async def bootstrap(self, _spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
+        self.asked.append(({each["kind"] for each in objects}, {each["kind"] for each in withdrawn}))
+        return "u"
 
 
-class Answering(PlaneAccess):
-    """Planes of which some members answer; remembers which were asked."""
-
-    def __init__(self, *answering: str) -> None:
-        super().__init__(FakeClock(), lambda _: None)
-        self.answering, self.asked = answering, list[str]()
-
-    async def _client(self, spec: Any, keys: Any, address: str) -> Any:
-        async def get_raw(*_: object, **__: object) -> None:
-            self.asked.append(address)
-            if address not in self.answering:
-                raise Timeout(f"{address} is silent")
-
-        self._connections[spec.tenant] = access._Connection(None, address, "", self._clock.now())  # type: ignore[arg-type]
-        return SimpleNamespace(get_raw=get_raw)
-
-    def _wait(self, tenant: str, client: Any) -> None:
-        """Nobody waits here."""
+def planned(**changes: Any) -> Plan:
+    spec = plane_spec(**changes)
+    return plan(spec, material(spec), {})
 
 
-async def asked(pods: Pods, planes: Answering) -> bool:
-    interior = Interior(pods, planes, FakeClock(), resync_seconds=1)  # type: ignore[arg-type]
-    return (await interior.health(SimpleNamespace(spec=plane_spec(replicas=3)), None)).ready  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("down", [False, None], ids=["not ready", "no pod"])
-async def test_of_a_plane_whose_first_member_is_down_another_is_asked(down: bool | None) -> None:
-    planes = Answering("ip-of-plane-1", "ip-of-plane-2")
-    assert await asked(Pods(plane_0=down, plane_1=True, plane_2=True), planes)
-    assert planes.asked == ["ip-of-plane-1"]
-
-
-async def test_where_a_member_that_seems_to_serve_is_silent_the_next_is_asked_and_then_kept() -> None:
-    pods, planes = Pods(plane_0=True, plane_1=True, plane_2=True), Answering("ip-of-plane-2")
-    assert await asked(pods, planes)
-    assert planes.asked == ["ip-of-plane-0", "ip-of-plane-1", "ip-of-plane-2"]
-    assert await asked(pods, planes)
-    assert planes.asked[3:] == ["ip-of-plane-2"]
-
-
-async def test_of_a_plane_that_starts_the_first_pod_is_asked() -> None:
-    planes = Answering()
-    assert not await asked(Pods(plane_0=False, plane_1=False, plane_2=False), planes)
-    assert planes.asked == ["ip-of-plane-0"]
-
-
-async def test_a_plane_without_pods_is_not_asked() -> None:
-    planes = Answering()
-    assert not await asked(Pods(), planes)
-    assert planes.asked == []
+async def test_what_a_tenant_wants_no_more_is_taken_out_of_its_plane() -> None:
+    planes = Planes()
+    interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
+    policies = {each["kind"] for each in unprivileged.objects(plane_spec(drop_privileges="SlinkyWorkers"))}
+    for made in (planned(), planned(drop_privileges="SlinkyWorkers"), planned(drop_privileges="SlinkyWorkers"), planned()):
+        assert (await interior.bootstrap(made, PlaneHealth(ready=True))).bootstrapped
+    assert len(policies) == 2
+    # Each change once.
+    assert [(policies <= there, gone) for there, gone in planes.asked] == [
+        (False, policies),
+        (True, set()),
+        (False, policies),
+    ]

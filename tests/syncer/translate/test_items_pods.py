@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api import ledger
 from syncer.translate import Obj, Reason, Untranslatable, diff, references
+from syncer.translate.podspec import scheduling
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples
 
@@ -252,8 +254,55 @@ def test_item_45_priority_passes_by_name_and_list_and_never_by_number() -> None:
     spec = to_host({"priorityClassName": "batch", "priority": 2_000_000_000, "preemptionPolicy": "Never"})["spec"]
     assert spec["priorityClassName"] == "batch"
     assert not {"priority", "preemptionPolicy"} & set(spec)
-    for name in ("system-node-critical", "unknown"):
+    for name in ("system-unknown", "unknown"):
         assert refusal({"priorityClassName": name}).reason is Reason.NOT_ALLOWED
+
+
+@pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
+@pytest.mark.parametrize(
+    "view",
+    [{}, {"priority_class": "tenants"}, {"priority_class": "tenants", "allowed_priority_classes": ["system-node-critical"]}],
+)
+def test_item_45_a_class_of_the_hosts_components_is_the_tenants_own_on_the_host(name: str, view: dict[str, Any]) -> None:
+    asked = {"priorityClassName": name, "priority": 2_000_001_000}
+    plain, made = to_host({}, **view), to_host(asked, **view)
+    assert made["spec"] == plain["spec"]
+    assert name in scheduling.mapped(asked)
+    assert "wait for quota" in scheduling.mapped(asked)
+    assert not any(scheduling.mapped({"priorityClassName": other}) for other in ("", "batch", "system-unknown", None))
+
+
+def test_item_45_among_the_tenants_own_pods_such_a_class_counts_at_the_ledger() -> None:
+    gpus = {"name": "main", "image": "a", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {"containers": [gpus], "priorityClassName": "system-node-critical", "priority": 2_000_001_000}
+    made = to_host(spec, gated_resources=["nvidia.com/gpu"], priority_class="tenants")
+    assert made["spec"]["priorityClassName"] == "tenants"
+    assert made["metadata"]["annotations"][ledger.OWN_PRIORITY] == "2000001000"
+
+
+OWNER = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "name": "n", "uid": "7", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("context", "owner", "helped"),
+    [
+        ({"privileged": True}, {}, True),
+        ({"capabilities": {"add": ["KILL", "BPF"]}}, {}, True),
+        ({"procMount": "Unmasked"}, {}, False),
+        ({"privileged": True}, {"kind": "LoginSet"}, False),
+        ({"privileged": True}, {"apiVersion": "slinky.slurm.net.example.com/v1"}, False),
+        ({"privileged": True}, {"controller": False}, False),
+    ],
+)
+def test_a_worker_of_slinky_that_is_refused_for_its_privileges_says_the_way_out(
+    context: Any, owner: Any, *, helped: bool
+) -> None:
+    spec = {"containers": [{"name": "main", "image": "a", "securityContext": context}]}
+    with pytest.raises(Untranslatable) as refused:
+        to_host(spec, {"ownerReferences": [OWNER | owner]})
+    assert refused.value.reason is Reason.POD_SECURITY
+    assert ("isolation.dropPrivileges: SlinkyWorkers" in str(refused.value)) == helped
+    assert "leave it out" in str(refusal({"containers": [spec["containers"][0] | {"securityContext": {"privileged": True}}]}))
 
 
 def test_item_46_a_runtime_class_is_forced_or_chosen_from_the_list() -> None:

@@ -58,6 +58,12 @@ def test_item_91_of_the_hosts_conditions_only_the_schedulers_come_up_and_the_ten
     assert podgroup.status_to_virtual({"status": {"conditions": 1}}, {"metadata": 1, "status": []}, VIEW) == {}
 
 
+def test_item_91_a_group_of_a_class_of_the_hosts_components_is_the_tenants_and_says_so() -> None:
+    (told,) = podgroup.remarks(group(priorityClassName="system-node-critical"), VIEW)
+    assert "system-node-critical is for the host's own components" in told
+    assert podgroup.remarks(group(), VIEW) == podgroup.remarks(group(priorityClassName="batch"), VIEW) == []
+
+
 def test_item_91_a_pods_group_is_among_what_it_refers_to() -> None:
     assert Reference("PodGroup", "team", "gang") in references.of_pod(POD)
     assert not [each for each in references.of_pod(samples.pod()) if each.kind == "PodGroup"]

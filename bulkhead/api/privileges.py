@@ -1,0 +1,33 @@
+"""What a pod may have beyond an ordinary one, and whose pods ask for more by habit: shared by both halves.
+
+Words and lists only; who refuses and who takes away is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, mappings
+
+# What Pod Security baseline lets a container add.
+BASELINE_CAPABILITIES: Final = frozenset({
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID",
+    "SETPCAP", "SETUID", "SYS_CHROOT",
+})  # fmt: skip
+
+# Values of `isolation.dropPrivileges`.
+NEVER: Final = "Never"
+SLINKY_WORKERS: Final = "SlinkyWorkers"
+# The owner of the pods of SLINKY_WORKERS.
+SLINKY_GROUP: Final = "slinky.slurm.net"
+SLINKY_KIND: Final = "NodeSet"
+
+
+def is_slinky_worker(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is controlled by a NodeSet of Slinky's operator."""
+    owners = mappings(mapping(pod.get("metadata")).get("ownerReferences"))
+    return any(
+        each.get("controller") is True
+        and each.get("kind") == SLINKY_KIND
+        and str(each.get("apiVersion")).startswith(f"{SLINKY_GROUP}/")
+        for each in owners
+    )
