@@ -97,6 +97,8 @@ class Reclaimed:
     by: float
     cause: str
     message: str
+    # Of a pod that says that it is a worker of Slurm: whether the controller knew it as one. None: nothing is noted of that.
+    worker: bool | None = None
 
 
 def write_admitted(admitted: Admitted) -> str:
@@ -188,14 +190,18 @@ def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def write_reclaim(reclaimed: Reclaimed) -> str:
     """The annotation's text."""
-    return _text({"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message})
+    said: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
+    return _text(said if reclaimed.worker is None else said | {"worker": reclaimed.worker})
 
 
 def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
     """Until when a pod is taken back, and why; None for one that is not."""
     found = _read(annotations.get(RECLAIM))
     by = seconds(found.get("by"))
-    return None if by is None else Reclaimed(by, text(found.get("cause")), text(found.get("message")))
+    if by is None:
+        return None
+    worker = found.get("worker")
+    return Reclaimed(by, text(found.get("cause")), text(found.get("message")), worker if isinstance(worker, bool) else None)
 
 
 def line_name(flavor: str, resource: str) -> str:

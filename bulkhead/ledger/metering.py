@@ -37,7 +37,7 @@ _NEVER: Final = 1 << 62
 # Of one claim, users of a minute; more than that are those that it has now.
 _MOST_USERS: Final = 1024
 Lines: TypeAlias = Mapping[str, Mapping[str, Line]]  # by tenant and device class: the line of the quota that a device counts in
-Resting: TypeAlias = Collection[tuple[str, str]]  # workers without a job: tenant and virtual name
+Resting: TypeAlias = Collection[tuple[str, str]]  # workers without a job: tenant and UID in its plane
 _NO_LINES: Final[Lines] = MappingProxyType({})
 
 
@@ -62,6 +62,8 @@ class Held:
     # It has ended, and when, where anybody said so.
     over: bool
     ended: int | None
+    # In its tenant's plane.
+    virtual_uid: str = ""
 
 
 class Account(NamedTuple):
@@ -117,6 +119,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
         running=min(started) if started and text(status.get("phase")) != "Pending" else None,
         over=over,
         ended=_end(status, finished) if over else None,
+        virtual_uid=text(noted.get(labels.VIRTUAL_UID))[:_LONGEST_NAME],
     )
 
 
@@ -274,8 +277,8 @@ class Meter:
 
 
 def _rests(held: Held, resting: Resting) -> bool:
-    """Whether a pod is a worker without a job; others may have its name in other namespaces."""
-    return held.namespace == names.SLURM_NAMESPACE and (held.tenant, held.name) in resting
+    """Whether a pod is a worker without a job. Others may have its name, in another namespace or after it."""
+    return (held.tenant, held.virtual_uid) in resting
 
 
 def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally]:

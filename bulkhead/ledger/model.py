@@ -188,6 +188,7 @@ class Pod:
     # Of the virtual pod, for texts and as the scope of gangs.
     virtual_namespace: str = ""
     virtual_name: str = ""
+    virtual_uid: str = ""
     # As the host computed it from a class that the tenant may use; decides between tenants.
     priority: int = 0
     # As the tenant's own API server computed it; decides only among pods of one tenant.
@@ -217,7 +218,8 @@ class Pod:
     # It is being taken back, until then at the latest, and why: a `Cause`.
     reclaim_by: float | None = None
     reclaim_cause: str = ""
-    # A worker of the tenant's Slurm cluster: it is drained, not evicted.
+    # A worker of the tenant's Slurm cluster: it is drained, not evicted. As read from a pod it is what the pod says, which its
+    # tenant can choose; in the snapshots of the ledger it is what the controller knows.
     slurm_worker: bool = False
     # What in its tenant's plane makes another one when it goes; "" for nothing.
     maker: str = ""

@@ -108,6 +108,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         node=node,
         virtual_namespace=text(noted.get(labels.VIRTUAL_NAMESPACE)),
         virtual_name=text(noted.get(labels.VIRTUAL_NAME)),
+        virtual_uid=text(noted.get(labels.VIRTUAL_UID))[:_LONGEST_NAME],
         priority=_int32(spec.get("priority")),
         own_priority=_written(noted.get(ledger.OWN_PRIORITY)) or 0 if tenant else 0,
         gang=_gang(noted) if tenant else None,
@@ -125,7 +126,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         lasts=lasts,
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
-        slurm_worker=bool(tenant) and _is_slurm_worker(meta, noted),
+        slurm_worker=bool(tenant) and _says_slurm_worker(meta, noted),
         maker=_maker(noted) if tenant else "",
     )
 
@@ -199,8 +200,11 @@ def _admitted_gang(noted: ledger.AdmittedGang | None) -> AdmittedGang | None:
     return _shared_gang(AdmittedGang(noted.since, noted.size, topology_of(noted.topology), members, borrowed))
 
 
-def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
-    """Whether the platform made it; others' operators use the same labels, and nobody would drain what is theirs."""
+def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
+    """Whether it looks like one that the platform made; others' operators use the same labels.
+
+    All of it a tenant can write: whether it is one, the controller says (`controller.ledger.workers`).
+    """
     marks = mapping(meta.get("labels"))
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
         return False

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.api import labels, ledger, names
+from bulkhead.api import labels, ledger
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
 from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
@@ -128,13 +128,17 @@ def test_idle_and_used_and_borrowed_are_told_apart_and_hours_are_split() -> None
 
 def test_a_worker_without_a_job_is_idle() -> None:
     meter = Meter(0)
-    meter.see(held(since=0, running=0, namespace=names.SLURM_NAMESPACE))
-    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(0, 1000, 0)
-    assert sums(list(meter.count(2000, {("blue", "p")}))) == Sums(1000, 0, 0)
-    # Another pod of the tenant may have the name of a worker.
-    meter = Meter(0)
-    meter.see(held(since=0, running=0))
-    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(1000, 0, 0)
+    meter.see(held(since=0, running=0, virtual_uid="v"))
+    assert sums(list(meter.count(1000, {("red", "v")}))) == Sums(0, 1000, 0)
+    assert sums(list(meter.count(2000, {("blue", "v")}))) == Sums(1000, 0, 0)
+    # Another pod of the tenant may have the name of a worker, in any namespace.
+    assert sums(list(meter.count(3000, {("red", "p"), ("red", "")}))) == Sums(1000, 0, 0)
+
+
+def test_which_pod_it_is_in_its_plane_is_read_from_what_the_syncer_noted() -> None:
+    found = held_of(host_pod(annotations={labels.VIRTUAL_UID: "v"}))
+    assert found is not None
+    assert found.virtual_uid == "v"
 
 
 def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:
