@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api import deviceclaims, labels, ledger, names, podresources
+from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
@@ -36,8 +36,6 @@ from bulkhead.ledger.model import (
 )
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
-# Terms, expressions and values of one pod: as many as the host's policy takes. What asks for more fits nowhere.
-_MOST_REQUIREMENTS: Final = 3072
 _MOST_TAINTS: Final = 256
 # Needs with more are not worth being looked up.
 SHARED_REQUIREMENTS: Final = 64
@@ -139,7 +137,7 @@ def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:
     namespace = text(mapping(obj.get("metadata")).get("namespace"))
     if not names.tenant_of_work(namespace) or not labels.is_mirrored(obj):
         return None
-    return {"metadata": {"namespace": namespace}, "spec": obj.get("spec")}
+    return {"metadata": {"namespace": namespace}, "spec": deviceclaims.bare(obj)}
 
 
 def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | None:
@@ -250,9 +248,9 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     tolerations = sequence(spec.get("tolerations"))
     listed = mappings(mapping(required).get("nodeSelectorTerms"))
-    # Counted before anything is made of it.
-    size = len(selector) + len(tolerations) + sum(map(_size, listed))
-    if size > _MOST_REQUIREMENTS or not all(isinstance(value, str) for value in selector.values()):
+    # Counted before anything is made of it; the host's policy takes no more.
+    size = len(selector) + len(tolerations) + sum(map(requirements.of_node_term, listed))
+    if size > requirements.MOST or not all(isinstance(value, str) for value in selector.values()):
         return NOWHERE
     # Alternatives of which there is none cannot be met.
     terms = () if required is None else tuple(map(_term, listed)) or ((),)
@@ -263,11 +261,6 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
 def weight(needs: Needs) -> int:
     """How many terms, expressions and values that are: some hundred bytes each."""
     return len(needs.selector) + len(needs.tolerations) + sum(1 + len(each.values) for term in needs.terms for each in term)
-
-
-def _size(term: Mapping[str, Any]) -> int:
-    expressions = [*mappings(term.get("matchExpressions")), *mappings(term.get("matchFields"))]
-    return 1 + sum(1 + len(sequence(each.get("values"))) for each in expressions)
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:
