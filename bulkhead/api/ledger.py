@@ -8,6 +8,7 @@ is read here was written by either and is checked again: what does not fit is re
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,11 +49,21 @@ MOST_PODS: Final = 4096  # in a gang
 MOST_LINES_SHOWN: Final = 64
 MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
+_LONGEST_KEY: Final = 253
+_LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LONGEST_NAMES: Final = 1024
 _MOST_SHAPES: Final = 24  # of one gang in a note
 _LONGEST_OF_QUOTA: Final = 64 * 1024
 _LINES: Final = 256
 _COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent", "borrowable")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All pods of a gang in one domain: nodes with the same value of a label."""
+
+    key: str
+    required: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +73,11 @@ class AdmittedGang:
     # When it was admitted. Pods that name the same moment belong together: a gang of the same name may follow this one.
     since: float
     size: int
-    # As in `GANG_TOPOLOGY`; "" for none.
-    topology: str
-    # How many pods it had of each shape. A shape is a digest of what a pod asks for and where it may go.
-    members: Mapping[str, int]
+    topology: Topology | None = None
+    # How many pods it had of each shape, as far as they were noted: a digest of what a pod asks for and where it may go.
+    members: tuple[tuple[str, int], ...] = ()
     # How much more than nominal its tenant held with it, by resource.
-    borrowed: Mapping[str, int]
+    borrowed: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,18 @@ class Reclaimed:
     worker: bool | None = None
 
 
+def write_topology(topology: Topology) -> str:
+    """As in `GANG_TOPOLOGY`."""
+    return f"{'required' if topology.required else 'preferred'}:{topology.key}"
+
+
+def read_topology(written: str) -> Topology | None:
+    """`required:<label key>` or `preferred:<label key>`; None for anything else."""
+    how, _, key = written.partition(":")
+    known = how in {"required", "preferred"} and len(key) <= _LONGEST_KEY and _LABEL_KEY.fullmatch(key)
+    return Topology(key, required=how == "required") if known else None
+
+
 def write_admitted(admitted: Admitted) -> str:
     """The annotation's text."""
     said: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
@@ -123,13 +145,13 @@ def write_admitted(admitted: Admitted) -> str:
 
 def _gang_said(gang: AdmittedGang, shape: str) -> Mapping[str, Any]:
     said: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
-    if gang.topology:
-        said["topology"] = gang.topology
+    if gang.topology is not None:
+        said["topology"] = write_topology(gang.topology)
     # Most pods are of few shapes. A member of one that does not fit here is judged like any other pod when it is made again.
-    common = sorted(gang.members.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
+    common = sorted(gang.members, key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
     said["members"] = dict(sorted(common))
     if gang.borrowed:
-        said["borrowed"] = dict(sorted(gang.borrowed.items()))
+        said["borrowed"] = dict(sorted(gang.borrowed))
     return said
 
 
@@ -157,9 +179,8 @@ def _gang_read(found: Mapping[str, Any]) -> AdmittedGang | None:
     since, size = seconds(found.get("since")), found.get("size")
     if since is None or type(size) is not int or not 1 <= size <= MOST_PODS:
         return None
-    return AdmittedGang(
-        since, size, text(found.get("topology")), _counted(found.get("members")), _counted(found.get("borrowed"))
-    )
+    members, borrowed = (tuple(sorted(_counted(found.get(field)).items())) for field in ("members", "borrowed"))
+    return AdmittedGang(since, size, read_topology(text(found.get("topology"))), members, borrowed)
 
 
 def _counted(value: Any) -> Mapping[str, int]:

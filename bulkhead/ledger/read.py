@@ -32,7 +32,6 @@ from bulkhead.ledger.model import (
     Taint,
     Tenant,
     Toleration,
-    Topology,
 )
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -46,7 +45,6 @@ _ANYWHERE: Final = frozenset(
 )
 _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
-_LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INT32: Final = 2**31
 GRACE: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
@@ -113,7 +111,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         needs=Needs() if settled else known if known is not None else _needs(spec, pin),
         plain=not settled and _plain(spec),
         admitted=None if admitted is None else admitted.at,
-        admitted_gang=None if admitted is None else _admitted_gang(admitted.gang),
+        admitted_gang=None if admitted is None or admitted.gang is None else _shared_gang(admitted.gang),
         shape="" if admitted is None else admitted.shape,
         alone=admitted is not None and admitted.alone,
         flavor="" if admitted is None else admitted.flavor,
@@ -175,27 +173,13 @@ def _gang(noted: Mapping[str, Any]) -> Gang | None:
     name, size = text(noted.get(ledger.GANG)), _written(noted.get(ledger.GANG_SIZE))
     if not 0 < len(name) <= _LONGEST_NAME or size is None or not 1 <= size <= ledger.MOST_PODS:
         return None
-    return Gang(name, size, topology_of(text(noted.get(ledger.GANG_TOPOLOGY))))
-
-
-def topology_of(written: str) -> Topology | None:
-    """`required:<label key>` or `preferred:<label key>`; None for anything else."""
-    how, _, key = written.partition(":")
-    known = how in {"required", "preferred"} and len(key) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(key)
-    return Topology(key, required=how == "required") if known else None
+    return Gang(name, size, ledger.read_topology(text(noted.get(ledger.GANG_TOPOLOGY))))
 
 
 @functools.lru_cache(maxsize=4096)
 def _shared_gang(gang: AdmittedGang) -> AdmittedGang:
     """One object for all pods of a gang."""
     return gang
-
-
-def _admitted_gang(noted: ledger.AdmittedGang | None) -> AdmittedGang | None:
-    if noted is None:
-        return None
-    members, borrowed = (tuple(sorted(counted.items())) for counted in (noted.members, noted.borrowed))
-    return _shared_gang(AdmittedGang(noted.since, noted.size, topology_of(noted.topology), members, borrowed))
 
 
 def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
