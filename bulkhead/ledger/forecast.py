@@ -3,8 +3,9 @@
     what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
 
 Known are ends by activeDeadlineSeconds and the deadlines of what is being taken back, but for those that passed unheeded. Of
-everything else nobody knows when it ends: then there is no forecast. A workload that waits for room has nodes chosen for it all the same, those of which the least
-is held, and nobody behind it gets them: otherwise small work would for ever be put into what comes free.
+everything else nobody knows when it ends: then there is no forecast. A workload that waits for room has nodes chosen for it all
+the same, those of which the least is held, and nobody behind it gets them: otherwise small work would for ever be put into what
+comes free.
 
 Works on `Books.later` and leaves it as it was. The number of places tried is logarithmic in what is held.
 """
