@@ -10,6 +10,7 @@ from datetime import datetime
 
 GATE = "bulkhead.dev/ledger"  # scheduling gate of host pods that wait for the ledger
 GANG = "bulkhead.dev/gang"  # on host pods of a gang
+VERDICT = "ledger.bulkhead.dev/verdict"  # why a host pod waits
 _ADMITTED = "ledger.bulkhead.dev/admitted"
 _STANDING = "ledger.bulkhead.dev/standing"
 

@@ -1,7 +1,11 @@
-"""How many devices a ResourceClaim asks for, counted as the host's ResourceQuota counts them. Pure.
+"""How many devices a ResourceClaim asks for, counted as the host's ResourceQuota counts them, and how much it may say. Pure.
 
 A request with alternatives may end as any of them, so it counts for each class by the most that one alternative asks of it, and
 for several classes at once. All devices of a class, however many there are, count as the most that a claim can be given.
+
+A claim may have 32 requests of 8 alternatives of 32 selectors of 10 KiB, which is as much as an API server takes of any object.
+The host's scheduler compiles each selector and asks it about each device, for all tenants; so they are counted together, alike
+by the syncer and by the host's admission policy, and nobody but the scheduler keeps them.
 """
 
 from collections.abc import Mapping
@@ -9,13 +13,18 @@ from typing import Any, Final
 
 from bulkhead.api import ledger
 from bulkhead.api.quantity import readable
-from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings, text
 
 # The most devices that a claim can be given, whatever it asks for.
 MOST_DEVICES: Final = 32
+# Selectors of all requests and alternatives of a claim, and the characters of their expressions.
+MOST_SELECTORS: Final = 64
+MOST_CHARACTERS: Final = 16 * 1024
+_MOST_ALTERNATIVES: Final = 8
 COUNT: Final = "count/resourceclaims.resource.k8s.io"
 # On ResourceQuota `tenant-objects`, by the controller: the line that devices of a class count in, where that is a resource's.
 LINES: Final = "bulkhead.dev/device-lines"
+_LONGEST_NAME: Final = 253
 _OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 
 
@@ -47,6 +56,26 @@ def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str,
     return found
 
 
+def selecting(claim: Mapping[str, Any]) -> tuple[int, int]:
+    """How many selectors a claim has, and how many characters their expressions have together."""
+    said = [
+        text(mapping(each.get("cel")).get("expression"))
+        for request in _requests(claim)
+        for one in _alternatives(request)
+        for each in mappings(one.get("selectors"))
+    ]
+    return len(said), sum(map(len, said))
+
+
+def bare(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a claim as far as `charged` reads it: what is kept of one has no selectors."""
+    requests = [
+        {"firstAvailable": [_counted(one) for one in _alternatives(request)[:_MOST_ALTERNATIVES]]}
+        for request in _requests(claim)[:MOST_DEVICES]
+    ]
+    return {"devices": {"requests": requests}}
+
+
 def together(claim: Mapping[str, Any]) -> int:
     """The most devices that a claim may be given as it stands."""
     return sum(max((_devices(one) for one in _alternatives(request)), default=0) for request in _requests(claim))
@@ -59,6 +88,18 @@ def _requests(claim: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _alternatives(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     exactly = request.get("exactly")
     return [exactly] if isinstance(exactly, Mapping) else mappings(request.get("firstAvailable"))
+
+
+def _counted(one: Mapping[str, Any]) -> dict[str, Any]:
+    name = text(one.get("deviceClassName"))[:_LONGEST_NAME]
+    return (
+        {"deviceClassName": name, "allocationMode": "All"}
+        if one.get("allocationMode") == "All"
+        else {
+            "deviceClassName": name,
+            "count": _devices(one),
+        }
+    )
 
 
 def _devices(one: Mapping[str, Any]) -> int:

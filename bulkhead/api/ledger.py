@@ -8,6 +8,7 @@ is read here was written by either and is checked again: what does not fit is re
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,11 +49,21 @@ MOST_PODS: Final = 4096  # in a gang
 MOST_LINES_SHOWN: Final = 64
 MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
+_LONGEST_KEY: Final = 253
+_LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LONGEST_NAMES: Final = 1024
 _MOST_SHAPES: Final = 24  # of one gang in a note
 _LONGEST_OF_QUOTA: Final = 64 * 1024
 _LINES: Final = 256
 _COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent", "borrowable")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All pods of a gang in one domain: nodes with the same value of a label."""
+
+    key: str
+    required: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +73,11 @@ class AdmittedGang:
     # When it was admitted. Pods that name the same moment belong together: a gang of the same name may follow this one.
     since: float
     size: int
-    # As in `GANG_TOPOLOGY`; "" for none.
-    topology: str
-    # How many pods it had of each shape. A shape is a digest of what a pod asks for and where it may go.
-    members: Mapping[str, int]
+    topology: Topology | None = None
+    # How many pods it had of each shape, as far as they were noted: a digest of what a pod asks for and where it may go.
+    members: tuple[tuple[str, int], ...] = ()
     # How much more than nominal its tenant held with it, by resource.
-    borrowed: Mapping[str, int]
+    borrowed: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,20 @@ class Reclaimed:
     by: float
     cause: str
     message: str
+    # Of a pod that says that it is a worker of Slurm: whether the controller knew it as one. None: nothing is noted of that.
+    worker: bool | None = None
+
+
+def write_topology(topology: Topology) -> str:
+    """As in `GANG_TOPOLOGY`."""
+    return f"{'required' if topology.required else 'preferred'}:{topology.key}"
+
+
+def read_topology(written: str) -> Topology | None:
+    """`required:<label key>` or `preferred:<label key>`; None for anything else."""
+    how, _, key = written.partition(":")
+    known = how in {"required", "preferred"} and len(key) <= _LONGEST_KEY and _LABEL_KEY.fullmatch(key)
+    return Topology(key, required=how == "required") if known else None
 
 
 def write_admitted(admitted: Admitted) -> str:
@@ -121,13 +145,13 @@ def write_admitted(admitted: Admitted) -> str:
 
 def _gang_said(gang: AdmittedGang, shape: str) -> Mapping[str, Any]:
     said: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
-    if gang.topology:
-        said["topology"] = gang.topology
+    if gang.topology is not None:
+        said["topology"] = write_topology(gang.topology)
     # Most pods are of few shapes. A member of one that does not fit here is judged like any other pod when it is made again.
-    common = sorted(gang.members.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
+    common = sorted(gang.members, key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
     said["members"] = dict(sorted(common))
     if gang.borrowed:
-        said["borrowed"] = dict(sorted(gang.borrowed.items()))
+        said["borrowed"] = dict(sorted(gang.borrowed))
     return said
 
 
@@ -155,9 +179,8 @@ def _gang_read(found: Mapping[str, Any]) -> AdmittedGang | None:
     since, size = seconds(found.get("since")), found.get("size")
     if since is None or type(size) is not int or not 1 <= size <= MOST_PODS:
         return None
-    return AdmittedGang(
-        since, size, text(found.get("topology")), _counted(found.get("members")), _counted(found.get("borrowed"))
-    )
+    members, borrowed = (tuple(sorted(_counted(found.get(field)).items())) for field in ("members", "borrowed"))
+    return AdmittedGang(since, size, read_topology(text(found.get("topology"))), members, borrowed)
 
 
 def _counted(value: Any) -> Mapping[str, int]:
@@ -188,14 +211,18 @@ def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def write_reclaim(reclaimed: Reclaimed) -> str:
     """The annotation's text."""
-    return _text({"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message})
+    said: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
+    return _text(said if reclaimed.worker is None else said | {"worker": reclaimed.worker})
 
 
 def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
     """Until when a pod is taken back, and why; None for one that is not."""
     found = _read(annotations.get(RECLAIM))
     by = seconds(found.get("by"))
-    return None if by is None else Reclaimed(by, text(found.get("cause")), text(found.get("message")))
+    if by is None:
+        return None
+    worker = found.get("worker")
+    return Reclaimed(by, text(found.get("cause")), text(found.get("message")), worker if isinstance(worker, bool) else None)
 
 
 def line_name(flavor: str, resource: str) -> str:

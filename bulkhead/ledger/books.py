@@ -24,6 +24,8 @@ _COPIED: Final = 64  # notes that are worth a copy
 _NO_MATTER_WHEN: Final = float("inf")
 # So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
 LAST_GRACE: Final = 30
+# What is still there so many seconds after it had to be gone, is on a node that is lost or hangs: nobody knows when it goes.
+OVERDUE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ class Books:
         self.now = self._blank()
         self.held: dict[str, Held] = {}
         self._coming: set[str] = set()
+        # Deleted, and not gone when it had to be: it holds what it holds, nothing waits for it, and nobody can take it back.
+        self._stuck: set[str] = set()
         # What that is of each line of each tenant.
         self._returning: dict[str, Counter[Line]] = {}
         self._later: Side | None = None
@@ -157,10 +161,16 @@ class Books:
             if not node and not pod.ending:
                 homeless.append(held)
             # On a node that is lost nobody ends: nothing may wait for it.
-            if (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
+            if pod.ending and self.is_overdue(pod):
+                self._stuck.add(pod.uid)
+            elif (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
                 self._comes(held)
         for held in sorted(homeless, key=lambda each: age(each.pod)):
             self._settle(held)
+
+    def is_overdue(self, pod: Pod) -> bool:
+        """Whether it had to be gone for a while, and is there."""
+        return pod.ends_by is not None and pod.ends_by + OVERDUE < self._now < _NO_MATTER_WHEN
 
     def _ends_soon(self, pod: Pod) -> bool:
         """Whether a pod that is being deleted is gone as soon as one that is taken back: its tenant chose its grace."""
@@ -211,7 +221,7 @@ class Books:
     def comes(self, group: Group) -> None:
         """From now on these pods are on their way out."""
         for pod in group.pods:
-            if pod.uid not in self._coming:
+            if pod.uid not in self._coming and pod.uid not in self._stuck:
                 if self._later is not None:
                     self._later.free(self.held[pod.uid])
                 self._comes(self.held[pod.uid])
@@ -226,8 +236,8 @@ class Books:
         return {line: entry.used - entry.ceiling - back.get(line, 0) for line, entry in self.now.account.lines(tenant)}
 
     def staying(self, group: Group) -> list[Held]:
-        """What a group holds that is not on its way out."""
-        return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming]
+        """What a group holds that is not on its way out, and could be."""
+        return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming and pod.uid not in self._stuck]
 
     def could_ever(self, workload: Workload, choice: Choice, beside: Iterable[Pod] = ()) -> bool:
         """Whether there would be room if the usable nodes were empty of all that may go, but for the pods of its own gang.

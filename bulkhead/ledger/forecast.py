@@ -2,9 +2,10 @@
 
     what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
 
-Known are ends by activeDeadlineSeconds and the deadlines of what is being taken back. Of everything else nobody knows when it
-ends: then there is no forecast. A workload that waits for room has nodes chosen for it all the same, those of which the least
-is held, and nobody behind it gets them: otherwise small work would for ever be put into what comes free.
+Known are ends by activeDeadlineSeconds and the deadlines of what is being taken back, but for those that passed unheeded. Of
+everything else nobody knows when it ends: then there is no forecast. A workload that waits for room has nodes chosen for it all
+the same, those of which the least is held, and nobody behind it gets them: otherwise small work would for ever be put into what
+comes free.
 
 Works on `Books.later` and leaves it as it was. The number of places tried is logarithmic in what is held.
 """
@@ -29,7 +30,8 @@ class Start:
 
 def by_known_ends(books: Books, workload: Workload, choice: Choice, charge: Charge) -> Start | None:
     """The first moment at which it fits, if only what is known to end ends."""
-    known = ((held.pod.ends_by, uid) for uid, held in books.held.items() if not books.is_coming(held.pod))
+    sure = ((uid, held.pod) for uid, held in books.held.items() if not books.is_coming(held.pod))
+    known = ((pod.ends_by, uid) for uid, pod in sure if not books.is_overdue(pod))
     ends = sorted((at, uid) for at, uid in known if at is not None)
     side = books.later
     start, low = side.mark(), 0

@@ -37,7 +37,7 @@ _NEVER: Final = 1 << 62
 # Of one claim, users of a minute; more than that are those that it has now.
 _MOST_USERS: Final = 1024
 Lines: TypeAlias = Mapping[str, Mapping[str, Line]]  # by tenant and device class: the line of the quota that a device counts in
-Resting: TypeAlias = Collection[tuple[str, str]]  # workers without a job: tenant and virtual name
+Resting: TypeAlias = Collection[tuple[str, str]]  # workers without a job: tenant and UID in its plane
 _NO_LINES: Final[Lines] = MappingProxyType({})
 
 
@@ -62,6 +62,8 @@ class Held:
     # It has ended, and when, where anybody said so.
     over: bool
     ended: int | None
+    # In its tenant's plane.
+    virtual_uid: str = ""
 
 
 class Account(NamedTuple):
@@ -88,12 +90,12 @@ class Tally(NamedTuple):
 
 def held_of(pod: Mapping[str, Any]) -> Held | None:
     """What a host pod holds; None for one that is no tenant's, or that holds nothing yet."""
-    meta, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
+    meta, spec, status = (mapping(pod.get(part)) for part in ("metadata", "spec", "status"))
     uid, tenant = text(meta.get("uid")), names.tenant_of_work(text(meta.get("namespace")))
     if not uid or not tenant:
         return None
     devices = accelerators.requested(pod, sorted(accelerators.extended(pod))[:_MOST_DEVICES])
-    claims = mapping(pod.get("spec")).get("resourceClaims")
+    claims = spec.get("resourceClaims")
     since = _since(pod) if devices or claims else None
     if since is None:
         return None
@@ -102,7 +104,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
     name = (text(noted.get(labels.VIRTUAL_NAME)) or text(meta.get("name")))[:_LONGEST_NAME]
     borrowed = {} if admitted is None else admitted.borrowed or {}
     over = has_ended(pod)
-    started, finished = _stamps(status, "startedAt"), _stamps(status, "finishedAt")
+    started, finished = _stamps(status, "startedAt", _holders(spec, devices)), _stamps(status, "finishedAt")
     return Held(
         uid,
         tenant,
@@ -114,9 +116,10 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
         unflavored=() if admitted is None else tuple(each for each in admitted.unflavored if each in devices),
         borrowed={resource: min(number, devices[resource]) for resource, number in borrowed.items() if resource in devices},
         since=since,
-        running=min(started) if started and text(status.get("phase")) != "Pending" else None,
+        running=min(started, default=None),
         over=over,
         ended=_end(status, finished) if over else None,
+        virtual_uid=text(noted.get(labels.VIRTUAL_UID))[:_LONGEST_NAME],
     )
 
 
@@ -139,9 +142,24 @@ def _since(pod: Mapping[str, Any]) -> int | None:
     return next((_milliseconds(at) for at in map(ledger.seconds, stamps) if at is not None), None)
 
 
-def _stamps(status: Mapping[str, Any], field: str) -> list[int]:
-    """What the kubelet says of when containers started, or finished."""
-    states = (mapping(each.get(part)) for each in mappings(status.get("containerStatuses")) for part in ("state", "lastState"))
+def _holders(spec: Mapping[str, Any], devices: Amounts) -> frozenset[str] | None:
+    """The containers that a pod's devices are for, init containers among them; None where none says that it is one of them.
+
+    The phase says nothing of that: a pod is Pending while its init containers work, and while any other image is pulled.
+    """
+    found = set()
+    for each in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
+        asked = mapping(each.get("resources"))
+        if asked.get("claims") or any(name in mapping(asked.get(part)) for part in ("limits", "requests") for name in devices):
+            found.add(text(each.get("name")))
+    return frozenset(found) or None
+
+
+def _stamps(status: Mapping[str, Any], field: str, of: Collection[str] | None = None) -> list[int]:
+    """What the kubelet says of when containers started, or finished; of all of them, or of some."""
+    listed = (*mappings(status.get("initContainerStatuses")), *mappings(status.get("containerStatuses")))
+    some = (each for each in listed if of is None or text(each.get("name")) in of)
+    states = (mapping(each.get(part)) for each in some for part in ("state", "lastState"))
     said = (mapping(state.get(how)).get(field) for state in states for how in ("running", "terminated"))
     return [_milliseconds(at) for at in map(ledger.seconds, said) if at is not None]
 
@@ -274,8 +292,8 @@ class Meter:
 
 
 def _rests(held: Held, resting: Resting) -> bool:
-    """Whether a pod is a worker without a job; others may have its name in other namespaces."""
-    return held.namespace == names.SLURM_NAMESPACE and (held.tenant, held.name) in resting
+    """Whether a pod is a worker without a job. Others may have its name, in another namespace or after it."""
+    return (held.tenant, held.virtual_uid) in resting
 
 
 def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally]:

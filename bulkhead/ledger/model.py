@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
+from bulkhead.api import ledger
+
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
 Line: TypeAlias = tuple[str, str]
 # Nodes to avoid, by tenant and by what a pod needs: a tenant's failed bindings affect its own pods alone.
 Avoid: TypeAlias = Mapping[tuple[str, "Needs"], frozenset[str]]
+# As they stand in the notes on pods; shapes are those of `gangs.shape_of`.
+Topology: TypeAlias = ledger.Topology
+AdmittedGang: TypeAlias = ledger.AdmittedGang
 # So much a node has of devices that it has and nobody can count.
 UNCOUNTED: Final = 1 << 40
 
@@ -128,34 +133,12 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
-    """All pods of a gang in one domain: nodes with the same value of a label."""
-
-    key: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Gang:
     """Which gang a pod is of. Its scope is the tenant and its virtual namespace, so no tenant reaches another's group."""
 
     name: str
     size: int
     topology: Topology | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdmittedGang:
-    """What a gang was when it was admitted, as the ledger noted it on each of its pods: no later pod changes it."""
-
-    # When it was admitted. Pods that name the same moment belong together.
-    since: float
-    size: int
-    topology: Topology | None = None
-    # How many pods it had of each shape (`gangs.shape_of`), as far as they were noted.
-    members: tuple[tuple[str, int], ...] = ()
-    # How much more than nominal its tenant held with it, by resource.
-    borrowed: tuple[tuple[str, int], ...] = ()
 
 
 class Stage(StrEnum):
@@ -188,6 +171,7 @@ class Pod:
     # Of the virtual pod, for texts and as the scope of gangs.
     virtual_namespace: str = ""
     virtual_name: str = ""
+    virtual_uid: str = ""
     # As the host computed it from a class that the tenant may use; decides between tenants.
     priority: int = 0
     # As the tenant's own API server computed it; decides only among pods of one tenant.
@@ -217,7 +201,8 @@ class Pod:
     # It is being taken back, until then at the latest, and why: a `Cause`.
     reclaim_by: float | None = None
     reclaim_cause: str = ""
-    # A worker of the tenant's Slurm cluster: it is drained, not evicted.
+    # A worker of the tenant's Slurm cluster: it is drained, not evicted. As read from a pod it is what the pod says, which its
+    # tenant can choose; in the snapshots of the ledger it is what the controller knows.
     slurm_worker: bool = False
     # What in its tenant's plane makes another one when it goes; "" for nothing.
     maker: str = ""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api import deviceclaims, labels, ledger, names, podresources
+from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
@@ -32,12 +32,9 @@ from bulkhead.ledger.model import (
     Taint,
     Tenant,
     Toleration,
-    Topology,
 )
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
-# Terms, expressions and values of one pod: as many as the host's policy takes. What asks for more fits nowhere.
-_MOST_REQUIREMENTS: Final = 3072
 _MOST_TAINTS: Final = 256
 # Needs with more are not worth being looked up.
 SHARED_REQUIREMENTS: Final = 64
@@ -48,7 +45,6 @@ _ANYWHERE: Final = frozenset(
 )
 _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
-_LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INT32: Final = 2**31
 GRACE: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
@@ -108,13 +104,14 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         node=node,
         virtual_namespace=text(noted.get(labels.VIRTUAL_NAMESPACE)),
         virtual_name=text(noted.get(labels.VIRTUAL_NAME)),
+        virtual_uid=text(noted.get(labels.VIRTUAL_UID))[:_LONGEST_NAME],
         priority=_int32(spec.get("priority")),
         own_priority=_written(noted.get(ledger.OWN_PRIORITY)) or 0 if tenant else 0,
         gang=_gang(noted) if tenant else None,
         needs=Needs() if settled else known if known is not None else _needs(spec, pin),
         plain=not settled and _plain(spec),
         admitted=None if admitted is None else admitted.at,
-        admitted_gang=None if admitted is None else _admitted_gang(admitted.gang),
+        admitted_gang=None if admitted is None or admitted.gang is None else _shared_gang(admitted.gang),
         shape="" if admitted is None else admitted.shape,
         alone=admitted is not None and admitted.alone,
         flavor="" if admitted is None else admitted.flavor,
@@ -125,7 +122,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         lasts=lasts,
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
-        slurm_worker=bool(tenant) and _is_slurm_worker(meta, noted),
+        slurm_worker=bool(tenant) and _says_slurm_worker(meta, noted),
         maker=_maker(noted) if tenant else "",
     )
 
@@ -138,7 +135,7 @@ def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:
     namespace = text(mapping(obj.get("metadata")).get("namespace"))
     if not names.tenant_of_work(namespace) or not labels.is_mirrored(obj):
         return None
-    return {"metadata": {"namespace": namespace}, "spec": obj.get("spec")}
+    return {"metadata": {"namespace": namespace}, "spec": deviceclaims.bare(obj)}
 
 
 def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | None:
@@ -176,14 +173,7 @@ def _gang(noted: Mapping[str, Any]) -> Gang | None:
     name, size = text(noted.get(ledger.GANG)), _written(noted.get(ledger.GANG_SIZE))
     if not 0 < len(name) <= _LONGEST_NAME or size is None or not 1 <= size <= ledger.MOST_PODS:
         return None
-    return Gang(name, size, topology_of(text(noted.get(ledger.GANG_TOPOLOGY))))
-
-
-def topology_of(written: str) -> Topology | None:
-    """`required:<label key>` or `preferred:<label key>`; None for anything else."""
-    how, _, key = written.partition(":")
-    known = how in {"required", "preferred"} and len(key) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(key)
-    return Topology(key, required=how == "required") if known else None
+    return Gang(name, size, ledger.read_topology(text(noted.get(ledger.GANG_TOPOLOGY))))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -192,15 +182,11 @@ def _shared_gang(gang: AdmittedGang) -> AdmittedGang:
     return gang
 
 
-def _admitted_gang(noted: ledger.AdmittedGang | None) -> AdmittedGang | None:
-    if noted is None:
-        return None
-    members, borrowed = (tuple(sorted(counted.items())) for counted in (noted.members, noted.borrowed))
-    return _shared_gang(AdmittedGang(noted.since, noted.size, topology_of(noted.topology), members, borrowed))
+def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
+    """Whether it looks like one that the platform made; others' operators use the same labels.
 
-
-def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
-    """Whether the platform made it; others' operators use the same labels, and nobody would drain what is theirs."""
+    All of it a tenant can write: whether it is one, the controller says (`controller.ledger.workers`).
+    """
     marks = mapping(meta.get("labels"))
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
         return False
@@ -246,9 +232,9 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     tolerations = sequence(spec.get("tolerations"))
     listed = mappings(mapping(required).get("nodeSelectorTerms"))
-    # Counted before anything is made of it.
-    size = len(selector) + len(tolerations) + sum(map(_size, listed))
-    if size > _MOST_REQUIREMENTS or not all(isinstance(value, str) for value in selector.values()):
+    # Counted before anything is made of it; the host's policy takes no more.
+    size = len(selector) + len(tolerations) + sum(map(requirements.of_node_term, listed))
+    if size > requirements.MOST or not all(isinstance(value, str) for value in selector.values()):
         return NOWHERE
     # Alternatives of which there is none cannot be met.
     terms = () if required is None else tuple(map(_term, listed)) or ((),)
@@ -259,11 +245,6 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
 def weight(needs: Needs) -> int:
     """How many terms, expressions and values that are: some hundred bytes each."""
     return len(needs.selector) + len(needs.tolerations) + sum(1 + len(each.values) for term in needs.terms for each in term)
-
-
-def _size(term: Mapping[str, Any]) -> int:
-    expressions = [*mappings(term.get("matchExpressions")), *mappings(term.get("matchFields"))]
-    return 1 + sum(1 + len(sequence(each.get("values"))) for each in expressions)
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:

@@ -86,13 +86,19 @@ def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verd
     if not short.could_ever:
         domain = f" in one {topology.key}" if topology is not None and topology.required else ""
         return Verdict(Why.NEVER, f"{pods}; {nodes} match, and even if all were empty there would be no room for it{domain}")
+    # How much cpu and memory is free on a node tells what others use of it. Of devices a tenant has to know, to plan.
+    private = "/" not in short.resource
+    # Counted is what is asked for most: where there is enough of that, something else is short.
+    if topology is not None and topology.required and (private or short.fitting_domain >= short.pods):
+        return Verdict(
+            Why.TOPOLOGY, f"{pods}, all in one {topology.key}; none of {short.domains} such domains has room for it now"
+        )
     if topology is not None and topology.required:
         best = f"the best of {short.domains} such domains has room for {short.fitting_domain} of {short.pods}"
         return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
     if short.largest > UNCOUNTED // 2:
         return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and nobody knows how many {short.resource} are free on them")
-    if "/" not in short.resource:
-        # How much cpu and memory is free on a node tells what others use of it. Of devices a tenant has to know, to plan.
+    if private:
         room = "they do not all find room there now" if short.pods > 1 else "none of them has room for it now"
         return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and {room}")
     free, largest = written(short.resource, short.free), written(short.resource, short.largest)

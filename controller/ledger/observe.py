@@ -86,7 +86,7 @@ class Observed:
 
     def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, cohorts: Kept[Cohort]) -> None:
         self.pods = Pods(clock.monotonic, changed)
-        self.workers = Workers(board, self.pods)
+        self.workers = Workers(board, self.pods, clock)
         self._nodes: Kept[Node] = Kept(read.node_of, changed)
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
         self._cohorts = cohorts

@@ -14,7 +14,7 @@ from bulkhead.api import ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Admitted, Reclaimed
 from bulkhead.ledger.gangs import as_admitted
-from bulkhead.ledger.model import Admission, AdmittedGang, Node, Pod
+from bulkhead.ledger.model import Admission, Node, Pod
 
 _LONGEST_MESSAGE: Final = 1024
 
@@ -44,7 +44,7 @@ def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
         fixed=fixed,
         borrowed=dict(admission.borrowed) or None,
         unflavored=admission.unflavored,
-        gang=_gang(pod.admitted_gang),
+        gang=pod.admitted_gang,
         shape=pod.shape,
         alone=pod.alone,
     )
@@ -52,14 +52,6 @@ def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     if hostname:
         spec["nodeSelector"] = {HOSTNAME: hostname}
     return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(said), ledger.VERDICT: None}) | {"spec": spec}
-
-
-def _gang(gang: AdmittedGang | None) -> ledger.AdmittedGang | None:
-    if gang is None:
-        return None
-    topology = gang.topology
-    written = "" if topology is None else f"{'required' if topology.required else 'preferred'}:{topology.key}"
-    return ledger.AdmittedGang(gang.since, gang.size, written, dict(gang.members), dict(gang.borrowed))
 
 
 def verdict(pod: Pod, text: str | None) -> dict[str, Any]:

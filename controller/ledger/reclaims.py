@@ -80,7 +80,7 @@ class Reclaims:
         for reclaim in decided:
             seen = self._pods.get(reclaim.pod.uid)
             noted = None if seen is None else seen.reclaim
-            yield reclaim.pod, noted or Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message)
+            yield reclaim.pod, noted or _reclaimed(reclaim, said=seen is not None and seen.pod.slurm_worker)
         for seen in list(self._pods.seen()):
             if seen.reclaim is not None and seen.pod.uid not in now:
                 yield seen.pod, seen.reclaim
@@ -142,3 +142,9 @@ class Reclaims:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _reclaimed(reclaim: Reclaim, *, said: bool) -> Reclaimed:
+    """The note; of a pod that says that it is a worker, with whether it is one, so that whoever leads next need not ask."""
+    worker = reclaim.pod.slurm_worker if said else None
+    return Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message, worker)

@@ -49,7 +49,9 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
         return Next(Step.NOTE)
     if pod.stage is not Stage.BOUND or reclaimed.cause == Cause.ROLLBACK:
         return Next(Step.DROP)
-    if pod.slurm_worker and now < reclaimed.by + _OF_SLURM:
+    # What a pod says of itself, its tenant chose. Notes of older controllers say nothing: they had believed it.
+    worker = pod.slurm_worker if reclaimed.worker is None else reclaimed.worker
+    if worker and now < reclaimed.by + _OF_SLURM:
         return Next(None, reclaimed.by + _OF_SLURM)
     if not seen.disrupted:
         return Next(Step.MARK)

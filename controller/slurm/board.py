@@ -1,7 +1,7 @@
 """Where the ledger and the clusters of Slurm tell each other about workers, within one process.
 
     ledger ──> which workers' pods are on the host, and until when they are taken back ──> a cluster's reconcile, at once
-           <── what it costs to take each of them                                      <──
+           <── whose workers these are, and what it costs to take each of them         <──
 
 It holds what both observe anew all the time, and decides nothing: after a restart it is empty until each has spoken again.
 While nobody tells of the host, a tenant has no entry, and what its Slurm was told before holds.
@@ -27,6 +27,7 @@ class Board:
     def __init__(self) -> None:
         self._on_host: dict[str, dict[str, OnHost]] | None = None
         self._ranks: dict[str, Mapping[str, int]] = {}
+        self._vouched: dict[str, frozenset[str]] = {}
         self._wake: Callable[[str], object] = lambda _: None
 
     def listen(self, wake: Callable[[str], object]) -> None:
@@ -50,6 +51,19 @@ class Board:
     def on_host(self, tenant: str) -> Mapping[str, OnHost] | None:
         """A tenant's workers on the host by name; None while nobody tells."""
         return None if self._on_host is None else self._on_host.get(tenant, {})
+
+    def vouch(self, tenant: str, uids: frozenset[str]) -> None:
+        """By a cluster: the UIDs, in its plane, of the pods that are its workers, as far as its host has ordered them."""
+        self._vouched[tenant] = uids
+
+    def vouched(self, tenant: str) -> frozenset[str] | None:
+        """The UIDs of a tenant's workers in its plane; None while its cluster has not spoken."""
+        return self._vouched.get(tenant)
+
+    def forget(self, tenant: str) -> None:
+        """Nobody speaks for a tenant's cluster any more."""
+        self._vouched.pop(tenant, None)
+        self._ranks.pop(tenant, None)
 
     def rank(self, tenant: str, ranks: Mapping[str, int]) -> None:
         """By a cluster: its workers by what it costs to take them, below 0 where nothing is lost."""

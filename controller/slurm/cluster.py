@@ -26,7 +26,7 @@ from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
 from controller.slurm.decide.status import Found, counts, pods_of, resting, waiting
 from controller.slurm.lease.deadlines import Deadlines
-from controller.slurm.lease.fleet import Action, Fleet, Free
+from controller.slurm.lease.fleet import Action, Fleet, Free, vouched
 from controller.slurm.lease.free import left
 from controller.slurm.lease.plan import over, plan_leases
 from controller.slurm.lease.release import ranks
@@ -73,6 +73,8 @@ class Cluster:
         self._tokens: tuple[bytes, TokenSource] | None = None
         self._deadlines = Deadlines()
         self._pruned = 0.0
+        # UIDs of pods that count as its workers.
+        self._vouched: frozenset[str] = frozenset()
         # Units of the network that Slurm was ever given; None: not read yet.
         self._units: frozenset[str] | None = None
         self.removed = False
@@ -102,7 +104,7 @@ class Cluster:
             counts=counts(seen.view) if seen.view is not None else None,
             trouble=applied.refused or seen.trouble or missing,
             refused=bool(applied.refused),
-            resting=resting(seen.view) if seen.view is not None else frozenset(),
+            resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
             waiting=waiting(seen.workers),
         )
 
@@ -160,6 +162,8 @@ class Cluster:
         )
         self._deadlines = self._deadlines.since(over(spec, fleet), now)
         on_host = self._board.on_host(self._tenant)
+        self._vouched = vouched(fleet.workers, {each.name: each.maximum for each in spec.node_sets}, self._vouched)
+        self._board.vouch(self._tenant, self._vouched)
         self._board.rank(self._tenant, ranks(seen.view, fleet.workers, now) if seen.view is not None else {})
         there = None if on_host is None else frozenset(on_host)
         return replace(

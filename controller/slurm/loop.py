@@ -95,9 +95,9 @@ class SlurmLoops:
         return tenant in self._entries
 
     def resting(self) -> set[tuple[str, str]]:
-        """Workers without a job, as far as is known: tenant and name."""
+        """Workers without a job, as far as is known: tenant and UID in its plane."""
         found = ((tenant, entry.found) for tenant, entry in self._entries.items() if entry.found is not None)
-        return {(tenant, name) for tenant, each in found for name in each.resting}
+        return {(tenant, uid) for tenant, each in found for uid in each.resting}
 
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
@@ -109,7 +109,7 @@ class SlurmLoops:
         entry = self._entries.pop(tenant, None)
         if entry is not None:
             await ended(entry.task)
-            self._board.rank(tenant, {})
+            self._board.forget(tenant)
 
     async def close(self) -> None:
         """End every task."""

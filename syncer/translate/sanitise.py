@@ -27,6 +27,7 @@ _PREEMPTED: Final = re.compile(
     r"Preempted by (?:(?:a )?pod(?: ?group)?(?: (?!on node)[^\s]+)?|[^\s]+/[^\s]+)(?: on node ([^\s,;]+))?", re.IGNORECASE
 )
 _HELD: Final = re.compile(r", used: \d+, capacity: \d+")
+_LEFT: Final = re.compile(r"Threshold quantity: [^\s,]+, available: [^\s,]+\. ?")
 _NAMESPACE: Final = re.compile(r"\bbh-[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?-work\b")
 _OF_KUBERNETES: Final = "node.kubernetes.io/"
 
@@ -34,7 +35,7 @@ _OF_KUBERNETES: Final = "node.kubernetes.io/"
 def for_tenant(message: str, virtual: Obj, view: TenantView) -> str:
     """What a component of the host says about `virtual`, without what it says about others."""
     plain = _PREEMPTED.sub(lambda found: _preempted(found[1], view), _fewer_taints(message[:_LIMIT], view))
-    own = text(_HELD.sub("", plain), virtual, view)
+    own = text(_LEFT.sub("", _HELD.sub("", plain)), virtual, view)
     return _NAMESPACE.sub(_HIDDEN, own)
 
 

@@ -1,5 +1,6 @@
 """What a claim counts for: as the host's quota counts, in whatever way it asks."""
 
+import json
 from typing import Any
 
 import pytest
@@ -46,3 +47,27 @@ def test_a_claim_counts_for_the_most_that_it_may_become(
 def test_what_asks_for_nothing_counts_for_nothing(claim: dict[str, Any]) -> None:
     assert deviceclaims.charged(claim, {}) == {}
     assert deviceclaims.together(claim) == 0
+
+
+def selecting(number: int, text: str = "true") -> dict[str, Any]:
+    return {"selectors": [{"cel": {"expression": text}}] * number}
+
+
+def test_selectors_count_together_wherever_they_stand() -> None:
+    ways = {"name": "b", "firstAvailable": [{"name": "w"} | selecting(2, "abc"), {"name": "v"} | selecting(1, "\u00e9\u00e9")]}
+    claim = {"spec": {"devices": {"requests": [exactly(**selecting(3)), ways, exactly()]}}}
+    assert deviceclaims.selecting(claim) == (6, 3 * 4 + 2 * 3 + 2)
+    strange = [exactly(selectors=[1, {}, {"cel": 1}, {"cel": {"expression": 7}}]), exactly(selectors="x")]
+    assert deviceclaims.selecting({"spec": {"devices": {"requests": strange}}}) == (3, 0)
+
+
+def test_what_is_kept_of_a_claim_counts_as_the_claim_and_has_no_selectors() -> None:
+    for requests in (
+        [exactly(count=3, **selecting(32, "x" * 10_000)), choice((GPU, 1), (MIG, 7))],
+        [exactly(allocationMode="All"), exactly(count="many"), {"name": "x"}, {"firstAvailable": 1}],
+    ):
+        claim = {"spec": {"devices": {"requests": requests, "constraints": [{"matchAttribute": "x" * 300}] * 32}}}
+        kept = {"spec": deviceclaims.bare(claim)}
+        for resources in ({}, {GPU: "gpu", MIG: "gpu"}):
+            assert deviceclaims.charged(kept, resources) == deviceclaims.charged(claim, resources)
+        assert len(json.dumps(kept)) < 500

@@ -19,6 +19,7 @@ async def worker(host: LedgerHost, tenant: str, name: str, gpus: int) -> None:
     made = host.pod(tenant, name, gpus)
     made["metadata"]["labels"] |= {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
     made["metadata"]["annotations"] |= {labels.VIRTUAL_NAMESPACE: names.SLURM_NAMESPACE, labels.VIRTUAL_OWNERS: OWNERS}
+    made["metadata"]["annotations"][labels.VIRTUAL_UID] = name
     await host.client.create(PODS, made, names.work_namespace(tenant))
 
 
@@ -43,6 +44,7 @@ async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slur
             return [each.get("status", {}).get("phase") for each in await host.pods(borrower)] == ["Running"] * 2
 
         await until(running, "both workers to run")
+        board.vouch(borrower, frozenset({"gpu-0", "gpu-1"}))
         board.rank(borrower, {"gpu-0": 1, "gpu-1": 2})
         await host.run(owner, "mine", 2)
 
@@ -71,3 +73,25 @@ async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slur
         await host.admitted(owner, 1)
         assert [each["metadata"]["name"] for each in await host.pods(borrower)] == ["gpu-1"]
     assert board.on_host(borrower) is None
+
+
+async def test_a_pod_that_only_looks_like_a_worker_is_evicted_like_any_other(ledger_host: LedgerHost) -> None:
+    host = ledger_host
+    await host.node("n0", 2)
+    cohort = await host.cohort("forging", reclaim={"minRuntime": "0s", "within": "10m"})
+    owner = await host.tenant("lender", 2, cohort, ceiling=2)
+    borrower = await host.tenant("forger", 0, cohort, ceiling=2)
+    board = Board()
+    board.vouch(borrower, frozenset())
+    async with leading(Ledger(host.client, leads, board=board)):
+        await worker(host, borrower, "gpu-0", 2)
+        await host.admitted(borrower, 1)
+
+        async def running() -> bool:
+            return [each.get("status", {}).get("phase") for each in await host.pods(borrower)] == ["Running"]
+
+        await until(running, "the pod to run")
+        await host.run(owner, "mine", 2)
+        # Long before the deadline, and nobody's Slurm does anything.
+        await host.admitted(owner, 1)
+        assert await host.pods(borrower) == []

@@ -14,6 +14,7 @@ from tests.chart.admission_objects import (
     node_ports,
     pod,
     pod_group,
+    selectors,
     with_path,
 )
 
@@ -33,6 +34,7 @@ KEPT: dict[str, Change] = {
         "a claim with such an alternative": devices(choice({}, {"deviceClassName": "of-others"})),
         "a claim with tolerations": devices({"tolerations": EVERY_TAINT}),
         "a claim for many devices": devices({"count": 16}, {"count": 16}, {"count": 16}),
+        "a claim with many selectors": devices(selectors(32), selectors(32), selectors(32)),
         "hosts of a domain that was withdrawn": ingress("team-a.y.org", tls=[{"hosts": ["team-a.y.org"]}]),
         "an ingress without a class": ingress("team-a.x.org", ingressClassName=None),
         "an ingress with a default backend": ingress(

@@ -182,6 +182,11 @@ def choice(*ways: dict[str, Any]) -> dict[str, Any]:
     return {"firstAvailable": named}
 
 
+def selectors(number: int, characters: int = 30) -> dict[str, Any]:
+    """So many selectors of a request, of so many characters each."""
+    return {"selectors": [{"cel": {"expression": f"device.driver == '{'x' * (characters - 19)}'"}}] * number}
+
+
 def debugger(**fields: Any) -> dict[str, Any]:
     return {"name": "debugger", "image": "debug:1", "envFrom": CLOSED} | fields
 

@@ -171,6 +171,14 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a claim for many devices by alternatives",
         "a claim for as many devices as it can say",
     ),
+    "resource claim: at most 64 selectors in all requests and alternatives": (
+        "a claim with many selectors",
+        "a claim with many selectors by alternatives",
+    ),
+    "resource claim: at most 16384 characters in all selectors": (
+        "a claim with long selectors",
+        "a claim with long selectors by alternatives",
+    ),
     "resource claim: no taint of a device is tolerated": (
         "a claim for devices with taints",
         "a claim for devices with taints as alternative",

@@ -31,6 +31,7 @@ from tests.chart.admission_objects import (
     of_size,
     pod,
     pod_group,
+    selectors,
     service,
     sized,
     snapshot,
@@ -170,6 +171,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a claim for many devices": devices(*({"count": 16} for _ in range(3))),
     "a claim for many devices by alternatives": devices(*[choice({"count": 1}, {"count": 11})] * 3),
     "a claim for as many devices as it can say": devices(*({"count": 1024} for _ in range(32))),
+    "a claim with many selectors": devices(selectors(32), selectors(32), selectors(1)),
+    "a claim with many selectors by alternatives": devices(selectors(32), choice(selectors(17), selectors(16))),
+    "a claim with long selectors": devices(selectors(1, 10_000), selectors(1, 6_385)),
+    "a claim with long selectors by alternatives": devices(
+        selectors(1, 10_000), choice(selectors(1, 6_000), selectors(1, 385))
+    ),
     "a claim for devices with taints": devices({"tolerations": EVERY_TAINT}),
     "a claim for devices with taints as alternative": devices(choice({"tolerations": EVERY_TAINT}, {})),
     "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
@@ -308,6 +315,10 @@ ALLOWED: dict[str, dict[str, Any]] = {
         initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
     ),
     "a claim for devices": devices({"count": 16}, {"deviceClassName": "nic.example.com"}, choice({"count": 15}, {"count": 2})),
+    "a claim with as many selectors as it may have": devices(selectors(32), choice(selectors(20), selectors(12))),
+    "a claim with as long selectors as it may have": devices(
+        selectors(1, 10_000), choice(selectors(1, 6_000), selectors(1, 384))
+    ),
     "a pod with a network device": pod(
         {"resources": {"limits": {"rdma/hca": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}}, "envFrom": CLOSED},
         resources={"limits": {"hugepages-2Mi": "4Mi", "memory": "2Gi"}},

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bulkhead.api import devices, ledger, names
+from bulkhead.api import deviceclaims, devices, ledger, names, requirements
 from bulkhead.api import labels as marks
 from controller.plane import namespaces, pullsecret, rights, syncer
 from syncer.translate import metadata
@@ -241,3 +241,22 @@ def test_the_metadata_that_the_host_lets_through_is_what_translation_lets_throug
         assert known >= metadata.SET_BY_BINDING | {marks.SYNCED, marks.TENANT, metadata.NAMESPACE_HASH}
         rules = " ".join(each["expression"] for each in policy["spec"]["validations"])
         assert all(f"'{key}'" in rules for key in metadata._RESERVED_KEYS)
+
+
+def test_the_policies_count_to_the_same_numbers_as_syncer_and_ledger() -> None:
+    rules = {
+        rule.get("message"): rule["expression"]
+        for obj in rendered()
+        if obj["kind"] == "ValidatingAdmissionPolicy"
+        for rule in obj["spec"]["validations"]
+    }
+    for message, most in (
+        (
+            "pod: has at most {} terms, expressions and values in affinity, spreading, node selector and tolerations",
+            requirements.MOST,
+        ),
+        ("resource claim: at most {} selectors in all requests and alternatives", deviceclaims.MOST_SELECTORS),
+        ("resource claim: at most {} characters in all selectors", deviceclaims.MOST_CHARACTERS),
+        ("resource claim: at most {} devices", deviceclaims.MOST_DEVICES),
+    ):
+        assert rules[message.format(most)].endswith(f"<= {most}"), message

@@ -224,8 +224,8 @@ def verdict(pod: Obj) -> tuple[str, str] | None:
     return ledger.read_verdict((pod.get("metadata") or {}).get("annotations") or {})
 
 
-def gpus(pod: Obj) -> int:
-    return sum(int(each.get("resources", {}).get("limits", {}).get(GPU, 0)) for each in pod["spec"]["containers"])
+def gpus(pod: Obj, resource: str = GPU) -> int:
+    return sum(int(each.get("resources", {}).get("limits", {}).get(resource, 0)) for each in pod["spec"]["containers"])
 
 
 @dataclass
@@ -239,6 +239,7 @@ class Watched:
     together: dict[tuple[str, ...], int] = field(default_factory=dict)
     # Whether a pod that is pinned to a node counts there before it is bound.
     pinned: bool = True
+    resource: str = GPU
     broken: list[str] = field(default_factory=list)
     events: int = 0
     _pods: dict[str, Obj] = field(default_factory=dict)
@@ -275,9 +276,9 @@ class Watched:
         by_space: Counter[str] = Counter()
         by_node: Counter[str] = Counter()
         for pod in held:
-            by_space[pod["metadata"]["namespace"]] += gpus(pod)
+            by_space[pod["metadata"]["namespace"]] += gpus(pod, self.resource)
             pinned = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname", "") if self.pinned else ""
-            by_node[pod["spec"].get("nodeName") or pinned] += gpus(pod)
+            by_node[pod["spec"].get("nodeName") or pinned] += gpus(pod, self.resource)
         for name, most in self.most.items():
             if by_space[name] > most:
                 self.broken.append(f"{what}: {name} holds {by_space[name]} of {most}")

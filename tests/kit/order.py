@@ -21,6 +21,7 @@ WITH_SCHEDULER: Final = frozenset(
         "ledger_reclaims",
         "ledger_slices",
         "ledger_slurm",
+        "ledger_theft",
         "sync_with_ledger",
         "usage_devices",
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bulkhead.api import deviceclaims, labels, names
+from bulkhead.api import deviceclaims, labels
 from bulkhead.ledger import claimed as reading
 from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Tally, held_of
@@ -173,11 +173,11 @@ def test_a_class_without_a_line_is_metered_as_what_it_is_and_one_with_a_flavor_a
 
 def test_a_pod_of_another_tenant_uses_nothing_and_a_worker_without_a_job_rests() -> None:
     meter = Meter(0)
-    meter.see(user(since=0, running=0, namespace=names.SLURM_NAMESPACE))
+    meter.see(user(since=0, running=0, virtual_uid="v"))
     meter.see_claim(claimed(users=("u",), tenant="blue"), None)
     assert counted(meter, 1000) == Sums(0, 1000, 0)
     meter.see_claim(claimed("c2", users=("u",)), None)
-    assert counted(meter, 2000, resting={("red", "p")}) == Sums(0, 2000, 0)
+    assert counted(meter, 2000, resting={("red", "v")}) == Sums(0, 2000, 0)
     # Of the first one nothing is used even then.
     assert counted(meter, 3000) == Sums(1000, 1000, 0)
 

@@ -58,6 +58,15 @@ def test_what_a_claim_holds(name: str, obj: dict[str, Any], wanted: int | None) 
     assert read_claim(obj) == (None if wanted is None else Claim("red", {GPU: wanted}))
 
 
+def test_of_a_claim_nothing_is_kept_that_is_not_counted() -> None:
+    """A tenant may have hundreds, of a megabyte of selectors each, and the controller keeps all of all tenants."""
+    large = exactly(CLASS, 3)
+    large["exactly"]["selectors"] = [{"cel": {"expression": "x" * 10_000}}] * 32
+    obj = claim(*[large] * 10)
+    assert read_claim(obj) == Claim("red", {GPU: 30})
+    assert len(str(read.bare_claim(obj))) < 2000
+
+
 @drawn(junk(CLAIM_FIELDS))
 def test_no_claim_is_too_strange(anything: Any) -> None:
     obj = claim() | {"spec": anything}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.api import labels, ledger, names
+from bulkhead.api import labels, ledger
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
 from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
@@ -27,7 +27,9 @@ def stamp(seconds: float) -> str:
 def host_pod(gpus: int = 2, **more: Any) -> dict[str, Any]:
     """A bound pod; `more` over its parts: annotations, spec, status."""
     noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "train-0"} | more.get("annotations", {})
-    spec = {"containers": [{"resources": {"limits": {GPU: gpus, "cpu": "4"}}}], "nodeName": "n1"} | more.get("spec", {})
+    spec = {"containers": [{"name": "0", "resources": {"limits": {GPU: gpus, "cpu": "4"}}}], "nodeName": "n1"} | more.get(
+        "spec", {}
+    )
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(10)}
     return {
         "metadata": {"uid": "u1", "namespace": "bh-red-work", "name": "train-0-x", "annotations": noted},
@@ -50,7 +52,55 @@ def test_a_bound_pod_holds_from_its_binding_and_runs_from_its_first_container() 
     running = containers({"state": {"running": {"startedAt": stamp(15)}}}, {"state": {"running": {"startedAt": stamp(12.5)}}})
     found = held_of(host_pod(status={"phase": "Running", "containerStatuses": running}))
     assert found is not None
-    assert (found.running, found.over) == (at(12.5), False)
+    # The other one has no devices.
+    assert (found.running, found.over) == (at(15), False)
+
+
+RUNS = {"state": {"running": {"startedAt": stamp(20)}}}
+RAN = {"state": {"terminated": {"startedAt": stamp(20), "finishedAt": stamp(30)}}}
+WAITS = {"state": {"waiting": {"reason": "PodInitializing"}}}
+WITH, WITHOUT = {"resources": {"limits": {GPU: 2}}}, {"resources": {"limits": {"cpu": "4"}}}
+BY_CLAIM = {"resources": {"claims": [{"name": "gpu"}]}}
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "status", "used"),
+    [
+        # A pod is Pending while its init containers run, and while the image of any of its containers is pulled.
+        ([WITH], [WITH], ([RUNS], [WAITS]), True),
+        ([WITH], [WITHOUT], ([RAN], [WAITS]), True),
+        ([WITHOUT], [WITH], ([RUNS], [WAITS]), False),
+        ([WITHOUT], [WITH], ([RAN], [WAITS]), False),
+        ([], [WITH, WITHOUT], ([], [RUNS, WAITS]), True),
+        ([], [WITH, WITHOUT], ([], [WAITS, RUNS]), False),
+        ([BY_CLAIM], [WITHOUT], ([RUNS], [WAITS]), True),
+        ([], [BY_CLAIM, WITHOUT], ([], [WAITS, RUNS]), False),
+        # Where none says that it is one of those that the devices are for, all are.
+        ([], [WITHOUT], ([], [RUNS]), True),
+    ],
+)
+def test_devices_are_used_once_a_container_that_has_them_runs(
+    init: list[Any], main: list[Any], status: tuple[list[Any], list[Any]], used: bool
+) -> None:
+    parts = [{"name": f"i{number}", **each} for number, each in enumerate(init)], containers(*main)
+    states = [
+        {"name": each["name"], **state}
+        for part, said in zip(parts, status, strict=True)
+        for each, state in zip(part, said, strict=True)
+    ]
+    spec = {"initContainers": parts[0], "containers": parts[1], "resourceClaims": [{"name": "gpu"}]}
+    said = {"phase": "Pending", "initContainerStatuses": states[: len(init)], "containerStatuses": states[len(init) :]}
+    found = held_of(host_pod(spec=spec, status=said))
+    assert found is not None
+    assert found.running == (at(20) if used else None)
+
+
+def test_a_pod_whose_last_container_was_an_init_container_ended_with_it() -> None:
+    spec = {"initContainers": [{"name": "i0", **WITH}]}
+    ended = {"phase": "Failed", "initContainerStatuses": [{"name": "i0", **RAN}], "containerStatuses": [{"name": "0", **WAITS}]}
+    found = held_of(host_pod(spec=spec, status=ended))
+    assert found is not None
+    assert (found.running, found.ended) == (at(20), at(30))
 
 
 def test_an_admitted_pod_holds_from_its_admission_with_flavor_and_what_it_borrows() -> None:
@@ -128,13 +178,17 @@ def test_idle_and_used_and_borrowed_are_told_apart_and_hours_are_split() -> None
 
 def test_a_worker_without_a_job_is_idle() -> None:
     meter = Meter(0)
-    meter.see(held(since=0, running=0, namespace=names.SLURM_NAMESPACE))
-    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(0, 1000, 0)
-    assert sums(list(meter.count(2000, {("blue", "p")}))) == Sums(1000, 0, 0)
-    # Another pod of the tenant may have the name of a worker.
-    meter = Meter(0)
-    meter.see(held(since=0, running=0))
-    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(1000, 0, 0)
+    meter.see(held(since=0, running=0, virtual_uid="v"))
+    assert sums(list(meter.count(1000, {("red", "v")}))) == Sums(0, 1000, 0)
+    assert sums(list(meter.count(2000, {("blue", "v")}))) == Sums(1000, 0, 0)
+    # Another pod of the tenant may have the name of a worker, in any namespace.
+    assert sums(list(meter.count(3000, {("red", "p"), ("red", "")}))) == Sums(1000, 0, 0)
+
+
+def test_which_pod_it_is_in_its_plane_is_read_from_what_the_syncer_noted() -> None:
+    found = held_of(host_pod(annotations={labels.VIRTUAL_UID: "v"}))
+    assert found is not None
+    assert found.virtual_uid == "v"
 
 
 def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkhead.api import podresources
-from bulkhead.ledger import read
+from bulkhead.api import podresources, requirements
 from bulkhead.ledger.model import Needs, Node, Pod, Taint
 from bulkhead.ledger.nodes import Nodes
 from bulkhead.ledger.read import node_of, pod_of
@@ -112,7 +111,7 @@ def test_equal_needs_are_one_object() -> None:
 
 
 def test_needs_beyond_all_bounds_fit_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_MOST_REQUIREMENTS", 100)
+    monkeypatch.setattr(requirements, "MOST", 100)
     not_in = [{"key": "metadata.name", "operator": "NotIn", "values": [f"n{number}"]} for number in range(60)]
     required = {"nodeSelectorTerms": [{"matchFields": not_in[:40]}]}
     fine = over(PLAIN, {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}})

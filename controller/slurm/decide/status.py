@@ -131,9 +131,10 @@ def counts(view: SlurmView) -> Obj:
     }
 
 
-def resting(view: SlurmView) -> frozenset[str]:
-    """The workers that hold their devices for nobody's job."""
-    return frozenset(node.name for node in view.nodes if not node.busy and view.jobs_on(node.name) == ())
+def resting(view: SlurmView, workers: Iterable[Worker], known: frozenset[str]) -> frozenset[str]:
+    """The UIDs of the workers that hold their devices for nobody's job, of those that are known to be workers."""
+    idle = {node.name for node in view.nodes if not node.busy and view.jobs_on(node.name) == ()}
+    return frozenset(worker.uid for worker in workers if worker.name in idle and worker.uid in known)
 
 
 def waiting(workers: Iterable[Worker]) -> str:

@@ -4,7 +4,9 @@ A Worker is a pod of a NodeSet; its Slurm node has the same name. An Action is o
 die between any two of them, and the next reconcile decides again.
 """
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -86,6 +88,27 @@ class Fleet:
     def of(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet."""
         return tuple(each for each in self.workers if each.node_set == node_set and each.live)
+
+
+def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozenset[str]) -> frozenset[str]:
+    """The UIDs of the pods that count as workers: of each NodeSet that the host has ordered, as many as it may have.
+
+    A tenant can make pods that look like its workers, and NodeSets of its own. Those that were vouched for before stay what
+    they are when there may be fewer: they are given back with grace.
+    """
+    live = sorted((each for each in workers if each.live and each.uid), key=lambda each: (_age(each), each.ordinal))
+    found = {each.uid for each in live} & before
+    left = Counter(most)
+    left.subtract(each.node_set for each in live if each.uid in found)
+    for each in live:
+        if each.uid not in found and left[each.node_set] > 0:
+            left[each.node_set] -= 1
+            found.add(each.uid)
+    return frozenset(found)
+
+
+def _age(worker: Worker) -> float:
+    return worker.created.timestamp() if worker.created is not None else math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_podgroups",
         "test_quota",
         "test_slinky_worker",
+        "test_theft",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
     # Kill the controller, or count its restarts.
-    "controller": ("test_controller_rights", "test_deletion"),
+    "controller": ("test_controller_rights", "test_deletion", "test_large_pods"),
     # Change the host as a whole: no other test runs meanwhile.
     ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_nobody_enforces_are_found_out"),
 }

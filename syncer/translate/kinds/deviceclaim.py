@@ -68,6 +68,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         for at, each in _asked(request, path):
             _check_class(each.get("deviceClassName", ""), at, view)
     _check_number(spec)
+    _check_selectors(spec, view)
     meta = metadata.host_metadata(who, virtual, view)
     return {"apiVersion": "resource.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
@@ -148,3 +149,16 @@ def _check_number(spec: Mapping[str, Any]) -> None:
     if asked > deviceclaims.MOST_DEVICES:
         text = f"asks for {asked} devices, and no claim can be given more than {deviceclaims.MOST_DEVICES}; use several claims"
         raise Untranslatable(Reason.NOT_ALLOWED, text, "spec.devices.requests")
+
+
+def _check_selectors(spec: Mapping[str, Any], view: TenantView) -> None:
+    """As the host's policy has it; what is there already is not judged again."""
+    number, characters = deviceclaims.selecting({"spec": spec})
+    if view.judges and (number > deviceclaims.MOST_SELECTORS or characters > deviceclaims.MOST_CHARACTERS):
+        raise Untranslatable(
+            Reason.TOO_LARGE,
+            f"has {number} selectors of {characters} characters in all requests and alternatives, and "
+            f"{deviceclaims.MOST_SELECTORS} of {deviceclaims.MOST_CHARACTERS} together are the most; "
+            "use several claims, or shorter expressions",
+            "spec.devices.requests",
+        )

@@ -83,4 +83,4 @@ def test_members_that_are_no_numbers_are_left_out() -> None:
     said = {"since": ledger.moment(AT), "size": 2, "members": {"a": 2, "b": "2", "c": True, "d": -1, "e": 1.5}, "borrowed": [1]}
     read_again = ledger.read_admitted({ledger.ADMITTED: json.dumps({"at": ledger.moment(AT), "node": "n", "gang": said})})
     assert read_again is not None
-    assert read_again.gang == ledger.AdmittedGang(AT, 2, "", {"a": 2}, {})
+    assert read_again.gang == ledger.AdmittedGang(AT, 2, None, (("a", 2),))

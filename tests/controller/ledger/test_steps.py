@@ -1,5 +1,7 @@
 """What is done next with a pod that is taken back, as a table."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ SLURM = {
     "notes": NOTE | {"bulkhead.dev/virtual-namespace": "slurm", "bulkhead.dev/virtual-owners": OWNERS},
     "meta": {"labels": {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}},
 }
+FORGED = SLURM | {"notes": SLURM["notes"] | {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(DEADLINE, "", "", worker=False))}}
 GOING = {"deletionTimestamp": ledger.moment(DEADLINE + 3600)}
 GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
 
@@ -36,6 +39,8 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
         ({"notes": NOTE}, "GangNotBound", 0, Next(Step.DROP)),
         (SLURM, "ReclaimedBorrowed", DEADLINE + 29, Next(None, DEADLINE + 30)),
         (SLURM, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.MARK)),
+        (FORGED, "ReclaimedBorrowed", 0, Next(Step.MARK)),
+        (FORGED | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
         (SLURM | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.DELETE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
@@ -47,7 +52,21 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
     ],
 )
 def test_one_step_after_another(pod: dict[str, Any], cause: str, now: float, expected: Next) -> None:
-    assert next_step(seen(**pod), Reclaimed(DEADLINE, cause, ""), now) == expected
+    found = seen(**pod)
+    noted = Reclaimed(DEADLINE, cause, "") if found.reclaim is None else replace(found.reclaim, cause=cause)
+    assert next_step(found, noted, now) == expected
+
+
+@pytest.mark.parametrize("worker", [True, False, None])
+def test_whether_it_is_a_worker_stands_in_the_note(worker: bool | None) -> None:
+    noted = Reclaimed(DEADLINE, "ReclaimedBorrowed", "because", worker)
+    assert ledger.read_reclaim({ledger.RECLAIM: ledger.write_reclaim(noted)}) == noted
+
+
+@pytest.mark.parametrize("worker", [1, "true", [], {}])
+def test_a_note_that_says_anything_else_of_that_says_nothing(worker: Any) -> None:
+    said = json.dumps({"by": ledger.moment(DEADLINE), "cause": "x", "message": "", "worker": worker})
+    assert ledger.read_reclaim({ledger.RECLAIM: said}) == Reclaimed(DEADLINE, "x", "")
 
 
 @pytest.mark.parametrize(("own", "left"), [(5, 5), (0, 1), (3600, 30), (None, 30)])

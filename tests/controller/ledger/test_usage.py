@@ -45,7 +45,7 @@ class Host:
 
     async def run(self, name: str, gpus: int = 1, **more: Any) -> None:
         """Bind a pod now, by the test's clock, which the stamps in its status go by; its container starts 10 s later."""
-        noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: name}
+        noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: name, labels.VIRTUAL_UID: f"{name}-virtual"}
         meta = {"name": name, "labels": {labels.SYNCED: "syncer"}, "annotations": noted}
         container = {"name": "c", "image": "x", "resources": {"limits": {GPU: gpus} if gpus else {}}}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0} | more
@@ -333,10 +333,8 @@ async def _gone(usage: Usage) -> bool:
     return all(known.gone for known in usage._meter._known.values())
 
 
-async def test_a_worker_without_a_job_is_idle(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Pods of this host are in one namespace: it stands for that of the cluster.
-    monkeypatch.setattr(names, "SLURM_NAMESPACE", "ml")
-    usage = host.usage(resting=lambda: {(host.tenant, "a")})
+async def test_a_worker_without_a_job_is_idle(host: Host) -> None:
+    usage = host.usage(resting=lambda: {(host.tenant, "a-virtual")})
     async with background(usage.run()):
         await host.seen(usage, 0)
         await host.run("a")

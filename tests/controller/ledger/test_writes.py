@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bulkhead.api import ledger
+from bulkhead.api import labels, ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
@@ -185,6 +185,24 @@ async def test_a_moved_pod_is_remembered_before_it_goes_and_until_its_successor_
         [Admission(successor, "n1", instead=pod.uid)], {}
     )
     assert world.moves.at(0.0, lambda _: pod) == ()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_of_a_pod_that_says_that_it_is_a_worker_the_note_says_whether_it_is(world: World, *, known: bool) -> None:
+    owners = '[{"apiVersion": "slurm.bulkhead.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": true}]'
+    says = {
+        "notes": {labels.VIRTUAL_NAMESPACE: "slurm", labels.VIRTUAL_OWNERS: owners},
+        "meta": {"labels": {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}},
+    }
+    show(world.pods, host_pod("d", **says))
+    show(world.pods, host_pod("e"))
+    world.host.answer = lambda _, name: host_pod(name, version=9)
+    pods = {pod.name: pod for pod in world.pods.all()}
+    back = [Reclaim(replace(pods["d"], slurm_worker=known), Cause.BORROWED, 1e10), Reclaim(pods["e"], Cause.BORROWED, 1e10)]
+    await world.reclaims.carry_out(back)
+    noted = {name: body["metadata"]["annotations"] for verb, name, body in world.host.asked if verb == "patch pods"}
+    found = {name: ledger.read_reclaim(notes) for name, notes in noted.items()}
+    assert {name: note.worker for name, note in found.items() if note is not None} == {"d": known, "e": None}
 
 
 async def test_a_gang_is_noted_whole_before_the_first_of_it_goes(world: World) -> None:

@@ -3,9 +3,15 @@
 import pytest
 
 from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
-from controller.slurm.decide.status import resting
+from controller.slurm.decide.status import resting as resting_of
+from controller.slurm.lease.fleet import Worker
 
 IDLE = SlurmNode("gpu-0", frozenset({"IDLE"}))
+WORKER = Worker("gpu-0", "gpu", 0, uid="u0")
+
+
+def resting(view: SlurmView) -> frozenset[str]:
+    return resting_of(view, [WORKER], frozenset({"u0"}))
 
 
 @pytest.mark.parametrize(
@@ -15,7 +21,7 @@ IDLE = SlurmNode("gpu-0", frozenset({"IDLE"}))
 )  # fmt: skip
 def test_a_worker_rests_when_nothing_is_on_it_or_about_to_be(states: str, *, rests: bool) -> None:
     view = SlurmView(nodes=(SlurmNode("gpu-0", frozenset(states.split())),))
-    assert resting(view) == ({"gpu-0"} if rests else set())
+    assert resting(view) == ({"u0"} if rests else set())
 
 
 def test_a_worker_with_a_job_works_whatever_its_state_says() -> None:
@@ -26,3 +32,9 @@ def test_a_worker_with_a_job_works_whatever_its_state_says() -> None:
 
 def test_where_jobs_were_not_read_nobody_rests() -> None:
     assert resting(SlurmView(nodes=(IDLE,), jobs=None)) == set()
+
+
+def test_only_what_is_known_as_a_worker_rests() -> None:
+    # Slurm and the pods of the plane are the tenant's.
+    view = SlurmView(nodes=(IDLE, SlurmNode("gpu-9", frozenset({"IDLE"}))))
+    assert resting_of(view, [WORKER, Worker("gpu-9", "gpu", 9, uid="u9")], frozenset({"u0"})) == {"u0"}

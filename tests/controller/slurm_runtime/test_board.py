@@ -15,6 +15,7 @@ from controller.slurm.lease.fleet import Free
 from controller.slurm.lease.reasons import TAKEN, signalled_in
 from controller.slurm.lease.release import LAST_GRACE
 from controller.slurm.loop import SlurmLoops
+from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL
 from tests.controller.slurm_runtime.bed import Bed, order, until
 from tests.controller.slurm_runtime.slurmrestd import KEY, job
 from tests.controller.slurm_runtime.world import GPU, node_set
@@ -100,6 +101,29 @@ async def test_workers_on_the_host_are_not_counted_twice(bed: Bed) -> None:
     assert bed.workers() == ["gpu-0", "gpu-1"]
 
 
+async def test_a_cluster_vouches_for_the_workers_that_its_host_ordered_and_no_more(bed: Bed) -> None:
+    assert bed.board.vouched("team-a") is None
+    await workers(bed, 2)
+    await bed.reconcile(node_set(minimum=2, maximum=2))
+    pods = bed.plane.of("Pod")
+    mine = {pods[name]["metadata"]["uid"] for name in bed.workers()}
+    assert len(mine) == 2
+    assert bed.board.vouched("team-a") == mine
+    # Its tenant makes another one that says the same, and a set that nobody ordered.
+    for name, uid, labels in (("gpu-7", "forged", {}), ("own-0", "own", {NODE_SET_LABEL: "own"})):
+        bed.plane.objects["Pod", name] = like(pods["gpu-0"], name, uid, labels | {ORDINAL_LABEL: name[-1]})
+    await bed.reconcile(node_set(minimum=2, maximum=2))
+    assert bed.board.vouched("team-a") == mine
+    # Fewer are wanted: what is given back with grace stays what it is.
+    await bed.reconcile(node_set(minimum=0, maximum=1))
+    assert bed.board.vouched("team-a") == mine
+
+
+def like(pod: dict[str, Any], name: str, uid: str, labels: dict[str, str]) -> dict[str, Any]:
+    meta = pod["metadata"] | {"name": name, "uid": uid, "labels": pod["metadata"]["labels"] | labels}
+    return pod | {"metadata": meta}
+
+
 async def test_what_is_taken_back_ends_the_wait_of_that_tenants_task_alone(bed: Bed) -> None:
     loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: {}, lambda _: None, board=bed.board)
     loops.order("team-a", order())
@@ -130,6 +154,11 @@ def test_the_board_wakes_who_is_concerned() -> None:
     board.rank("a", {"x": 1})
     board.rank("a", {})
     assert board.rank_of("a", "x") is None
+    board.rank("a", {"x": 1})
+    board.vouch("a", frozenset({"u"}))
+    board.forget("a")
+    assert board.rank_of("a", "x") is None
+    assert board.vouched("a") is None
 
 
 async def test_no_signal_that_slurm_would_take_for_a_cancellation(bed: Bed) -> None:

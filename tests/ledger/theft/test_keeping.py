@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST
-from bulkhead.ledger.model import AdmittedGang, Flavor, Gang, Needs, Node, Pod, Rules, Share, Stage, Tenant, Why
-from tests.ledger.world import COHORT, GPU, KIND, World, nodes
+from bulkhead.ledger.model import AdmittedGang, Flavor, Gang, Needs, Node, Pod, Rules, Share, Stage, Tenant, Topology, Why
+from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes
 
 LINE = ("", GPU)
 
@@ -134,6 +134,17 @@ def test_how_much_cpu_others_leave_on_nodes_is_not_told() -> None:
     assert "none of them has room for it now" in text
     assert "7321" not in text
     assert "free" not in text
+    # Nor for how many small pods there is room where the most is free.
+    (waiting,) = [pod for pod in world.pods.values() if pod.tenant == "bob"]
+    world.end(waiting)
+    for gpus in (0, 1):
+        gang = [world.add("cyd", "g", 0, Gang("g", 3, Topology(RACK, required=True))) for _ in range(3)]
+        for pod in gang:
+            world.pods[pod.uid] = replace(pod, asks={GPU: gpus, "cpu": 2700} if gpus else {"cpu": 2700})
+        (text,) = {each.message for each in world.decide().verdicts.values() if each.why is Why.TOPOLOGY}
+        assert "none of 1 such domains has room for it now" in text
+        for pod in gang:
+            world.end(pod)
     # The control: of what is short in accelerators it says how much is free.
     world = broken(1)
     world.create("bob", 8)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api import requirements
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import constraints
 from syncer.translate.reasons import Reason, Untranslatable
@@ -50,7 +51,7 @@ PARTS: dict[str, tuple[Obj, int]] = {
 @pytest.mark.parametrize("name", PARTS)
 def test_each_part_counts(name: str) -> None:
     spec, count = PARTS[name]
-    assert constraints.counted(spec) == count
+    assert requirements.counted(spec) == count
 
 
 @pytest.mark.parametrize(("terms", "expressions", "each"), [(1, 1536, 1), (100, 10, 3), (1536, 1, 0), (1, 1, 5000)])
@@ -61,8 +62,8 @@ def test_a_product_of_lists_is_refused_though_each_list_is_short(terms: int, exp
         {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": term} for term in listed]}},
     ):
         spec = {"affinity": wish}
-        assert constraints.counted(spec) > constraints.MOST - 2
-        if constraints.counted(spec) > constraints.MOST:
+        assert requirements.counted(spec) > requirements.MOST - 2
+        if requirements.counted(spec) > requirements.MOST:
             with pytest.raises(Untranslatable, match="name fewer") as refused:
                 constraints.check(spec, on_host=False)
             assert refused.value.reason is Reason.TOO_LARGE
@@ -78,9 +79,9 @@ def asking(count: int) -> Obj:
 
 def test_as_much_as_is_allowed_passes_and_one_more_does_not() -> None:
     # The host pod says more than its tenant did: where the pool is, and what the platform lets it endure.
-    beside = constraints.counted(to_host(asking(100), samples.VIEW)["spec"]) - 100
-    to_host(asking(constraints.MOST - beside), samples.VIEW)
-    for more in (constraints.MOST - beside + 1, constraints.MOST + 1):
+    beside = requirements.counted(to_host(asking(100), samples.VIEW)["spec"]) - 100
+    to_host(asking(requirements.MOST - beside), samples.VIEW)
+    for more in (requirements.MOST - beside + 1, requirements.MOST + 1):
         with pytest.raises(Untranslatable, match=r"have 3073 terms, expressions and values, and 3072 together are the most"):
             to_host(asking(more), samples.VIEW)
 

@@ -57,6 +57,14 @@ NODES = "0/9 nodes are available: "
             "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2, used: 7, capacity: 8",
             "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 2",
         ),
+        (
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 89112Ki. Container main was using 3Gi",
+            "The node was low on resource: memory. Container main was using 3Gi",
+        ),
+        (
+            "The node was low on resource: ephemeral-storage. Threshold quantity: 10%, available: 0.",
+            "The node was low on resource: ephemeral-storage. ",
+        ),
         ("waits for bh-blue-work/db", "waits for (hidden)/db"),
         (
             f"Successfully assigned {VIEW.work_namespace}/{VIEW.host_name('Pod', 'team', 'web-0')} to gpu-a",

@@ -1,0 +1,49 @@
+"""How much a pod says about where it may run: the terms, expressions and values of all that it says, as one number. Pure.
+
+Each requirement is read by the host's scheduler for each node and kept by the ledger, which costs all tenants. Lists bound each
+part, and their product was 5,406 requirements in 220 kB. So they are counted together, alike by the syncer, which refuses what
+is more, by the host's admission policy, and by the ledger, for which such a pod fits nowhere.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, mappings, sequence
+
+# A thousand nodes by name, each in a term of its own: what a tenant's own marks on nodes may come to.
+MOST: Final = 3072
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def counted(spec: Mapping[str, Any]) -> int:
+    """Terms, expressions and values of a pod's spec, the virtual one's or the host's."""
+    affinity = mapping(spec.get("affinity"))
+    count = len(mapping(spec.get("nodeSelector"))) + len(sequence(spec.get("tolerations")))
+    nodes = mapping(affinity.get("nodeAffinity"))
+    count += sum(map(of_node_term, mappings(mapping(nodes.get(_REQUIRED)).get("nodeSelectorTerms"))))
+    count += sum(of_node_term(mapping(each.get("preference"))) for each in mappings(nodes.get(_PREFERRED)))
+    for part in ("podAffinity", "podAntiAffinity"):
+        pods = mapping(affinity.get(part))
+        count += sum(map(_of_pod_term, mappings(pods.get(_REQUIRED))))
+        count += sum(_of_pod_term(mapping(each.get("podAffinityTerm"))) for each in mappings(pods.get(_PREFERRED)))
+    return count + sum(map(_of_pod_term, mappings(spec.get("topologySpreadConstraints"))))
+
+
+def of_node_term(term: Mapping[str, Any]) -> int:
+    """Of one term about nodes."""
+    return 1 + _expressions(mappings(term.get("matchExpressions"))) + _expressions(mappings(term.get("matchFields")))
+
+
+def _of_pod_term(term: Mapping[str, Any]) -> int:
+    lists = ("namespaces", "matchLabelKeys", "mismatchLabelKeys")
+    selectors = (mapping(term.get(field)) for field in ("labelSelector", "namespaceSelector"))
+    return 1 + sum(len(sequence(term.get(field))) for field in lists) + sum(map(_selector, selectors))
+
+
+def _selector(selector: Mapping[str, Any]) -> int:
+    return len(mapping(selector.get("matchLabels"))) + _expressions(mappings(selector.get("matchExpressions")))
+
+
+def _expressions(listed: Iterable[Mapping[str, Any]]) -> int:
+    return sum(1 + len(sequence(each.get("values"))) for each in listed)

@@ -1,0 +1,106 @@
+"""Pods that say as much about nodes as an API server takes: refused in words, and no matter to the controller."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from e2e import machine, tenants, workloads
+from e2e.api import Api, Obj
+from e2e.fleet import Fleet
+from e2e.names import GPU, SYSTEM_NAMESPACE
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+CLASS = COHORT = "e2e-large"
+NAME = "e2e-large-pods"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ALLOWED = 3072
+PODS = 30
+# Beyond 65,536 requirements of a tenant the ledger keeps none; some hundred bytes each, and what it takes to read a large pod.
+MOST_MORE_KIB = 128 * 1024
+
+
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    """One in a cohort, so that the ledger watches all pods of the host; it has no GPU."""
+    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
+    fleet.offer(CLASS, quota=quota)
+    manifest = tenants.manifest(NAME, tenant_class=CLASS, quota={"cohort": COHORT, "resources": {GPU: {"nominal": 0}}})
+    fleet.order(manifest)
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def poor(fleet: Fleet) -> Iterator[Tenant]:
+    """The tenant without a GPU."""
+    yield fleet.take(ahead(fleet))
+    fleet.leave(NAME)
+
+
+@pytest.fixture(autouse=True)
+def _emptied(host: Api, poor: Tenant) -> Iterator[None]:
+    yield
+    tenants.empty(host, poor)
+
+
+def large(name: str, about: int, operator: str = "NotIn") -> Obj:
+    """A pod with so many terms, expressions and values about nodes, of which each list is short enough for an API server."""
+    # A term, three expressions, and a toleration and a selector of its own.
+    values, rest = divmod(about - 6, 3)
+    expressions = [
+        {
+            "key": "example.org/none",
+            "operator": operator,
+            "values": [f"v{number}-{at}" for at in range(values + (number < rest))],
+        }
+        for number in range(3)
+    ]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    spec = workloads.pod_spec(where=workloads.SIMULATED, affinity={"nodeAffinity": {REQUIRED: terms}})
+    return workloads.pod(name, spec)
+
+
+def controllers(host: Api) -> list[Obj]:
+    return host.list("Pod", SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
+
+
+def restarts(host: Api) -> dict[str, int]:
+    """How often each container of each pod of the controller has begun again."""
+    found = ((pod["metadata"]["uid"], workloads.restarts(pod)) for pod in controllers(host))
+    return {f"{uid}/{name}": count for uid, counts in found for name, count in counts.items()}
+
+
+def memory_kib(host: Api) -> int:
+    uids = [pod["metadata"]["uid"] for pod in controllers(host)]
+    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+
+
+def test_a_pod_that_says_too_much_about_nodes_is_refused_in_words(poor: Tenant, host: Api) -> None:
+    before = restarts(host)
+    poor.api.create(large("too-much", ALLOWED + 1))
+    said = workloads.wait_refused(poor.api, "too-much", "TooLarge", says="name fewer")
+    assert f"{ALLOWED} together are the most" in said["message"], said
+    # The control: what is large and allowed runs.
+    poor.api.create(large("large", ALLOWED - 100))
+    workloads.wait_running(poor.api, "large", seconds=90)
+    assert restarts(host) == before
+
+
+def test_as_much_as_is_allowed_many_times_over_does_not_move_the_controller(poor: Tenant, host: Api) -> None:
+    before, used = restarts(host), memory_kib(host)
+    for number in range(PODS):
+        # None matches: they wait, and what they say is kept and judged.
+        poor.api.create(large(f"large-{number}", ALLOWED - 100, "In"))
+
+    def all_there() -> None:
+        there = len(host.list("Pod", poor.work))
+        workloads.expect(there >= PODS, f"{there} of {PODS} on the host")
+
+    until("all of them on the host", all_there, seconds=120)
+    # The control: its tenant is served meanwhile.
+    waits = workloads.pod("waits", workloads.pod_spec(gpus=1, where=workloads.SIMULATED))
+    poor.api.create(waits)
+    workloads.wait_refused(poor.api, "waits", "QuotaExceeded", seconds=60)
+    assert restarts(host) == before
+    assert memory_kib(host) - used < MOST_MORE_KIB
