@@ -128,7 +128,7 @@ class Controller:
             self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget, volumes=self._volumes
         )
         self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
-        self._dedication = Dedication(client, settings, self._queue.add, self._clock)
+        self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
         reconciler = Reconciler(

@@ -63,6 +63,7 @@ class Findings:
     failure: Refusal | None = None
     pull_trouble: str = ""  # what is wrong with the host's own pull secrets
     held: Refusal | None = None  # why the tenant is not built as it asks, but held to its class
+    edit: Refusal | None = None  # why it is not built as it asks, but as it did when it was accepted last
     unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
@@ -112,6 +113,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         first = Verdict("False", findings.failure.reason, findings.failure.message)
     if findings.held is not None:
         first = _held(findings.held, findings.failure)
+    if findings.edit is not None:
+        first = _unaccepted(findings.edit, findings.failure)
     ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
     if lost:
         first = verdicts[ConditionType.PLANE_READY]
@@ -220,6 +223,11 @@ def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
     long = len(refusal.message) > MESSAGE_LIMIT // 2
     refused = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
     return Verdict("False", refusal.reason, f"{failure.message}; {refused}" if failure is not None else refused)
+
+
+def _unaccepted(refusal: Refusal, failure: Refusal | None) -> Verdict:
+    said = (failure.message, refusal.message) if failure is not None else (refusal.message,)
+    return Verdict("False", refusal.reason, "; ".join(said))
 
 
 def _nodes(found: Finding) -> Verdict:

@@ -11,6 +11,7 @@ given back whichever controller led when that happened, and what an outsider wro
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,9 +28,10 @@ from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller import metrics
+from controller.cohorts import cohort_of
 from controller.decide import dedicated
 from controller.decide.admit import admit
-from controller.decide.case import Case
+from controller.decide.case import Admitted, Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
 from controller.host.recount import Recount
 from controller.refusal import Refusal
@@ -76,12 +78,48 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     return kept, msgspec.json.encode({"taints": taints or [], "allocatable": allocatable or {}})
 
 
-def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: datetime) -> Claim | None:
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What there is on the host besides Tenants, by name."""
+
+    tenant_class: Callable[[str], Obj | None]
+    cohort: Callable[[str], Obj | None]
+    accepted: Callable[[Obj], Obj | None]  # a Tenant as it was accepted last, where it asks for something else now
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a tenant claims, and what it claims instead should that be refused."""
+
+    claim: Claim | None
+    edited: bool = False
+    before: Claim | None = None
+
+
+def claimed(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> Claimed:
+    """A tenant's claim; where it is refused as it is now, that of what was accepted before."""
+    claim, held = _claim(tenant, offers, settings, now)
+    before = offers.accepted(tenant)
+    if before is None:
+        return Claimed(claim)
+    earlier, _ = _claim(before, offers, settings, now)
+    return Claimed(earlier) if held else Claimed(claim, edited=True, before=earlier)
+
+
+def _claim(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> tuple[Claim | None, bool]:
+    """The claim of a Tenant, and whether it is held to its class."""
+    spec = section_of(tenant, "spec")
+    tenant_class, cohort = offers.tenant_class(str(spec.get("class") or "")), offers.cohort(cohort_of(spec))
+    runs = bool(section_of(section_of(tenant, "status"), "class"))
+    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs, cohort=cohort))
+    claim = claim_of(tenant, tenant_class, admission)
+    return claim, isinstance(admission, Admitted) and admission.held is not None
+
+
+def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusal) -> Claim | None:
     """A tenant's claim; None where it may be built and asks for no nodes of its own."""
     meta = tenant["metadata"]
     name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
-    runs = bool(section_of(section_of(tenant, "status"), "class"))
-    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs))
     if meta.get("deletionTimestamp") or isinstance(admission, Refusal):
         return Claim(name, since, active=False)
     if not admission.claims_nodes:
@@ -101,37 +139,53 @@ class Dedication:
     """Watches, allots and marks."""
 
     def __init__(
-        self, client: Client, settings: Settings, on_tenant: Callable[[str], object], clock: Clock | None = None
+        self,
+        client: Client,
+        settings: Settings,
+        on_tenant: Callable[[str], object],
+        clock: Clock | None = None,
+        *,
+        accepted: Callable[[Obj], Obj | None] = lambda _: None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._on_tenant = on_tenant
+        self._accepted = accepted
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
         self._recount = Recount("dedication", self._clock, pause=_PAUSE)
         self._store: Store | None = None
         self._known: dict[str, Any] = {}
         self._found: Mapping[str, Finding] = {}
+        self._refused: Mapping[str, Finding] = {}
         # The UID and the generation of each tenant that the findings speak of.
         self._looked: Mapping[str, tuple[str, int]] = {}
 
-    def finding(self, tenant: Obj) -> Finding | None:
-        """What was found for a tenant as it is now; None before that was looked at."""
+    def finding(self, tenant: Obj, *, accepted: bool = False) -> Finding | None:
+        """What was found for a tenant as it is now, or as it was accepted last; None before that was looked at."""
         meta = tenant["metadata"]
         uid, generation = self._looked.get(str(meta["name"]), ("", 0))
         if uid != meta.get("uid") or generation < int(meta.get("generation") or 0):
             return None
-        return self._found.get(str(meta["name"]))
+        name = str(meta["name"])
+        return self._found.get(name) if accepted else self._refused.get(name, self._found.get(name))
 
     async def run(self) -> None:
         """Keep the marks right until cancelled."""
-        self._found, self._looked = {}, {}
+        self._found, self._refused, self._looked = {}, {}, {}
         client, heard = self._client, self._recount.changed
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
         tenants = Informer(client, kinds.TENANTS, on_change=heard)
         classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
-        await self._recount.run((nodes, tenants, classes), lambda: self._turn(nodes, tenants, classes))
+        # Before the definitions of an upgrade have come there is no such kind.
+        cohorts = Informer(client, kinds.COHORTS, on_change=heard, max_bytes=4 * _MIB, optional=True)
+        offers = Offers(
+            tenant_class=lambda name: classes.store.get(Key("", name)),
+            cohort=lambda name: cohorts.store.get(Key("", name)),
+            accepted=self._accepted,
+        )
+        await self._recount.run((nodes, tenants, classes, cohorts), lambda: self._turn(nodes, tenants, offers))
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -142,11 +196,13 @@ class Dedication:
         if self._known.get(change.key.name) != before:
             self._recount.changed()
 
-    async def _turn(self, nodes: Informer, tenants: Informer, classes: Informer) -> float:
+    async def _turn(self, nodes: Informer, tenants: Informer, offers: Offers) -> float:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""
         seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
-        claims, looked = self._claims(tenants, classes)
-        allotted = dedicated.allot(seen, claims)
+        asked, looked = self._claims(tenants, offers)
+        before = {name: each.before for name, each in asked.items() if each.edited}
+        wanted = [each.claim for each in asked.values() if each.claim is not None]
+        claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
         for name, owner in waiting[:_LOOKS]:
@@ -157,28 +213,30 @@ class Dedication:
         failed = 0
         for mark in wrong[:_BATCH]:
             failed += not await self._write(mark)
-        self._publish(dedicated.findings(seen, claims, allotted, running), looked)
+        edits = {name: Finding(refusing=each) for name, each in refused.items()}
+        self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
         return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
 
-    def _claims(self, tenants: Informer, classes: Informer) -> tuple[list[Claim], dict[str, tuple[str, int]]]:
-        claims, looked, now = [], {}, self._clock.now()
+    def _claims(self, tenants: Informer, offers: Offers) -> tuple[dict[str, Claimed], dict[str, tuple[str, int]]]:
+        claims, looked, now = {}, {}, self._clock.now()
         for tenant in tenants.store.objects():
             meta = tenant["metadata"]
-            used = classes.store.get(Key("", str(section_of(tenant, "spec").get("class") or "")))
-            claim = claim_of(tenant, used, self._settings, now)
-            if claim is not None:
-                claims.append(claim)
+            claims[str(meta["name"])] = claimed(tenant, offers, self._settings, now)
             looked[str(meta["name"])] = (str(meta.get("uid") or ""), int(meta.get("generation") or 0))
         return claims, looked
 
-    def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
+    def _publish(
+        self, found: Mapping[str, Finding], refused: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]
+    ) -> None:
         before, earlier, self._found, self._looked = self._found, self._looked, found, looked
-        for tenant in found.keys() | before.keys():
+        edits, self._refused = self._refused, refused
+        for tenant in found.keys() | before.keys() | refused.keys() | edits.keys():
             # After an edit of the Tenant the same finding is news too: a reconcile in between found it outdated.
-            if found.get(tenant) != before.get(tenant) or looked.get(tenant) != earlier.get(tenant):
+            same = found.get(tenant) == before.get(tenant) and refused.get(tenant) == edits.get(tenant)
+            if not same or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 
     async def _others(self, node: str, owner: str) -> dict[str, int] | None:

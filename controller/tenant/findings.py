@@ -67,6 +67,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         pull_trouble=reached.pull_trouble,
         refused=reached.refused,
         held=admitted.held,
+        edit=admitted.edit,
         losses=reached.losses,
         gateway=reached.gateway,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",

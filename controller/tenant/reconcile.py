@@ -25,6 +25,7 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide import status
+from controller.decide.accepted import accepted_before, kept, record
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.extras import Refused
@@ -54,7 +55,7 @@ from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.gateway import gateway_of
 from controller.tenant.interior import Interior
-from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity
+from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity, recorded_spec
 from controller.tenant.presenting import present
 from controller.tenant.report import Reporter
 from controller.tenant.revoking import Revoking
@@ -132,15 +133,29 @@ class Reconciler:
         if tenant["metadata"].get("deletionTimestamp"):
             return await self._dismantle(tenant)
         observed = await observe(self._client, self._owned, self._ranges, tenant, self._clock.now())
-        admission = admit(self._case(observed))
+        observed, admission = await self._admit(observed)
         if isinstance(admission, Refusal):
             if admission.reason is Reason.PAUSED:
                 await self._leave_plane(name)
             return await self._refuse(observed, admission)
         if self._awaits_nodes(admission):
             return Outcome(_LOOK_AGAIN)
-        tenant = await finalizer.put_on(self._client, tenant)
-        return await self._build(replace(observed, tenant=tenant), admission)
+        marked = await finalizer.put_on(self._client, tenant)
+        return await self._build(replace(observed, tenant=marked | {"spec": observed.tenant["spec"]}), admission)
+
+    async def _admit(self, observed: Observed) -> tuple[Observed, Admitted | Refusal]:
+        """What is built of the Tenant; of one whose edit is refused, what was accepted before, and the Tenant as it was."""
+        admission = admit(self._case(observed))
+        if isinstance(admission, Refusal) or admission.held is None:
+            return observed, admission
+        # Read afresh: with an older copy a tenant would be taken back to what it was before the last edit that was accepted.
+        found = await recorded_spec(self._client, observed.name)
+        before = accepted_before(observed.tenant, found)
+        if before is None:
+            return observed, admission
+        refusal = admission.held
+        observed = await observe(self._client, self._owned, self._ranges, before, observed.now)
+        return observed, kept(admit(self._case(observed, accepted=True)), refusal, found)
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> Outcome:
         """Say why nothing is changed; but what was revoked reaches a plane all the same."""
@@ -150,7 +165,7 @@ class Reconciler:
         outcome = await self._report(observed.tenant, status.refused(observed.tenant, refusal, observed.now))
         return Outcome(_REFUSED) if trouble and outcome.again is not None else outcome
 
-    def _case(self, observed: Observed) -> Case:
+    def _case(self, observed: Observed, *, accepted: bool = False) -> Case:
         case = Case(
             observed.tenant,
             observed.tenant_class,
@@ -159,7 +174,7 @@ class Reconciler:
             runs=observed.built,
             existing=observed.existing,
             foreign_namespaces=observed.foreign_namespaces,
-            nodes=self._dedication.finding(observed.tenant) if self._dedication is not None else None,
+            nodes=self._dedication.finding(observed.tenant, accepted=accepted) if self._dedication is not None else None,
             host_api=observed.host_api,
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
@@ -184,7 +199,7 @@ class Reconciler:
         spec = replace(admitted.plane, service_slice=service_slice)
         at, made = Reached(observed), None
         try:
-            observed = await self._reconcile_ground(spec, observed)
+            observed = await self._reconcile_ground(spec, observed, accepts=admitted.held is None and admitted.edit is None)
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             spec = await self._with_credential(spec, observed)
@@ -225,9 +240,15 @@ class Reconciler:
         before = (tenant.get("status") or {}).get("conditions") or []
         return found.plane_ready and not is_true(before, ConditionType.PLANE_READY)
 
-    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed) -> Observed:
-        """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice."""
-        for stage in ground(spec):
+    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed, *, accepts: bool) -> Observed:
+        """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice.
+
+        What is accepted is noted before any of it is built, as soon as there is a namespace for the note.
+        """
+        namespaces, rights = ground(spec)
+        note = (record(observed.tenant),) if accepts else ()
+        there = observed.get(kinds.NAMESPACES, spec.namespace) is not None
+        for stage in (note, namespaces, rights) if there else (namespaces, note, rights):
             await self._applier.stage(stage, observed.objects)
         listed = await self._with_new_right(lambda: self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR))
         secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
