@@ -18,6 +18,7 @@ from controller.decide.case import Admitted
 from controller.plane.spec import Obj
 from controller.refusal import Refusal
 from controller.sections import section_of
+from controller.verdict import Verdict
 
 CONFIG_MAP: Final = "accepted"
 NOTE: Final = "nothing of this edit is applied, and the tenant stays with the last spec that was accepted"
@@ -73,6 +74,12 @@ def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> 
         return replace(admission, edit=replace(refusal, message=message))
     # Its class has become tighter, too.
     return replace(admission, held=replace(admission.held, message=f"{message}. Of that is refused: {admission.held.message}"))
+
+
+def verdict(edit: Refusal, failure: Refusal | None) -> Verdict:
+    """What Ready says of a Tenant whose edit is refused."""
+    said = (failure.message, edit.message) if failure is not None else (edit.message,)
+    return Verdict("False", edit.reason, "; ".join(said))
 
 
 def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.podphase import serves
 from bulkhead.api.quantity import shown
-from controller.decide import auditing, exposure, extras, held
+from controller.decide import accepted, auditing, exposure, extras, held, storage
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.plane import network, quota
@@ -42,7 +42,13 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 # Reported only of tenants that they are about.
 _ASIDE = frozenset(
-    {ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY, ConditionType.AUDIT_DELIVERED}
+    {
+        ConditionType.STORAGE_APPLIED,
+        ConditionType.EXPOSED,
+        ConditionType.SHARES_APPLIED,
+        ConditionType.ISSUERS_READY,
+        ConditionType.AUDIT_DELIVERED,
+    }
 )
 
 
@@ -70,7 +76,9 @@ class Findings:
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
-    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
+    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
+    claims: tuple[Obj, ...] = ()  # of its etcd
+    volumes: Mapping[str, str] | None = None  # by claim, why it does not grow; None where that was not tried
     certificate_authority: str = ""  # PEM, of the plane's API server
     losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
 
@@ -109,12 +117,13 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
         if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
             first = findings.slurm.verdict
+    first = extras.stuck(findings.refused, spec) or first
     if findings.failure is not None:
         first = Verdict("False", findings.failure.reason, findings.failure.message)
     if findings.held is not None:
         first = _held(findings.held, findings.failure)
     if findings.edit is not None:
-        first = _unaccepted(findings.edit, findings.failure)
+        first = accepted.verdict(findings.edit, findings.failure)
     ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
     if lost:
         first = verdicts[ConditionType.PLANE_READY]
@@ -139,7 +148,9 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     """Conditions that only some tenants have, and that do not count for Ready: the API can be used all the same."""
     unseen = ConditionType.EXPOSED in findings.unseen
     exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused, findings.gateway)
+    tried = findings.volumes
     said = {
+        ConditionType.STORAGE_APPLIED: storage.verdict(spec, findings.claims, tried) if tried is not None else None,
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
@@ -223,11 +234,6 @@ def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
     long = len(refusal.message) > MESSAGE_LIMIT // 2
     refused = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
     return Verdict("False", refusal.reason, f"{failure.message}; {refused}" if failure is not None else refused)
-
-
-def _unaccepted(refusal: Refusal, failure: Refusal | None) -> Verdict:
-    said = (failure.message, refusal.message) if failure is not None else (refusal.message,)
-    return Verdict("False", refusal.reason, "; ".join(said))
 
 
 def _nodes(found: Finding) -> Verdict:

@@ -50,10 +50,11 @@ from controller.settings import Settings
 from controller.shares.loop import ShareLoops
 from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant import finalizer
-from controller.tenant.apply import Applier, Outdated
+from controller.tenant.apply import Applier, Outdated, Stages
 from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.gateway import gateway_of
+from controller.tenant.growing import grow
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity, recorded_spec
 from controller.tenant.presenting import present
@@ -197,20 +198,20 @@ class Reconciler:
         if isinstance(service_slice, Refusal):
             return await self._report(tenant, status.refused(tenant, service_slice, observed.now))
         spec = replace(admitted.plane, service_slice=service_slice)
-        at, made = Reached(observed), None
+        at, made, stages = Reached(observed), None, Stages(self._applier, built=observed.built)
         try:
-            observed = await self._reconcile_ground(spec, observed, accepts=admitted.held is None and admitted.edit is None)
+            observed = await self._reconcile_ground(spec, observed, stages, accepts=not (admitted.held or admitted.edit))
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             spec = await self._with_credential(spec, observed)
             keys = self._reconcile_keys(spec, observed)
             at = replace(at, keys=keys)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
-            await self._reconcile_host(made, observed)
+            await self._reconcile_host(made, observed, stages)
             at = replace(at, protected=True)
             await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))
             at = replace(at, health=await self._interior.health(made, keys))
-            await self._reconcile_followers(made, observed, at.health)
+            await self._reconcile_followers(made, observed, at.health, stages)
             at = replace(at, identity=await recorded_identity(self._client, spec.namespace))
             at = replace(at, health=await self._interior.bootstrap(made, at.health))
             at = replace(at, slurm=await self._reconcile_slurm(made, observed, admitted, at.health))
@@ -225,7 +226,9 @@ class Reconciler:
             at = replace(at, failure=failure_of(error))
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
         if made is not None and at.protected:
-            at = replace(at, refused=await self._reconcile_extras(made, observed))
+            at = replace(at, refused=(*stages.refused, *made.kept, *await self._reconcile_extras(made, observed)))
+            if admitted.held is None:
+                at = replace(at, volumes=await grow(self._client, spec, observed.existing))
         at = replace(at, shares=self._share(spec, admitted, at.health), gateway=await gateway_of(self._client, spec.exposure))
         found = findings(spec, admitted, at, self._owned.of_tenant(spec.tenant))
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
@@ -240,7 +243,7 @@ class Reconciler:
         before = (tenant.get("status") or {}).get("conditions") or []
         return found.plane_ready and not is_true(before, ConditionType.PLANE_READY)
 
-    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed, *, accepts: bool) -> Observed:
+    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed, stages: Stages, *, accepts: bool) -> Observed:
         """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice.
 
         What is accepted is noted before any of it is built, as soon as there is a namespace for the note.
@@ -249,7 +252,7 @@ class Reconciler:
         note = (record(observed.tenant),) if accepts else ()
         there = observed.get(kinds.NAMESPACES, spec.namespace) is not None
         for stage in (note, namespaces, rights) if there else (namespaces, note, rights):
-            await self._applier.stage(stage, observed.objects)
+            await stages.apply(stage, observed.objects)
         listed = await self._with_new_right(lambda: self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR))
         secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
         return replace(observed, objects={**observed.objects, **secrets})
@@ -309,13 +312,13 @@ class Reconciler:
             metrics.certificates_issued.inc()
         return assembled.keys
 
-    async def _reconcile_host(self, made: Plan, observed: Observed) -> None:
+    async def _reconcile_host(self, made: Plan, observed: Observed, stages: Stages) -> None:
         """The plane and all that belongs to it on the host; CAs first, and never over others."""
         authorities, *rest = made.stages
         seen: Mapping[tuple[Resource, Key], Obj] = observed.objects
-        await self._applier.create_only(authorities, seen)
+        await stages.create_only(authorities, seen)
         for stage in rest:
-            await self._applier.stage(stage, seen)
+            await stages.apply(stage, seen)
         await self._applier.delete(made.deletions, seen)
 
     async def _reconcile_extras(self, made: Plan, observed: Observed) -> tuple[Refused, ...]:
@@ -327,10 +330,10 @@ class Reconciler:
             _log.warning("refused: %s", each.words, extra=extra)
         return refused
 
-    async def _reconcile_followers(self, made: Plan, observed: Observed, health: PlaneHealth) -> None:
+    async def _reconcile_followers(self, made: Plan, observed: Observed, health: PlaneHealth, stages: Stages) -> None:
         """What needs a plane that answers; its pods take longer to start than the plane's own objects are applied."""
         followers = made.followers(plane_answers=health.ready, existing=observed.existing)
-        await self._applier.stage(followers, observed.objects)
+        await stages.apply(followers, observed.objects)
 
     def _share(self, spec: PlaneSpec, admitted: Admitted, health: PlaneHealth) -> Shared | None:
         """Hand what the host shares to its own task, once the plane has answered; what is to be reported, if anything is."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from bulkhead.api import labels
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, find_condition
 from bulkhead.api.tenant import TenantSpec
 from controller.decide import accepted, status
@@ -19,6 +20,7 @@ from controller.decide.admit import admit
 from controller.decide.case import Admitted
 from controller.decide.dedicated import Claim, Finding
 from controller.decide.plan import plan
+from controller.decide.storage import growths
 from controller.existing import Existing, by_slot, slot_of
 from controller.host.dedication import Offers, claimed
 from controller.refusal import Refusal
@@ -187,6 +189,7 @@ def built(made: Admitted, existing: Existing) -> dict[str, Any]:
     planned = plan(spec, material(spec), existing, held=made.held is not None)
     objects = {str(slot_of(each)): each for each in planned.rendered.everything()}
     rest = {"deletions": planned.deletions, "extra": planned.extra_deletions, "inside": planned.bootstrap}
+    rest |= {"volumes": growths(spec, existing)}
     return objects | rest | {"slurm": made.slurm, "shares": made.shares, "nodes": made.claims_nodes}
 
 
@@ -198,7 +201,13 @@ def claim(asked: Spec, found: Spec | None) -> Claim | None:
 
 RECORD = record(asks())
 FIRST = replace(admitted(asks(), None, {}).plane, service_slice=SLICE)
-THERE = by_slot(plan(FIRST, material(FIRST), {}).rendered.everything())
+VOLUME: Spec = {
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data-plane-0", "namespace": "bh-team-a", "labels": labels.made_for("team-a", "plane"), "uid": "v"},
+    "spec": {"resources": {"requests": {"storage": "4Gi"}}},
+    "status": {"phase": "Bound", "capacity": {"storage": "4Gi"}},
+}
+THERE = by_slot([*plan(FIRST, material(FIRST), {}).rendered.everything(), VOLUME])
 RUNS = built(admitted(asks(), RECORD, THERE), THERE)
 NODES = claim(asks(), RECORD)
 
