@@ -30,6 +30,7 @@ from controller import handlers, metrics, probes
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.auditreceivers import AuditReceivers
+from controller.host.classusers import ClassUsers
 from controller.host.cohorts import Cohorts
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
@@ -212,6 +213,9 @@ class Controller:
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
                 secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
                 issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
+                users = asyncio.create_task(
+                    supervise("class users", lambda: ClassUsers(self._client, self._clock).run()), name="class users"
+                )
                 pulls = asyncio.create_task(supervise("pull secrets", self._pulls.run), name="pull secrets")
                 logins = asyncio.create_task(
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
@@ -223,7 +227,7 @@ class Controller:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger)
+                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users)
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)
