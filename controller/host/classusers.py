@@ -117,8 +117,8 @@ class ClassUsers:
         try:
             await self._client.patch(kinds.TENANT_CLASSES, name, {"status": status}, subresource="status")
         except NotFound:
-            # It was deleted, or its definition is of an older version.
-            return True
+            # It was deleted, of which the informer tells at once; or its definition is of an older version, for a moment.
+            return False
         except KubeError as error:
             _log.warning("users of a class not written: %s", error, extra={"class": name})
             return False
