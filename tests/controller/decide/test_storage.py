@@ -172,4 +172,3 @@ def test_audit_files_are_as_large_as_the_volumes_are_and_not_as_they_are_to_be()
     assert small is not None
     assert large is not None
     assert (small.file_mib, large.file_mib) == (128, 1024)
-
