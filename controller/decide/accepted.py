@@ -25,6 +25,8 @@ NOTE: Final = "nothing of this edit is applied, and the tenant stays with the la
 _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
+# A ConfigMap has room for 1 MiB, and a Tenant may be larger: of such a one nothing is remembered, nor of what it was before.
+_MOST: Final = 1_000_000
 # Of these the Tenant itself has the word at any time: nothing of them is built.
 _ASIDE: Final = ("pausedUntil", "deletionPolicy")
 
@@ -33,12 +35,13 @@ def record(tenant: Obj) -> Obj:
     """The ConfigMap that remembers a Tenant as it is accepted now."""
     meta = tenant["metadata"]
     name = str(meta["name"])
+    spec = json.dumps(section_of(tenant, "spec"), sort_keys=True, separators=(",", ":"))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "namespace": names.plane_namespace(name), "labels": labels.made_for(name)},
         "data": {
-            _SPEC: json.dumps(section_of(tenant, "spec"), sort_keys=True, separators=(",", ":")),
+            _SPEC: spec if len(spec) <= _MOST else "",
             _UID: str(meta["uid"]),
             _GENERATION: str(meta.get("generation") or 0),
         },

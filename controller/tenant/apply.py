@@ -12,7 +12,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError
+from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from controller.decide.extras import Refused
 from controller.decide.plan import Deletion
@@ -31,11 +31,11 @@ class Outdated(Exception):  # noqa: N818 - a state of what was observed, not a f
     """What was observed is older than what is there: observe again before anything else is decided."""
 
 
-class Unchangeable(KubeError):  # noqa: N818 - what the host says of objects
+class Unchangeable(Unprocessable):
     """Objects were not written, since fields of them never change; all others of the stage were."""
 
     def __init__(self, refused: tuple[Refused, ...]) -> None:
-        super().__init__("; ".join(f"{each.slot.kind} {each.slot.name}: {each.words}" for each in refused))
+        super().__init__(422, "Invalid", "; ".join(f"{each.slot.kind} {each.slot.name}: {each.words}" for each in refused))
         self.refused = refused
 
 

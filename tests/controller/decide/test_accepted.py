@@ -343,6 +343,14 @@ def test_the_note_says_what_was_accepted_and_nothing_that_changes_by_itself() ->
     assert accepted_before(asks({"pausedUntil": "2999-01-01T00:00:00Z"}), RECORD) is None
 
 
+def test_a_tenant_that_a_note_has_no_room_for_is_not_held_to_an_older_one() -> None:
+    large = record(asks({"access": {"admins": [{"kind": "User", "name": "x" * 1000} for _ in range(1100)]}}))
+    assert len(json.dumps(large)) < 1024
+    assert accepted_before(asks(REFUSALS["a cohort"]), large) is None
+    nearly = record(asks({"access": {"admins": [{"kind": "User", "name": "x" * 1000} for _ in range(900)]}}))
+    assert accepted_before(asks(REFUSALS["a cohort"]), nearly) is not None
+
+
 def test_the_status_says_what_is_refused_and_that_nothing_of_the_edit_is_applied() -> None:
     asked = asks(REFUSALS["a cohort"])
     made = admitted(asked, RECORD, THERE)

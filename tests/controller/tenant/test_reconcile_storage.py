@@ -198,6 +198,7 @@ async def test_a_tenant_that_was_never_built_is_not_built_beside_an_object_that_
         await world.caught_up()
         with pytest.raises(ReconcileFailed, match="cannot change roleRef"):
             await world.reconciler.reconcile("half")
+        assert ready(await client.get(kinds.TENANTS, "half")) == ("False", "HostRefused")
         assert not (await client.list(kinds.STATEFUL_SETS, "bh-half")).items
         await take_down(world, "half")
     await client.delete(kinds.TENANT_CLASSES, "half")
