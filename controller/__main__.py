@@ -31,6 +31,7 @@ from controller import handlers, metrics, probes
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.auditreceivers import AuditReceivers
+from controller.host.classusers import ClassUsers
 from controller.host.cohorts import Cohorts
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
@@ -132,7 +133,7 @@ class Controller:
             self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget, volumes=self._volumes
         )
         self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
-        self._dedication = Dedication(client, settings, self._queue.add, self._clock)
+        self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
         reconciler = Reconciler(
@@ -217,6 +218,9 @@ class Controller:
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
                 secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
                 issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
+                users = asyncio.create_task(
+                    supervise("class users", lambda: ClassUsers(self._client, self._clock).run()), name="class users"
+                )
                 pulls = asyncio.create_task(supervise("pull secrets", self._pulls.run), name="pull secrets")
                 logins = asyncio.create_task(
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
@@ -228,7 +232,7 @@ class Controller:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger)
+                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users)
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ class Events:
         self._on_tenant = on_tenant
         self._class_of: dict[str, str] = {}
         self._cohort_of: dict[str, str] = {}
+        self._classes: dict[str, tuple[str, int]] = {}
 
     def tenant(self, *, name: str, spec: dict[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
         """A Tenant was seen, changed or went away."""
@@ -45,8 +46,14 @@ class Events:
             self._cohort_of[name] = str((spec.get("quota") or {}).get("cohort") or "")
         self._on_tenant(name)
 
-    def tenant_class(self, *, name: str, **_: Any) -> None:
-        """A TenantClass was seen, changed or went away."""
+    def tenant_class(self, *, name: str, meta: Mapping[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
+        """A TenantClass was seen, changed or went away; who uses it is no news to its tenants."""
+        seen = (str(meta.get("uid")), int(meta.get("generation") or 0))
+        if type != "DELETED" and self._classes.get(name) == seen:
+            return
+        self._classes[name] = seen
+        if type == "DELETED":
+            self._classes.pop(name)
         for tenant, used in list(self._class_of.items()):
             if used == name:
                 self._on_tenant(tenant)

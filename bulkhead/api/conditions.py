@@ -37,6 +37,7 @@ class ConditionType(_Explained):
     PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
+    STORAGE_APPLIED = "StorageApplied", "The volumes of the plane's etcd are as they are asked for; once there are any."
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
@@ -104,6 +105,11 @@ class Reason(_Explained):
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
+    VOLUME_GROWING = "VolumeGrowing", "A volume of the plane's etcd is being made larger; the message says how far that is."
+    VOLUME_KEPT = (
+        "VolumeKept",
+        "A volume of the plane's etcd cannot become what is asked for and stays; the message says from, to and what to do.",
+    )
     DATA_LOST = (
         "DataLost",
         "The plane's data is not what it was: its volume was lost, or an older copy came back. Nothing is deleted on the host.",

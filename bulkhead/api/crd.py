@@ -112,9 +112,11 @@ CRDS = (
         (
             Column("Version", ".spec.kubernetesVersion", description="Default version of the control planes"),
             Column("GPU-Resources", ".spec.gpuResources", description="Resources that count as GPUs"),
+            Column("Tenants", ".status.tenants", "integer", "Tenants that use it"),
             AGE,
             Column("Description", ".spec.description", priority=1),
         ),
+        status=True,
     ),
     Crd(
         Cohort,

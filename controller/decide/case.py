@@ -132,5 +132,6 @@ class Admitted:
     claims_nodes: bool = False
     nodes: Finding | None = None  # of one that claims nodes
     held: Refusal | None = None
+    edit: Refusal | None = None  # why the Tenant as it is now was refused: what is built was accepted before (`accepted`)
     shares: tuple[Share, ...] = ()
     class_name: str = ""

@@ -155,6 +155,26 @@ def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
     return Allotment({name: one for name, one in owners.items() if one not in refused or holders[name] == one}, refused)
 
 
+def settled(
+    nodes: Sequence[HostNode], claims: Iterable[Claim], before: Mapping[str, Claim | None]
+) -> tuple[tuple[Claim, ...], Allotment, Mapping[str, Refusal]]:
+    """The claims that hold, whose each node is by them, and the edits that are refused.
+
+    A claim that is refused is an edit of which nothing comes where the tenant's claim of `before` is known (None: it had none):
+    that one holds instead, so a tenant that asks for others' nodes goes on with those that it has.
+    """
+    holding = tuple(claims)
+    refused: dict[str, Refusal] = {}
+    while True:
+        allotment = allot(nodes, holding)
+        again = {name: each for name, each in allotment.refused.items() if name in before and name not in refused}
+        if not again:
+            return holding, allotment, refused
+        refused |= again
+        kept = ((before[each.tenant] if each.tenant in again else each) for each in holding)
+        holding = tuple(each for each in kept if each is not None)
+
+
 def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tuple[str, str], ...]:
     """The nodes that bear the taint and not the label: whether pods of others run there has to be looked at."""
     owners = allotment.owners

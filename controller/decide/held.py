@@ -1,7 +1,8 @@
 """A tenant that runs and is refused now for what it asks: what is built of it meanwhile. Pure.
 
-Its class was tightened, an upgrade brought a bound that was not there, or the Tenant was edited. To stop looking after what
-runs would let its certificates expire, and would leave it every right that its class has taken back since. So it is held:
+Its class was tightened, or an upgrade brought a bound that was not there; of an edit that is refused nothing is applied in the
+first place (`accepted`). To stop looking after what runs would let its certificates expire, and would leave it every right that
+its class has taken back since. So it is held:
 
     Case ── without what lies beyond the class (`bounds.within`) ──> as any other ── what is refused, as it runs ──> Admitted
 

@@ -6,8 +6,10 @@ PlaneSpec + keys + what exists ──> plan() ──> stages to apply in order, 
 from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
+from bulkhead.api.conditions import Reason
 from controller.decide.catchup import caught_up
-from controller.decide.extras import is_extra
+from controller.decide.extras import Refused, is_extra
+from controller.decide.fixed import as_it_began
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
 from controller.plane import auditreceiver, authentication, statefulset
@@ -41,6 +43,7 @@ class Plan:
     extra_deletions: tuple[Deletion, ...]  # of what a plane runs without
     bootstrap: tuple[Obj, ...]
     withdrawn: tuple[Obj, ...]  # what of it an earlier plan had and this one has not
+    kept: tuple[Refused, ...] = ()  # objects of which a field cannot become what it should be; the rest of them is applied
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
         """What starts only once the plane answers; what was started before is kept as it should be whatever the plane does."""
@@ -59,6 +62,7 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
     rendered = render(spec, keys)
     if held:
         rendered = as_it_runs(rendered, spec, keys, existing)
+    rendered, kept = _as_it_began(rendered, existing)
     wanted = {slot_of(obj) for obj in rendered.everything()}
     if held:
         # The pod that is kept as it runs may mount it.
@@ -68,7 +72,23 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
     needed = tuple(each for each in deletions if not is_extra(each.slot))
     extra = tuple(each for each in deletions if is_extra(each.slot))
     inside = bootstrap.objects(spec, keys.authorities["kubelet"].certificate)
-    return Plan(spec, rendered, needed, extra, inside, bootstrap.withdrawn(spec))
+    return Plan(spec, rendered, needed, extra, inside, bootstrap.withdrawn(spec), kept)
+
+
+def _as_it_began(rendered: Rendered, existing: Existing) -> tuple[Rendered, tuple[Refused, ...]]:
+    """StatefulSets without a change of what never changes."""
+    workloads, kept = [], []
+    for obj in rendered.workloads:
+        if obj["kind"] != "StatefulSet":
+            workloads.append(obj)
+            continue
+        made, fields = as_it_began(obj, existing.get(slot_of(obj)))
+        workloads.append(made)
+        if fields:
+            named = ", ".join(f"spec.{each}" for each in fields)
+            words = f"{named} cannot change once it is there"
+            kept.append(Refused(slot_of(obj), Reason.HOST_REFUSED, words, kept=True))
+    return replace(rendered, workloads=tuple(workloads)), tuple(kept)
 
 
 def _pruned(slot: Slot, spec: PlaneSpec) -> bool:

@@ -15,6 +15,7 @@ from controller import allotment, cohorts
 from controller.decide.bounds import object_counts
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
+from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
@@ -33,9 +34,11 @@ def plane_of(case: Case) -> PlaneSpec:
     spec, bounds, settings = case.spec, case.bounds, case.settings
     isolation, control = case.merged("isolation"), case.merged("controlPlane")
     storage = section_of(control, "storage")
+    size, storage_class = str(storage.get("size") or STORAGE_SIZE), str(storage.get("className") or settings.storage_class)
+    tenant = str(case.tenant["metadata"]["name"])
     ingress = section_of(bounds, "ingress")
     made = PlaneSpec(
-        tenant=str(case.tenant["metadata"]["name"]),
+        tenant=tenant,
         uid=str(case.tenant["metadata"]["uid"]),
         version=case.version,
         service_slice="",
@@ -50,8 +53,10 @@ def plane_of(case: Case) -> PlaneSpec:
         own_images=settings.slurm_images if settings.pull_secrets and case.slurm is not None else (),
         placement=settings.plane_placement.narrowed(section_of(section_of(bounds, "controlPlane"), "nodeSelector")),
         replicas=int(control.get("replicas") or 1),
-        storage_size=str(storage.get("size") or STORAGE_SIZE),
-        storage_class=str(storage.get("className") or settings.storage_class) or None,
+        storage_size=size,
+        storage_class=storage_class or None,
+        volume_size=size,
+        volume_class=storage_class or None,
         **_budgets(control),
         gpu_resources=tuple(allotment.gpu_resources(bounds)),
         extended_resources=tuple(allotment.extended_resources(bounds)),
@@ -97,7 +102,7 @@ def plane_of(case: Case) -> PlaneSpec:
         issuers=_issuers(case),
         revoked=revoked_of(spec),
         certificates_revoked=str(section_of(spec, "access").get("certificatesRevoked") or ""),
-        audit=_audit(bounds, str(storage.get("size") or STORAGE_SIZE), str(case.tenant["metadata"]["name"])),
+        audit=_audit(bounds, room(size, claims_of(case.existing.values(), names.plane_namespace(tenant))), tenant),
     )
     exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
     made = with_cohort(made, case)
@@ -126,9 +131,10 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
 
 
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
-    """A plane keeps the storage class and the etcd members that it began with: a changed default is for new tenants.
+    """A plane keeps the template of its volumes and the etcd members that it began with.
 
-    Claims cannot move, and members that are merely added would be a second cluster. How its API server ends changes with its
+    Claims cannot move, the template never changes (`controller.decide.storage` grows the claims), and members that are merely
+    added would be a second cluster. How its API server ends changes with its
     next image: no plane is restarted for that alone.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
@@ -136,8 +142,14 @@ def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
         return replace(spec, ends_soon=True)
     spec = replace(spec, ends_soon=apiserver.ends_soon(running, spec.images.kubernetes))
     claims = running["spec"].get("volumeClaimTemplates") or [{}]
-    storage_class = (claims[0].get("spec") or {}).get("storageClassName")
-    return replace(spec, storage_class=storage_class, replicas=etcd.members_of(running) or spec.replicas)
+    began = section_of(claims[0], "spec")
+    size = section_of(section_of(began, "resources"), "requests").get("storage") or spec.storage_size
+    return replace(
+        spec,
+        storage_class=began.get("storageClassName"),
+        storage_size=str(size),
+        replicas=etcd.members_of(running) or spec.replicas,
+    )
 
 
 def _issuers(case: Case) -> tuple[Trusted, ...]:

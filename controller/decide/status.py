@@ -15,7 +15,7 @@ from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_tru
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.quantity import shown
-from controller.decide import auditing, exposure, extras, held, members
+from controller.decide import accepted, auditing, exposure, extras, held, members, storage
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.decide.members import Members
@@ -42,7 +42,13 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 # Reported only of tenants that they are about.
 _ASIDE = frozenset(
-    {ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY, ConditionType.AUDIT_DELIVERED}
+    {
+        ConditionType.STORAGE_APPLIED,
+        ConditionType.EXPOSED,
+        ConditionType.SHARES_APPLIED,
+        ConditionType.ISSUERS_READY,
+        ConditionType.AUDIT_DELIVERED,
+    }
 )
 
 
@@ -64,13 +70,16 @@ class Findings:
     failure: Refusal | None = None
     pull_trouble: str = ""  # what is wrong with the host's own pull secrets
     held: Refusal | None = None  # why the tenant is not built as it asks, but held to its class
+    edit: Refusal | None = None  # why it is not built as it asks, but as it did when it was accepted last
     unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
-    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
+    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
+    claims: tuple[Obj, ...] = ()  # of its etcd
+    volumes: Mapping[str, str] | None = None  # by claim, why it does not grow; None where that was not tried
     certificate_authority: str = ""  # PEM, of the plane's API server
     losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
 
@@ -100,25 +109,13 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     lost = data_lost(tenant, findings)
     if lost:
         verdicts[ConditionType.PLANE_READY] = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, lost))
-    first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
     verdicts |= (aside := _aside(spec, findings))
     if findings.nodes is not None:
         # Its API can be used all the same, and pods may wait for nodes.
         verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
     if findings.slurm is not None:
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
-        if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
-            first = findings.slurm.verdict
-    if findings.failure is not None:
-        first = Verdict("False", findings.failure.reason, findings.failure.message)
-    if findings.held is not None:
-        first = _held(findings.held, findings.failure)
-    ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
-    if note := _members(spec, findings).note:
-        ready = f"{ready}; {note}"
-    if lost:
-        first = verdicts[ConditionType.PLANE_READY]
-    verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, ready)
+    verdicts[ConditionType.READY] = verdicts[ConditionType.PLANE_READY] if lost else _ready(spec, findings, verdicts)
     made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
     if lost and not findings.identity.uid:
         # The one that was reported stays.
@@ -135,11 +132,31 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     return made
 
 
+def _ready(spec: PlaneSpec, findings: Findings, verdicts: Mapping[ConditionType, Verdict]) -> Verdict:
+    """The first thing that keeps the tenant from being used as it asks; else that it can be used, and what goes on beside."""
+    if findings.edit is not None:
+        return accepted.verdict(findings.edit, findings.failure)
+    if findings.held is not None:
+        return _held(findings.held, findings.failure)
+    if findings.failure is not None:
+        return Verdict("False", findings.failure.reason, findings.failure.message)
+    needed = [verdicts[part] for part in PARTS]
+    needed += [findings.slurm.verdict] if findings.slurm is not None and findings.slurm.essential else []
+    first = extras.stuck(findings.refused, spec) or next((each for each in needed if each.status != "True"), None)
+    if first is not None:
+        return first
+    note = _members(spec, findings).note
+    ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
+    return Verdict("True", Reason.READY, f"{ready}; {note}" if note else ready)
+
+
 def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     """Conditions that only some tenants have, and that do not count for Ready: the API can be used all the same."""
     unseen = ConditionType.EXPOSED in findings.unseen
     exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused, findings.gateway)
+    tried = findings.volumes
     said = {
+        ConditionType.STORAGE_APPLIED: storage.verdict(spec, findings.claims, tried) if tried is not None else None,
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate

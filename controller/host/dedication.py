@@ -11,8 +11,9 @@ given back whichever controller led when that happened, and what an outsider wro
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,9 +29,10 @@ from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller import metrics
+from controller.cohorts import cohort_of
 from controller.decide import dedicated
 from controller.decide.admit import admit
-from controller.decide.case import Case
+from controller.decide.case import Admitted, Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
 from controller.host.matters import watching
 from controller.host.recount import Recount
@@ -90,36 +92,74 @@ def of_tenant(tenant: Obj) -> Obj:
     }
 
 
-def of_class(tenant_class: Obj) -> Obj:
-    """What of a TenantClass claims follow from."""
-    meta = tenant_class["metadata"]
-    return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": tenant_class.get("spec")}
+def of_offer(offer: Obj) -> Obj:
+    """What of a TenantClass or a Cohort claims follow from."""
+    meta = offer["metadata"]
+    return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": offer.get("spec")}
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What there is on the host besides Tenants, by name."""
+
+    tenant_class: Callable[[str], Obj | None]
+    cohort: Callable[[str], Obj | None]
+    accepted: Callable[[Obj], Obj | None]  # a Tenant as it was accepted last, where it asks for something else now
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a tenant claims, and what it claims instead should that be refused."""
+
+    claim: Claim | None
+    edited: bool = False
+    before: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A tenant's claim, and what it follows from: as long as that is the same, nobody asks again."""
+    """What a tenant claims, and what that follows from: as long as that is the same, nobody asks again."""
 
     tenant: bytes | None
-    class_key: Key
-    tenant_class: bytes | None
+    # The classes and Cohorts that it names now, and named when it was accepted last, with what they said.
+    seen: tuple[tuple[Store, Key, bytes | None], ...]
+    accepted: Obj | None
     pause_ends: datetime | None
     paused: bool
-    claim: Claim | None
+    claimed: Claimed
     looked: tuple[str, int]
 
-    def holds(self, tenant: bytes | None, tenant_class: bytes | None, now: datetime) -> bool:
+    def holds(self, tenant: bytes | None, accepted: Obj | None, now: datetime) -> bool:
         """Whether it would be the same now: a pause ends without an event."""
         paused = self.pause_ends is not None and now < self.pause_ends
-        return (self.tenant, self.tenant_class, self.paused) == (tenant, tenant_class, paused)
+        same = all(store.body(key) == body for store, key, body in self.seen)
+        return same and (self.tenant, self.accepted, self.paused) == (tenant, accepted, paused)
 
 
-def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: datetime) -> Claim | None:
+def claimed(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> Claimed:
+    """A tenant's claim; where it is refused as it is now, that of what was accepted before."""
+    claim, held = _claim(tenant, offers, settings, now)
+    before = offers.accepted(tenant)
+    if before is None:
+        return Claimed(claim)
+    earlier, _ = _claim(before, offers, settings, now)
+    return Claimed(earlier) if held else Claimed(claim, edited=True, before=earlier)
+
+
+def _claim(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> tuple[Claim | None, bool]:
+    """The claim of a Tenant, and whether it is held to its class."""
+    spec = section_of(tenant, "spec")
+    tenant_class, cohort = offers.tenant_class(str(spec.get("class") or "")), offers.cohort(cohort_of(spec))
+    runs = bool(section_of(section_of(tenant, "status"), "class"))
+    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs, cohort=cohort))
+    claim = claim_of(tenant, tenant_class, admission)
+    return claim, isinstance(admission, Admitted) and admission.held is not None
+
+
+def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusal) -> Claim | None:
     """A tenant's claim; None where it may be built and asks for no nodes of its own."""
     meta = tenant["metadata"]
     name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
-    runs = bool(section_of(section_of(tenant, "status"), "class"))
-    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs))
     if meta.get("deletionTimestamp") or isinstance(admission, Refusal):
         return Claim(name, since, active=False)
     if not admission.claims_nodes:
@@ -139,11 +179,18 @@ class Dedication:
     """Watches, allots and marks."""
 
     def __init__(
-        self, client: Client, settings: Settings, on_tenant: Callable[[str], object], clock: Clock | None = None
+        self,
+        client: Client,
+        settings: Settings,
+        on_tenant: Callable[[str], object],
+        clock: Clock | None = None,
+        *,
+        accepted: Callable[[Obj], Obj | None] = lambda _: None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._on_tenant = on_tenant
+        self._accepted = accepted
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
         self._recount = Recount("dedication", self._clock, pause=_PAUSE)
@@ -151,26 +198,31 @@ class Dedication:
         self._known: dict[str, Any] = {}
         self._judged: dict[str, _Judged] = {}
         self._found: Mapping[str, Finding] = {}
+        self._refused: Mapping[str, Finding] = {}
         # The UID and the generation of each tenant that the findings speak of.
         self._looked: Mapping[str, tuple[str, int]] = {}
 
-    def finding(self, tenant: Obj) -> Finding | None:
-        """What was found for a tenant as it is now; None before that was looked at."""
+    def finding(self, tenant: Obj, *, accepted: bool = False) -> Finding | None:
+        """What was found for a tenant as it is now, or as it was accepted last; None before that was looked at."""
         meta = tenant["metadata"]
         uid, generation = self._looked.get(str(meta["name"]), ("", 0))
         if uid != meta.get("uid") or generation < int(meta.get("generation") or 0):
             return None
-        return self._found.get(str(meta["name"]))
+        name = str(meta["name"])
+        return self._found.get(name) if accepted else self._refused.get(name, self._found.get(name))
 
     async def run(self) -> None:
         """Keep the marks right until cancelled."""
-        self._found, self._looked = {}, {}
+        self._found, self._refused, self._looked = {}, {}, {}
         client, self._judged = self._client, {}
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
         tenants = watching(client, kinds.TENANTS, of_tenant, self._heard)
-        classes = watching(client, kinds.TENANT_CLASSES, of_class, self._heard, max_bytes=32 * _MIB)
-        await self._recount.run((nodes, tenants, classes), lambda: self._turn(nodes, tenants, classes))
+        classes = watching(client, kinds.TENANT_CLASSES, of_offer, self._heard, max_bytes=32 * _MIB)
+        # Before the definitions of an upgrade have come there is no such kind.
+        cohorts = watching(client, kinds.COHORTS, of_offer, self._heard, max_bytes=4 * _MIB, optional=True)
+        informers = (tenants, classes, cohorts)
+        await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(each.store for each in informers)))
 
     def _heard(self, _: str) -> None:
         """Something that a claim follows from is another."""
@@ -185,11 +237,14 @@ class Dedication:
         if self._known.get(change.key.name) != before:
             self._recount.changed()
 
-    async def _turn(self, nodes: Informer, tenants: Informer, classes: Informer) -> float:
+    async def _turn(self, nodes: Informer, tenants: Store, classes: Store, cohorts: Store) -> float:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""
         seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
-        claims, looked = self._claims(tenants, classes)
-        allotted = dedicated.allot(seen, claims)
+        judged = self._claims(tenants, classes, cohorts)
+        looked = {name: each.looked for name, each in judged.items()}
+        before = {name: each.claimed.before for name, each in judged.items() if each.claimed.edited}
+        wanted = [each.claimed.claim for each in judged.values() if each.claimed.claim is not None]
+        claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
         for name, owner in waiting[:_LOOKS]:
@@ -200,44 +255,55 @@ class Dedication:
         failed = 0
         for mark in wrong[:_BATCH]:
             failed += not await self._write(mark)
-        self._publish(dedicated.findings(seen, claims, allotted, running), looked)
+        edits = {name: Finding(refusing=each) for name, each in refused.items()}
+        self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
         return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
 
-    def _claims(self, tenants: Informer, classes: Informer) -> tuple[list[Claim], dict[str, tuple[str, int]]]:
-        """Every claim; a tenant is judged again only where something that its own follows from is another."""
+    def _claims(self, tenants: Store, classes: Store, cohorts: Store) -> dict[str, _Judged]:
+        """Every tenant's claim; one is judged again only where something that its own follows from is another."""
         now, before, self._judged = self._clock.now(), self._judged, {}
-        for key in tenants.store.keys():  # noqa: SIM118 - a store, not a dict
-            judged = before.get(key.name)
-            if judged is None or not judged.holds(tenants.store.body(key), classes.store.body(judged.class_key), now):
-                judged = self._judge(key, tenants, classes, now)
+        for key in tenants.keys():  # noqa: SIM118 - a store, not a dict
+            tenant, judged = tenants.get(key) or {}, before.get(key.name)
+            accepted = self._accepted(tenant)
+            if judged is None or not judged.holds(tenants.body(key), accepted, now):
+                judged = self._judge(tenant, accepted, classes, cohorts, now)
+                judged = replace(judged, tenant=tenants.body(key))
             self._judged[key.name] = judged
-        claims = [each.claim for each in self._judged.values() if each.claim is not None]
-        return claims, {name: each.looked for name, each in self._judged.items()}
+        return self._judged
 
-    def _judge(self, key: Key, tenants: Informer, classes: Informer, now: datetime) -> _Judged:
-        tenant = tenants.store.get(key) or {}
-        meta, spec = section_of(tenant, "metadata"), section_of(tenant, "spec")
-        class_key = Key("", str(spec.get("class") or ""))
-        until = spec.get("pausedUntil")
+    def _judge(self, tenant: Obj, accepted: Obj | None, classes: Store, cohorts: Store, now: datetime) -> _Judged:
+        seen: dict[tuple[Store, Key], bytes | None] = {}
+
+        def looked_up(store: Store, name: str) -> Obj | None:
+            seen[store, Key("", name)] = store.body(Key("", name))
+            return store.get(Key("", name))
+
+        offers = Offers(partial(looked_up, classes), partial(looked_up, cohorts), lambda _: accepted)
+        found = claimed(tenant, offers, self._settings, now)
+        meta, until = section_of(tenant, "metadata"), section_of(tenant, "spec").get("pausedUntil")
         ends = datetime.fromisoformat(str(until)) if until else None
         return _Judged(
-            tenant=tenants.store.body(key),
-            class_key=class_key,
-            tenant_class=classes.store.body(class_key),
+            tenant=None,
+            seen=tuple((store, key, body) for (store, key), body in seen.items()),
+            accepted=accepted,
             pause_ends=ends,
             paused=ends is not None and now < ends,
-            claim=claim_of(tenant, classes.store.get(class_key), self._settings, now),
+            claimed=found,
             looked=(str(meta.get("uid") or ""), int(meta.get("generation") or 0)),
         )
 
-    def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
+    def _publish(
+        self, found: Mapping[str, Finding], refused: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]
+    ) -> None:
         before, earlier, self._found, self._looked = self._found, self._looked, found, looked
-        for tenant in found.keys() | before.keys():
+        edits, self._refused = self._refused, refused
+        for tenant in found.keys() | before.keys() | refused.keys() | edits.keys():
             # After an edit of the Tenant the same finding is news too: a reconcile in between found it outdated.
-            if found.get(tenant) != before.get(tenant) or looked.get(tenant) != earlier.get(tenant):
+            same = found.get(tenant) == before.get(tenant) and refused.get(tenant) == edits.get(tenant)
+            if not same or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 
     async def _others(self, node: str, owner: str) -> dict[str, int] | None:

@@ -29,6 +29,7 @@ from bulkhead.kube.store import Entry
 from bulkhead.ledger.given import tenant_of
 from bulkhead.ledger.model import Line
 from bulkhead.ledger.model import Tenant as Member
+from controller.decide.accepted import CONFIG_MAP, accepted_before
 
 OWNED = (
     kinds.NAMESPACES,
@@ -108,6 +109,11 @@ class Owned:
     def get(self, resource: Resource, key: Key) -> Obj | None:
         """One object, as last seen."""
         return self._informers[resource].store.get(key)
+
+    def accepted(self, tenant: Obj) -> Obj | None:
+        """A Tenant with the spec that was accepted last, as last seen; None where it asks for that, or that is not known."""
+        namespace = f"bh-{tenant['metadata']['name']}"
+        return accepted_before(tenant, self.get(kinds.CONFIG_MAPS, Key(namespace, CONFIG_MAP)))
 
     def route_version(self) -> str:
         """The version in which the host serves TLSRoutes; empty where it does not."""

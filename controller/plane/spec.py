@@ -143,8 +143,10 @@ class PlaneSpec:
     own_images: tuple[str, ...] = ()  # of the platform among the tenant's pods, pulled with the same Secrets
     replicas: int = 1
     placement: Placement = ANYWHERE  # of all its pods
-    storage_size: str = STORAGE_SIZE
+    storage_size: str = STORAGE_SIZE  # of the StatefulSet's template, and its class
     storage_class: str | None = None
+    volume_size: str = STORAGE_SIZE  # that every volume is to have, whatever the template says, and its class
+    volume_class: str | None = None
     etcd_quota_mib: int = 512
     etcd: Budget = BUDGETS["etcd"]
     apiserver: Budget = BUDGETS["apiserver"]

@@ -4,7 +4,8 @@
                 else ──> server-side apply: namespace, all others side by side, NodeSets when their kind is served
 
 A tenant may change every object in the plane, so all are applied again after a while. Volumes are never deleted here: homes,
-queue and accounts outlive a cluster that is switched off.
+queue and accounts outlive a cluster that is switched off. An object that cannot become what it should be, because a field of it
+never changes, is said (`kept`) and holds up no other (`volumes`).
 """
 
 import asyncio
@@ -13,11 +14,12 @@ from collections.abc import Iterable
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
-from bulkhead.kube.errors import NotFound
+from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
 from controller.inside.calls import Plane
+from controller.slurm import volumes
 from controller.slurm.objects.parts import OURS
 from controller.slurm.observe import NODE_SETS
 from controller.slurm.spec import NAMESPACE
@@ -48,6 +50,12 @@ class Applier:
         self._clock = clock
         self._memory = ApplyMemory()
         self._slots = asyncio.Semaphore(_PARALLEL)
+        self._kept: dict[tuple[str, str], str] = {}
+
+    @property
+    def kept(self) -> str:
+        """What is not as it is asked for and never will be, in words; empty where all is."""
+        return "; ".join(text for _, text in sorted(self._kept.items()))
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Apply those that are due; the first error is raised once the others of its group are through."""
@@ -65,6 +73,7 @@ class Applier:
     async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Delete daemons and rights that are no longer asked for, such as login nodes that were switched off."""
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
+        self._kept = {slot: text for slot, text in self._kept.items() if slot in wanted}
         for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES, *_RIGHTS):
             for obj in await _ours(plane, resource):
                 if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
@@ -80,10 +89,12 @@ class Applier:
                 left = True
                 await _delete(plane, resource, obj)
         self._memory.clear()
+        self._kept.clear()
         return not left
 
     async def _write(self, plane: Plane, obj: Obj) -> None:
         resource = NODE_SETS if obj["kind"] == NODE_SETS.kind else kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
+        text = ""
         async with self._slots:
             for left in range(_SERVED_TRIES, 0, -1):
                 try:
@@ -93,8 +104,22 @@ class Applier:
                     # A kind is served a moment after its definition was made.
                     if left == 1 or resource is not NODE_SETS:
                         raise
+                except ApiError as error:
+                    if obj["kind"] == definitions.KIND:
+                        raise
+                    text = await volumes.kept(plane, obj, error)
+                    break
                 await self._clock.sleep(_SERVED_PAUSE)
+        self._say(obj, text)
         self._memory.remember(obj, at=self._clock.monotonic())
+
+    def _say(self, obj: Obj, text: str) -> None:
+        slot = (str(obj["kind"]), str(obj["metadata"]["name"]))
+        if text and self._kept.get(slot) != text:
+            _log.warning("stays as it is: %s", text, extra={"object": f"{slot[0]} {NAMESPACE}/{slot[1]}"})
+        self._kept.pop(slot, None)
+        if text:
+            self._kept[slot] = text
 
 
 async def _delete(plane: Plane, resource: Resource, obj: Obj) -> None:

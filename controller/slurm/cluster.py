@@ -106,6 +106,7 @@ class Cluster:
             refused=bool(applied.refused),
             resting=resting(seen.view, seen.workers, self._vouched) if seen.view is not None else frozenset(),
             waiting=waiting(seen.workers),
+            kept=self._applier.kept,
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest, order: Order) -> Seen:

@@ -1,18 +1,24 @@
-"""Brings planned objects onto the host: server-side apply, side by side within a stage, and nothing for what is unchanged."""
+"""Brings planned objects onto the host: server-side apply, side by side within a stage, and nothing for what is unchanged.
+
+A write that is refused because a field never changes is an error of its own, for all of a stage together: trying again brings
+nothing, and the caller decides whether the rest goes on without it.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 
+from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError
+from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from controller.decide.extras import Refused
 from controller.decide.plan import Deletion
 from controller.existing import Slot, slot_of
 from controller.tenant.findings import failure_of
+from controller.unchangeable import unchangeable
 
 _log = logging.getLogger(__name__)
 _PARALLEL = 6
@@ -23,6 +29,14 @@ _SERVICE_PAUSE = 0.05
 
 class Outdated(Exception):  # noqa: N818 - a state of what was observed, not a failure
     """What was observed is older than what is there: observe again before anything else is decided."""
+
+
+class Unchangeable(Unprocessable):
+    """Objects were not written, since fields of them never change; all others of the stage were."""
+
+    def __init__(self, refused: tuple[Refused, ...]) -> None:
+        super().__init__(422, "Invalid", "; ".join(f"{each.slot.kind} {each.slot.name}: {each.words}" for each in refused))
+        self.refused = refused
 
 
 class Applier:
@@ -36,13 +50,22 @@ class Applier:
         self.skipped = 0
 
     async def stage(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> int:
-        """Apply a stage; returns how many writes that took. The first error is raised once the others are through."""
+        """Apply a stage; returns how many writes that took. The first error is raised once the others are through.
+
+        Unchangeable is raised where every error is one.
+        """
+        objects = tuple(objects)
         results = await asyncio.gather(
             *(self._apply(obj, observed.get((_resource(obj), key_of(obj)))) for obj in objects), return_exceptions=True
         )
-        for result in results:
-            if isinstance(result, BaseException):
+        refused = []
+        for obj, result in zip(objects, results, strict=True):
+            if isinstance(result, ApiError) and unchangeable(result.status, result.message):
+                refused.append(Refused(slot_of(obj), Reason.HOST_REFUSED, result.message))
+            elif isinstance(result, BaseException):
                 raise result
+        if refused:
+            raise Unchangeable(tuple(refused))
         return sum(result is True for result in results)
 
     async def create_only(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> int:
@@ -78,6 +101,8 @@ class Applier:
             # A webhook of the host may let its callers wait for longer than the tenant's other objects should.
             async with asyncio.timeout(_EXTRA_SECONDS):
                 await call
+        except Unchangeable as error:
+            return error.refused[0]
         except (KubeError, TimeoutError) as error:
             why = failure_of(error)
             return Refused(slot, why.reason, why.message, deleting)
@@ -123,6 +148,35 @@ class Applier:
                     raise
             await asyncio.sleep(_SERVICE_PAUSE)
         return await self._client.apply(resource, intent)
+
+
+class Stages:
+    """The stages of one reconcile of one tenant.
+
+    Where the tenant was built before, an object that cannot become what it should be is told and holds up nothing: it stays as
+    it is whatever else is done. Where it was not, it holds up every later stage: better no plane than an open one.
+    """
+
+    def __init__(self, applier: Applier, *, built: bool) -> None:
+        self._applier = applier
+        self._built = built
+        self.refused: tuple[Refused, ...] = ()
+
+    async def apply(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+        """Apply one."""
+        await self._through(self._applier.stage(objects, observed))
+
+    async def create_only(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+        """Apply one without writing over what was not observed."""
+        await self._through(self._applier.create_only(objects, observed))
+
+    async def _through(self, stage: Awaitable[object]) -> None:
+        try:
+            await stage
+        except Unchangeable as error:
+            if not self._built:
+                raise
+            self.refused = (*self.refused, *error.refused)
 
 
 def _no_range_yet(error: ApiError) -> bool:

@@ -1,6 +1,6 @@
 """What one reconcile found out, as far as it came, in the words of the status. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bulkhead.api.conditions import ConditionType, Reason, is_true
@@ -11,6 +11,7 @@ from bulkhead.kube.objects import Obj, Resource
 from controller.decide.case import Admitted
 from controller.decide.extras import Refused
 from controller.decide.status import Findings
+from controller.decide.storage import claims_of
 from controller.inside.access import PlaneHealth
 from controller.plane.auditlosses import Losses
 from controller.plane.pki import USERS, authority_secret
@@ -44,7 +45,8 @@ class Reached:
     failure: Refusal | None = None
     pull_trouble: str = ""  # what is wrong with the host's own pull secrets
     protected: bool = False  # whether all that protects the tenant is in
-    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
+    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
+    volumes: Mapping[str, str] | None = None  # by claim, why it does not grow; None where none was asked to
     losses: Losses | None = None
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
 
@@ -68,7 +70,10 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         failure=reached.failure,
         pull_trouble=reached.pull_trouble,
         refused=reached.refused,
+        claims=claims_of(there.values(), spec.namespace),
+        volumes=reached.volumes,
         held=admitted.held,
+        edit=admitted.edit,
         losses=reached.losses,
         gateway=reached.gateway,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
@@ -102,7 +107,9 @@ def _pki(reached: Reached) -> bool:
 
 def _unseen(spec: PlaneSpec, admitted: Admitted, reached: Reached, found: Findings) -> tuple[ConditionType, ...]:
     """The parts that were not looked at, of which the status goes on to report what it did before."""
-    exposed = () if reached.protected else (ConditionType.EXPOSED,)
+    exposed: tuple[ConditionType, ...] = () if reached.protected else (ConditionType.EXPOSED,)
+    if reached.volumes is None:
+        exposed = (*exposed, ConditionType.STORAGE_APPLIED)
     if admitted.held is None:
         return exposed
     nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()

@@ -18,6 +18,7 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.ledger.model import Tenant as Member
 from controller.allotment import resources_of
 from controller.cohorts import cohort_of
+from controller.decide.accepted import CONFIG_MAP
 from controller.existing import Existing, by_slot
 from controller.host.hostranges import HostRanges
 from controller.host.owned import Owned
@@ -144,6 +145,14 @@ def owned_by(obj: Obj, tenant: str, uid: str) -> bool:
     own = meta.get("labels") or {}
     marked = own.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD and own.get(labels.TENANT) == tenant
     return marked and (meta.get("annotations") or {}).get(labels.TENANT_UID) == uid
+
+
+async def recorded_spec(client: Client, tenant: str) -> Obj | None:
+    """What the controller noted of the spec that it accepted last (`controller.decide.accepted`)."""
+    try:
+        return await client.get(kinds.CONFIG_MAPS, CONFIG_MAP, names.plane_namespace(tenant))
+    except NotFound:
+        return None
 
 
 async def recorded_identity(client: Client, namespace: str) -> Recorded:

@@ -25,6 +25,7 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide import status
+from controller.decide.accepted import accepted_before, kept, record
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.extras import Refused
@@ -50,12 +51,13 @@ from controller.settings import Settings
 from controller.shares.loop import ShareLoops
 from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant import finalizer
-from controller.tenant.apply import Applier, Outdated
+from controller.tenant.apply import Applier, Outdated, Stages
 from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.gateway import gateway_of
+from controller.tenant.growing import grow
 from controller.tenant.interior import Interior
-from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity
+from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity, recorded_spec
 from controller.tenant.presenting import present
 from controller.tenant.renewing import Renewing
 from controller.tenant.report import Reporter
@@ -138,15 +140,29 @@ class Reconciler:
         if tenant["metadata"].get("deletionTimestamp"):
             return await self._dismantle(tenant)
         observed = await observe(self._client, self._owned, self._ranges, tenant, self._clock.now())
-        admission = admit(self._case(observed))
+        observed, admission = await self._admit(observed)
         if isinstance(admission, Refusal):
             if admission.reason is Reason.PAUSED:
                 await self._leave_plane(name)
             return await self._refuse(observed, admission)
         if self._awaits_nodes(admission):
             return Outcome(_LOOK_AGAIN)
-        tenant = await finalizer.put_on(self._client, tenant)
-        return await self._build(replace(observed, tenant=tenant), admission)
+        marked = await finalizer.put_on(self._client, tenant)
+        return await self._build(replace(observed, tenant=marked | {"spec": observed.tenant["spec"]}), admission)
+
+    async def _admit(self, observed: Observed) -> tuple[Observed, Admitted | Refusal]:
+        """What is built of the Tenant; of one whose edit is refused, what was accepted before, and the Tenant as it was."""
+        admission = admit(self._case(observed))
+        if isinstance(admission, Refusal) or admission.held is None:
+            return observed, admission
+        # Read afresh: with an older copy a tenant would be taken back to what it was before the last edit that was accepted.
+        found = await recorded_spec(self._client, observed.name)
+        before = accepted_before(observed.tenant, found)
+        if before is None:
+            return observed, admission
+        refusal = admission.held
+        observed = await observe(self._client, self._owned, self._ranges, before, observed.now)
+        return observed, kept(admit(self._case(observed, accepted=True)), refusal, found)
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> Outcome:
         """Say why nothing is changed; but what was revoked reaches a plane all the same, and its certificates are renewed."""
@@ -157,7 +173,7 @@ class Reconciler:
         outcome = await self._report(observed.tenant, status.refused(observed.tenant, refusal, observed.now))
         return Outcome(_REFUSED) if trouble and outcome.again is not None else outcome
 
-    def _case(self, observed: Observed) -> Case:
+    def _case(self, observed: Observed, *, accepted: bool = False) -> Case:
         case = Case(
             observed.tenant,
             observed.tenant_class,
@@ -166,7 +182,7 @@ class Reconciler:
             runs=observed.built,
             existing=observed.existing,
             foreign_namespaces=observed.foreign_namespaces,
-            nodes=self._dedication.finding(observed.tenant) if self._dedication is not None else None,
+            nodes=self._dedication.finding(observed.tenant, accepted=accepted) if self._dedication is not None else None,
             host_api=observed.host_api,
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
@@ -189,9 +205,9 @@ class Reconciler:
         if isinstance(service_slice, Refusal):
             return await self._report(tenant, status.refused(tenant, service_slice, observed.now))
         spec = replace(admitted.plane, service_slice=service_slice)
-        at, made = Reached(observed), None
+        at, made, stages = Reached(observed), None, Stages(self._applier, built=observed.built)
         try:
-            observed = await self._reconcile_ground(spec, observed)
+            observed = await self._reconcile_ground(spec, observed, stages, accepts=not (admitted.held or admitted.edit))
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             spec = await self._with_credential(spec, observed)
@@ -199,11 +215,11 @@ class Reconciler:
             keys = assembled.keys
             at = replace(at, keys=keys, put_off=self._renewals.why_not if assembled.put_off else "")
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
-            await self._reconcile_host(made, observed)
+            await self._reconcile_host(made, observed, stages)
             at = replace(at, protected=True)
             await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))
             at = replace(at, health=await self._interior.health(made, keys))
-            await self._reconcile_followers(made, observed, at.health)
+            await self._reconcile_followers(made, observed, at.health, stages)
             at = replace(at, identity=await recorded_identity(self._client, spec.namespace))
             at = replace(at, health=await self._interior.bootstrap(made, at.health))
             at = replace(at, slurm=await self._reconcile_slurm(made, observed, admitted, at.health))
@@ -218,7 +234,9 @@ class Reconciler:
             at = replace(at, failure=failure_of(error))
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
         if made is not None and at.protected:
-            at = replace(at, refused=await self._reconcile_extras(made, observed))
+            at = replace(at, refused=(*stages.refused, *made.kept, *await self._reconcile_extras(made, observed)))
+            if admitted.held is None:
+                at = replace(at, volumes=await grow(self._client, spec, observed.existing))
         at = replace(at, shares=self._share(spec, admitted, at.health), gateway=await gateway_of(self._client, spec.exposure))
         found = findings(spec, admitted, at, self._owned.of_tenant(spec.tenant))
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
@@ -233,10 +251,16 @@ class Reconciler:
         before = (tenant.get("status") or {}).get("conditions") or []
         return found.plane_ready and not is_true(before, ConditionType.PLANE_READY)
 
-    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed) -> Observed:
-        """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice."""
-        for stage in ground(spec):
-            await self._applier.stage(stage, observed.objects)
+    async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed, stages: Stages, *, accepts: bool) -> Observed:
+        """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice.
+
+        What is accepted is noted before any of it is built, as soon as there is a namespace for the note.
+        """
+        namespaces, rights = ground(spec)
+        note = (record(observed.tenant),) if accepts else ()
+        there = observed.get(kinds.NAMESPACES, spec.namespace) is not None
+        for stage in (note, namespaces, rights) if there else (namespaces, note, rights):
+            await stages.apply(stage, observed.objects)
         listed = await self._with_new_right(lambda: self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR))
         secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
         return replace(observed, objects={**observed.objects, **secrets})
@@ -301,13 +325,13 @@ class Reconciler:
         """What was read of a plane's certificates."""
         return self._known.setdefault(tenant, Known())
 
-    async def _reconcile_host(self, made: Plan, observed: Observed) -> None:
+    async def _reconcile_host(self, made: Plan, observed: Observed, stages: Stages) -> None:
         """The plane and all that belongs to it on the host; CAs first, and never over others."""
         authorities, *rest = made.stages
         seen: Mapping[tuple[Resource, Key], Obj] = observed.objects
-        await self._applier.create_only(authorities, seen)
+        await stages.create_only(authorities, seen)
         for stage in rest:
-            await self._applier.stage(stage, seen)
+            await stages.apply(stage, seen)
         await self._applier.delete(made.deletions, seen)
 
     async def _reconcile_extras(self, made: Plan, observed: Observed) -> tuple[Refused, ...]:
@@ -319,10 +343,10 @@ class Reconciler:
             _log.warning("refused: %s", each.words, extra=extra)
         return refused
 
-    async def _reconcile_followers(self, made: Plan, observed: Observed, health: PlaneHealth) -> None:
+    async def _reconcile_followers(self, made: Plan, observed: Observed, health: PlaneHealth, stages: Stages) -> None:
         """What needs a plane that answers; its pods take longer to start than the plane's own objects are applied."""
         followers = made.followers(plane_answers=health.ready, existing=observed.existing)
-        await self._applier.stage(followers, observed.objects)
+        await stages.apply(followers, observed.objects)
 
     def _share(self, spec: PlaneSpec, admitted: Admitted, health: PlaneHealth) -> Shared | None:
         """Hand what the host shares to its own task, once the plane has answered; what is to be reported, if anything is."""

@@ -20,6 +20,7 @@ from bulkhead.api.tenantclass.nodes import ClassNodes
 from bulkhead.api.tenantclass.plane import ClassControlPlane
 from bulkhead.api.tenantclass.quota import ClassQuota, ContainerDefaults, DeviceClassQuota
 from bulkhead.api.tenantclass.scheduling import ClassScheduling
+from bulkhead.api.tenantclass.status import TenantClassStatus
 
 DeviceName = Annotated[str, text(253, r"^[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*$")]
 
@@ -156,3 +157,4 @@ class TenantClass(ApiModel):
     """A template for tenants, with the bounds they stay inside."""
 
     spec: TenantClassSpec = Field(description="Defaults and bounds.")
+    status: TenantClassStatus | None = Field(None, description="Who uses it, as the controller last counted.")

@@ -76,6 +76,8 @@ class Found:
     resting: frozenset[str] = frozenset()
     # Why workers are not there that jobs wait for.
     waiting: str = ""
+    # What of its objects stays as it is, though something else is asked for.
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if waiting or not found.applied:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
-    return Verdict("True", Reason.READY, f"{READY}; {found.waiting}" if found.waiting else READY)
+    return Verdict("True", Reason.READY, "; ".join(each for each in (READY, found.waiting, found.kept) if each))
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:

@@ -44,6 +44,8 @@ def cohort(host: Api) -> Iterator[str]:
     host.apply({"apiVersion": names.API_VERSION, "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
     yield COHORT
     if not KEEP:
+        for name in (BORROWER, OWNER):
+            tenants.wait_gone(host, name)
         host.delete("Cohort", COHORT)
 
 

@@ -28,6 +28,7 @@ from tests.kit.background import background
 from tests.kit.controllerhost import ask, kinds_of, ready, take_down
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 
@@ -206,3 +207,28 @@ async def test_it_stores_what_it_metered(admin: Client, limited: Client) -> None
     await store.tidy(500 * 24 * HOUR)
     left = (await admin.list(kinds.CONFIG_MAPS, "bulkhead-system", label_selector=labels.USAGE)).items
     assert [each["metadata"]["name"] for each in left] == ["bulkhead-usage-open"]
+
+
+async def test_it_grows_volumes_of_planes_and_no_others(admin: Client, limited: Client) -> None:
+    await ask(admin, "own-volumes")
+    async with Limited(admin, limited) as world:
+        await world.settle("own-volumes")
+        for namespace in ("bh-own-volumes", "bh-own-volumes-work", "kube-system"):
+            spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+            meta = {"name": "x", "namespace": namespace}
+            await admin.create(kinds.PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": spec})
+        touch = {"metadata": {"annotations": {"touched": "yes"}}}
+        await limited.patch(kinds.PERSISTENT_VOLUME_CLAIMS, "x", touch, "bh-own-volumes")
+        for namespace in ("bh-own-volumes-work", "kube-system"):
+            with pytest.raises(Forbidden, match="cannot patch resource"):
+                await limited.patch(kinds.PERSISTENT_VOLUME_CLAIMS, "x", touch, namespace)
+        await take_down(world, "own-volumes")
+    await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "x", "kube-system")
+
+
+async def test_it_notes_who_uses_a_class_and_changes_nothing_else_of_it(admin: Client, limited: Client) -> None:
+    await admin.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "noted"}})
+    await limited.patch(kinds.TENANT_CLASSES, "noted", {"status": {"tenants": 7}}, subresource="status")
+    with pytest.raises(Forbidden):
+        await limited.patch(kinds.TENANT_CLASSES, "noted", {"spec": {"description": "mine"}})
+    await admin.delete(kinds.TENANT_CLASSES, "noted")

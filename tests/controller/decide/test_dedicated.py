@@ -13,7 +13,8 @@ from bulkhead.api.conditions import Reason
 from controller.decide import dedicated
 from controller.decide.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
 from controller.decide.status import Findings, compute
-from controller.host.dedication import claim_of, of_node
+from controller.host import dedication
+from controller.host.dedication import Offers, of_node
 from controller.settings import Settings
 from tests.kit.tenantsamples import NOW, plane_for, plane_spec, tenant, tenant_class
 
@@ -148,7 +149,8 @@ OFFER = tenant_class(nodes={"selector": {"pool": "a"}, "maxDedicated": 3})
 
 
 def claimed(asked: dict[str, Any], offer: dict[str, Any] | None = OFFER) -> Claim | None:
-    return claim_of(asked, offer, Settings(), NOW)
+    offers = Offers(lambda _: offer, lambda _: None, lambda _: None)
+    return dedication.claimed(asked, offers, Settings(), NOW).claim
 
 
 def test_a_claim_is_the_selector_of_class_and_tenant_together() -> None:
@@ -186,6 +188,54 @@ def test_one_that_is_held_claims_its_pool_unless_it_is_held_for_that() -> None:
         found = claimed(tenant(**asked), forced)
         assert found is not None
         assert not found.active
+
+
+def test_an_edit_that_is_refused_claims_what_was_accepted_before() -> None:
+    runs = {"class": {"name": "standard"}}
+    before = tenant(nodes=POOL, status=runs)
+    offers = Offers(lambda _: OFFER, lambda _: None, lambda _: before)
+    narrower = POOL | {"selector": {"team": "red", "rack": "7"}}
+    refused = dedication.claimed(tenant(nodes=narrower, quota={"cohort": "demoo"}, status=runs), offers, Settings(), NOW)
+    assert refused == dedication.Claimed(claimed(before))
+    # One that nobody has refused yet is what is asked for, and the other one is there should its nodes be somebody's.
+    edited = dedication.claimed(tenant(nodes=narrower, status=runs), offers, Settings(), NOW)
+    assert edited.claim is not None
+    assert edited.claim.selector == {"pool": "a", "team": "red", "rack": "7"}
+    assert (edited.edited, edited.before) == (True, claimed(before))
+
+
+def test_flavors_of_a_cohort_are_judged_by_the_cohort() -> None:
+    flavors = [{"name": "h100", "nominal": 4}]
+    quota = {"cohort": "c", "resources": {"nvidia.com/gpu": {"nominal": 4, "flavors": flavors}}}
+    offer = OFFER | {"spec": OFFER["spec"] | {"quota": {"cohorts": ["c"], "resources": {"nvidia.com/gpu": {"maxNominal": 8}}}}}
+    rules = {"flavors": [{"name": "h100", "resource": "nvidia.com/gpu", "nodeLabels": {}}]}
+    cohort = {"metadata": {"name": "c"}, "spec": rules}
+    asked = tenant(quota=quota, nodes=POOL, status={"class": {"name": "standard"}})
+    earlier = tenant(nodes=POOL | {"selector": {"team": "blue"}}, status={"class": {"name": "standard"}})
+    for known, team in ((cohort, "red"), (None, "blue")):
+        offers = Offers(lambda _: offer, lambda name, known=known: known if name == "c" else None, lambda _: earlier)
+        found = dedication.claimed(asked, offers, Settings(), NOW).claim
+        assert found is not None
+        assert found.selector["team"] == team
+
+
+def test_who_asks_for_nodes_of_others_keeps_its_own() -> None:
+    nodes = [node("n1", taint="red", label="red"), node("n2", "b", taint="blue", label="blue"), node("n3", "c")]
+    asked = [claim("red", pool="b"), claim("blue", "2", pool="b")]
+    held, allotment, refused = dedicated.settled(nodes, asked, {"red": claim("red", pool="a")})
+    assert {each.tenant: each.selector for each in held} == {"red": {"pool": "a"}, "blue": {"pool": "b"}}
+    assert allotment.owners == {"n1": "red", "n2": "blue"}
+    assert (allotment.refused, refused["red"].reason) == ({}, Reason.NODES_TAKEN)
+    assert dedicated.marks(nodes, allotment, {}) == ()
+    # What had no nodes gets none; and of an edit that is not refused nothing is taken back.
+    held, allotment, _ = dedicated.settled(nodes, asked, {"red": None})
+    assert [each.tenant for each in held] == ["blue"]
+    held, allotment, refused = dedicated.settled(nodes, [claim("red", pool="c"), asked[1]], {"red": claim("red", pool="a")})
+    assert (allotment.owners, refused) == ({"n2": "blue", "n3": "red"}, {})
+    # Nor does a second tenant lose what it has by the first one's claim coming back.
+    moves = [claim("red", pool="b"), claim("green", "0", pool="a"), claim("blue", "2", pool="b")]
+    _, allotment, refused = dedicated.settled(nodes, moves, {"red": claim("red", pool="a"), "green": claim("green", pool="c")})
+    assert (allotment.owners, refused.keys()) == ({"n1": "red", "n2": "blue", "n3": "green"}, {"red", "green"})
 
 
 def test_the_tenants_pods_ask_for_its_own_nodes_and_tolerate_their_taint() -> None:

@@ -13,7 +13,8 @@ from controller.decide import status
 from controller.decide.status import Findings, compute
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
-from controller.verdict import pod_trouble
+from controller.slurm.decide.status import SlurmPart
+from controller.verdict import Verdict, pod_trouble
 from tests.kit.tenantsamples import NOW, plane_spec, tenant, tenant_class
 
 GPU = "nvidia.com/gpu"
@@ -98,6 +99,14 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_missing_is_the_reason(name: str) -> None:
     changes, reason = NOT_READY[name]
     assert ready_condition(status.compute(tenant(), plane_spec(), ready_findings(**changes), NOW)) == ("False", reason)
+
+
+def test_a_cluster_of_slurm_counts_for_ready_unless_it_is_only_being_taken_down() -> None:
+    starting = Verdict("False", Reason.WAITING_FOR_SLURM, "slurmctld starts")
+    for essential in (True, False):
+        found = ready_findings(slurm=SlurmPart(starting, essential=essential))
+        made = compute(tenant(), plane_spec(), found, NOW)
+        assert ready_condition(made) == (("False", "WaitingForSlurm") if essential else ("True", "Ready"))
 
 
 def test_a_plane_that_was_ready_and_is_not_says_so() -> None:

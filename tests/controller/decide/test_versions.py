@@ -11,7 +11,7 @@ from controller.decide.admit import admit, refuse
 from controller.decide.case import Admitted, Case
 from controller.decide.plan import plan
 from controller.existing import Existing, Slot, by_slot
-from controller.host.dedication import claim_of
+from controller.host.dedication import Offers, claimed
 from controller.plane.render import render
 from controller.settings import Settings
 from tests.controller.decide.test_status import ready_findings
@@ -131,7 +131,8 @@ def test_where_nothing_between_is_offered_that_is_said() -> None:
 def test_a_tenant_that_is_held_at_its_version_keeps_its_nodes() -> None:
     told = BUILT | {"versions": {"kubernetes": "v1.34.9"}}
     asked = tenant(status=told, nodes={"dedicated": True, "selector": {"pool": "a"}}, kubernetesVersion="v1.36.3")
-    claim = claim_of(asked, tenant_class(nodes={"maxDedicated": 1}), Settings(kubernetes_versions=OFFERED), NOW)
+    offers = Offers(lambda _: tenant_class(nodes={"maxDedicated": 1}), lambda _: None, lambda _: None)
+    claim = claimed(asked, offers, Settings(kubernetes_versions=OFFERED), NOW).claim
     assert claim is not None
     assert claim.active
     assert claim.selector == {"pool": "a"}

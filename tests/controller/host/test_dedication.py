@@ -3,12 +3,13 @@
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
+from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES, TENANTS
 from controller.decide.dedicated import KEY, Finding
 from controller.host import dedication
@@ -213,8 +214,12 @@ async def test_what_is_reported_of_a_tenant_has_no_other_judged_again(host: Host
 
 
 def test_a_pause_that_ends_is_judged_again() -> None:
-    ends = datetime(2026, 6, 1, 13, tzinfo=UTC)
-    paused = dedication._Judged(b"t", dedication.Key("", "c"), b"c", ends, True, None, ("", 0))
-    assert paused.holds(b"t", b"c", ends.replace(hour=12))
-    assert not paused.holds(b"t", b"c", ends)
-    assert not paused.holds(b"t", b"d", ends.replace(hour=12))
+    ends, classes = datetime(2026, 6, 1, 13, tzinfo=UTC), SimpleNamespace(body={Key("", "c"): b"c"}.get)
+    seen = ((classes, Key("", "c"), b"c"),)
+    paused = dedication._Judged(b"t", seen, None, ends, True, dedication.Claimed(None), ("", 0))  # type: ignore[arg-type]
+    assert paused.holds(b"t", None, ends.replace(hour=12))
+    assert not paused.holds(b"t", None, ends)
+    assert not paused.holds(b"u", None, ends.replace(hour=12))
+    assert not paused.holds(b"t", {"spec": {}}, ends.replace(hour=12))
+    classes.body = {Key("", "c"): b"d"}.get
+    assert not paused.holds(b"t", None, ends.replace(hour=12))

@@ -171,7 +171,7 @@ class Looked(Dedication):
 
     found: Finding | None = None
 
-    def finding(self, tenant: Obj) -> Finding | None:
+    def finding(self, tenant: Obj, *, accepted: bool = False) -> Finding | None:
         del tenant
         return self.found
 

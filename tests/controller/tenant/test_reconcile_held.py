@@ -13,7 +13,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
-from controller.decide import held
+from controller.decide import accepted, held
 from controller.decide.dedicated import Finding
 from controller.host.dedication import Dedication
 from controller.host.owned import SELECTOR
@@ -99,6 +99,73 @@ async def test_a_tenant_that_runs_is_held_to_its_class_when_that_is_tightened(cl
         assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "64"
         await take_down(world, "held")
     await client.delete(kinds.TENANT_CLASSES, "held")
+
+
+async def test_of_an_edit_that_is_refused_nothing_is_applied(client: Client) -> None:
+    await beyond_its_class(client, "edited")
+    async with ControllerHost(client) as world:
+        await world.settle("edited")
+        before = await fingerprint(client, "edited")
+        isolation = {"podSecurity": "restricted", "userNamespaces": True}
+        quota = {"cohort": "demoo", "weight": 7, "resources": {"nvidia.com/gpu": {"nominal": 6}}, "objects": {"pods": 7}}
+        edit = {"quota": quota, "isolation": isolation, "exposure": {"type": "LoadBalancer"}}
+        await client.patch(kinds.TENANTS, "edited", {"spec": edit})
+        tenant = await world.settle("edited")
+        assert ready(tenant) == ("False", "OutOfBounds")
+        told = next(each["message"] for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+        assert "spec.quota.cohort: demoo" in told
+        assert told.endswith(f"{accepted.NOTE}, that of generation 1")
+        assert await fingerprint(client, "edited") == before
+        # Looked after as any other meanwhile, and by another controller too.
+        await client.delete(kinds.NETWORK_POLICIES, "default-deny", "bh-edited")
+        async with ControllerHost(client) as other:
+            await other.settle("edited")
+        await client.get(kinds.NETWORK_POLICIES, "default-deny", "bh-edited")
+        assert (await gpus(client, "edited"), (await work_of(client, "edited"))[0]) == ("65", "baseline")
+        await client.patch(kinds.TENANTS, "edited", {"spec": {"quota": {"cohort": None, "weight": None}, "exposure": None}})
+        assert ready(await world.settle("edited"))[1] != "OutOfBounds"
+        assert (await gpus(client, "edited"), (await work_of(client, "edited"))[0]) == ("6", "restricted")
+        # That is what counts from now on.
+        await client.patch(kinds.TENANTS, "edited", {"spec": {"quota": {"cohort": "demoo"}, "isolation": None}})
+        assert ready(await world.settle("edited")) == ("False", "OutOfBounds")
+        assert (await gpus(client, "edited"), (await work_of(client, "edited"))[0]) == ("6", "restricted")
+        await take_down(world, "edited")
+    await client.delete(kinds.TENANT_CLASSES, "edited")
+
+
+async def test_what_is_accepted_is_noted_before_anything_of_it_is_built(client: Client) -> None:
+    await beyond_its_class(client, "noted")
+    async with ControllerHost(client) as world:
+        await world.settle("noted")
+        await client.patch(kinds.TENANTS, "noted", {"spec": {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 6}}}}})
+        applied = world.reconciler._applier.stage
+        seen: list[str] = []
+
+        async def dies(objects: Any, observed: Any) -> int:
+            listed = list(objects)
+            if any(obj["kind"] == "Namespace" for obj in listed):
+                note = await client.get(kinds.CONFIG_MAPS, "accepted", "bh-noted")
+                seen.append(json.loads(note["data"]["spec.json"])["quota"]["resources"]["nvidia.com/gpu"]["nominal"])
+                raise RuntimeError("the controller dies here")
+            return await applied(listed, observed)
+
+        world.reconciler._applier.stage = dies  # type: ignore[method-assign]
+        await world.caught_up()
+        with pytest.raises(RuntimeError, match="dies here"):
+            await world.reconciler.reconcile("noted")
+        assert seen == [6]
+    await client.patch(kinds.TENANTS, "noted", {"spec": {"quota": {"cohort": "demoo"}}})
+    async with ControllerHost(client) as world:
+        assert ready(await world.settle("noted")) == ("False", "OutOfBounds")
+        assert await gpus(client, "noted") == "6"
+        await take_down(world, "noted")
+    await client.delete(kinds.TENANT_CLASSES, "noted")
+
+
+async def gpus(client: Client, name: str) -> str:
+    """What the host lets the tenant use."""
+    quota = await client.get(kinds.RESOURCE_QUOTAS, "tenant-quota", f"bh-{name}-work")
+    return str(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
 
 
 async def test_what_an_upgrade_brings_reaches_a_tenant_that_its_new_bounds_refuse(client: Client) -> None:
@@ -205,7 +272,7 @@ class Looker(Dedication):
 
     found: Finding | None = None
 
-    def finding(self, tenant: Obj) -> Finding | None:
+    def finding(self, tenant: Obj, *, accepted: bool = False) -> Finding | None:
         return self.found
 
 
@@ -216,21 +283,25 @@ async def selects(client: Client, name: str) -> dict[str, str]:
     return found
 
 
-async def test_nodes_that_nobody_has_looked_at_are_no_nodes_of_its_own(client: Client) -> None:
-    tighten = await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
+async def test_nodes_that_nobody_has_looked_at_stay_as_they_are(client: Client) -> None:
+    await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
     await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": {"nodes": {"maxDedicated": 2}}})
     looker = Looker(client, Settings(), lambda _: None)
     async with ControllerHost(client, dedication=looker) as world:
         await world.settle("awaiting")
-        await tighten()
         await client.patch(kinds.TENANTS, "awaiting", {"spec": {"nodes": {"dedicated": True}}})
         taken = Finding(refusing=Refusal(Reason.NODES_TAKEN, "somebody else's"))
         for looker.found in (None, taken, None):
-            assert ready(await world.settle("awaiting")) == ("False", "OutOfBounds")
-            assert await selects(client, "awaiting") == {"pool": "a"}
-        own = {"pool": "a", labels.TENANT: "awaiting"}
-        for looker.found in (Finding(nodes=("one",)), None):
             await world.settle("awaiting")
+            assert await selects(client, "awaiting") == {"pool": "a"}
+        looker.found = Finding(nodes=("one",))
+        await world.settle("awaiting")
+        own = {"pool": "a", labels.TENANT: "awaiting"}
+        assert await selects(client, "awaiting") == own
+        tight = {"isolation": {"userNamespaces": True}}
+        await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": tight})
+        for looker.found in (None, taken, Finding(nodes=("one",)), None):
+            assert ready(await world.settle("awaiting")) == ("False", "OutOfBounds")
             assert await selects(client, "awaiting") == own
         await take_down(world, "awaiting")
     await client.delete(kinds.TENANT_CLASSES, "awaiting")

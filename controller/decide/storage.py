@@ -1,0 +1,134 @@
+"""The volumes under a plane's etcd: which are to grow, and what is said of those that are not as they are asked for. Pure.
+
+    asked for ──> each claim that has less ──> patched, while the plane runs
+                  StatefulSet's template ────> stays as it began: it never changes
+
+The template is left alone and not made again with another size: between a deletion and the next apply nothing on the host would
+say how many members etcd has and where their data is. A claim that the StatefulSet makes later, for a member whose volume was
+lost, begins with the size of the template and grows like any other.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api import labels
+from bulkhead.api.conditions import Reason
+from bulkhead.api.untrusted import mapping, mappings, text
+from controller.existing import Existing
+from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.verdict import Verdict
+from controller.volumes import larger, never_moves, never_shrinks, not_grown
+
+_CLAIM: Final = "PersistentVolumeClaim"
+_MOST_WORDS: Final = 300
+_PENDING: Final = "FileSystemResizePending"
+_ERRORS: Final = ("ControllerResizeError", "NodeResizeError")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A claim that is to ask for more."""
+
+    claim: str
+    uid: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    name: str
+    asks: Any
+    has: Any  # None: not bound yet
+    storage_class: Any
+    conditions: Mapping[str, str]
+
+
+def claims_of(objects: Iterable[Obj], namespace: str) -> tuple[Obj, ...]:
+    """The claims of a plane's etcd, by name."""
+    found = (
+        obj
+        for obj in objects
+        if obj.get("kind") == _CLAIM
+        and obj["metadata"].get("namespace") == namespace
+        and mapping(obj["metadata"].get("labels")).get(labels.COMPONENT) == PLANE
+    )
+    return tuple(sorted(found, key=lambda obj: str(obj["metadata"]["name"])))
+
+
+def growths(spec: PlaneSpec, existing: Existing) -> tuple[Growth, ...]:
+    """The claims to patch; one that is not bound yet cannot grow, and comes again when it is."""
+    found = []
+    for claim in claims_of(existing.values(), spec.namespace):
+        volume, meta = _volume(claim), claim["metadata"]
+        if volume.has is not None and not meta.get("deletionTimestamp") and larger(spec.volume_size, volume.asks):
+            found.append(Growth(volume.name, str(meta.get("uid") or ""), spec.volume_size))
+    return tuple(found)
+
+
+def room(wanted: str, claims: Iterable[Obj]) -> str:
+    """How large every volume is for certain: what is asked for, or what the smallest has as long as that is less."""
+    least = wanted
+    for claim in claims:
+        has = _volume(claim).has
+        least = str(has) if has is not None and larger(least, has) else least
+    return least
+
+
+def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) -> Verdict | None:
+    """The condition StorageApplied; None where there are no claims yet. `refused` are the host's words, by claim."""
+    volumes = [_volume(each) for each in claims]
+    if not volumes:
+        return None
+    kept = [text for each in volumes for text in _kept(spec, each, refused)]
+    growing = [text for each in volumes if each.name not in refused and (text := _growing(spec, each))]
+    if kept:
+        return Verdict("False", Reason.VOLUME_KEPT, ". ".join((*kept, *growing)))
+    if growing:
+        return Verdict("False", Reason.VOLUME_GROWING, ". ".join(growing))
+    sizes = ", ".join(f"{each.name} {each.has if each.has is not None else each.asks}" for each in volumes)
+    return Verdict("True", Reason.APPLIED, f"the volumes of the plane's etcd are as they are asked for: {sizes}")
+
+
+def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Iterable[str]:
+    if larger(volume.asks, spec.volume_size):
+        yield never_shrinks(volume.name, volume.asks, spec.volume_size)
+    elif volume.name in refused:
+        words = refused[volume.name][:_MOST_WORDS]
+        yield not_grown(volume.name, volume.asks, spec.volume_size, volume.storage_class, words)
+    if spec.volume_class and volume.storage_class and volume.storage_class != spec.volume_class:
+        yield never_moves(volume.name, volume.storage_class, spec.volume_class)
+
+
+def _growing(spec: PlaneSpec, volume: _Volume) -> str:
+    """How far a volume is that is to grow; empty where it has what it asks for."""
+    if volume.has is None:
+        waits = f"{volume.name} grows to {spec.volume_size} once it is bound"
+        return waits if larger(spec.volume_size, volume.asks) else ""
+    asks = spec.volume_size if larger(spec.volume_size, volume.asks) else volume.asks
+    if not larger(asks, volume.has):
+        return ""
+    what = f"{volume.name} grows from {volume.has} to {asks}"
+    errors = [volume.conditions[each][:_MOST_WORDS] for each in _ERRORS if each in volume.conditions]
+    if errors:
+        return f"{what}, and the host could not yet: {'; '.join(errors)}"
+    if _PENDING in volume.conditions:
+        pod = volume.name.removeprefix("data-")
+        return (
+            f"{what}: the volume has grown, and its node enlarges the file system ({_PENDING}); where that lasts, its driver "
+            f"does it at the next mount only: kubectl delete pod {pod} -n {spec.namespace}"
+        )
+    return what
+
+
+def _volume(claim: Obj) -> _Volume:
+    spec, status = mapping(claim.get("spec")), mapping(claim.get("status"))
+    bound = status.get("phase") == "Bound"
+    said = mappings(status.get("conditions"))
+    return _Volume(
+        name=str(claim["metadata"]["name"]),
+        asks=mapping(mapping(spec.get("resources")).get("requests")).get("storage"),
+        has=mapping(status.get("capacity")).get("storage") if bound else None,
+        storage_class=spec.get("storageClassName"),
+        conditions={text(each.get("type")): text(each.get("message")) for each in said if each.get("status") == "True"},
+    )

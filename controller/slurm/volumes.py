@@ -1,0 +1,127 @@
+"""Volumes of a cluster whose plane refuses a change of them: what can grow grows, what cannot stays, and is said.
+
+    refused StatefulSet ──> applied with the templates that it has ──> its claims, each asked to grow
+    refused claim ────────> asked to grow
+
+A tenant is the admin of its plane and may have changed all of it: of what is there sizes and class names are read, within
+bounds.
+"""
+
+from typing import Final
+
+import msgspec
+
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Unprocessable
+from bulkhead.kube.objects import Obj
+from controller.inside.calls import Plane
+from controller.inside.counted import Counted
+from controller.slurm.spec import NAMESPACE
+from controller.unchangeable import unchangeable
+from controller.volumes import larger, never_moves, never_shrinks, not_grown
+
+_MOST_WORDS: Final = 200
+_CLAIM_KIND: Final = kinds.PERSISTENT_VOLUME_CLAIMS.kind
+
+
+class _Name(Counted, frozen=True):
+    name: str = ""
+
+
+class _Requests(Counted, frozen=True):
+    storage: str = ""
+
+
+class _Resources(Counted, frozen=True):
+    requests: _Requests | None = None
+
+
+class _ClaimSpec(Counted, frozen=True, rename="camel"):
+    storage_class_name: str = ""
+    resources: _Resources | None = None
+
+    @property
+    def size(self) -> str:
+        """What it asks for."""
+        return self.resources.requests.storage if self.resources and self.resources.requests else ""
+
+
+class _Claim(Counted, frozen=True):
+    metadata: _Name
+    spec: _ClaimSpec
+
+
+class _SetSpec(Counted, frozen=True, rename="camel"):
+    volume_claim_templates: tuple[_Claim, ...] = ()
+
+
+class _Set(Counted, frozen=True):
+    spec: _SetSpec
+
+
+_claim: Final = msgspec.json.Decoder(_Claim)
+_set: Final = msgspec.json.Decoder(_Set)
+
+
+async def kept(plane: Plane, obj: Obj, error: ApiError) -> str:
+    """What comes of an object whose change was refused, in words; raises the error where it is about something else.
+
+    Empty: it is as it should be now.
+    """
+    kind, name = str(obj["kind"]), str(obj["metadata"]["name"])
+    if kind == _CLAIM_KIND and isinstance(error, Forbidden | Unprocessable):
+        return await _grown(plane, name, obj, error)
+    if not unchangeable(error.status, error.message):
+        raise error
+    templates = mapping(obj.get("spec")).get("volumeClaimTemplates")
+    if kind == kinds.STATEFUL_SETS.kind and templates:
+        return await _with_its_templates(plane, obj, templates)
+    words = error.message[:_MOST_WORDS]
+    return f"{kind} {NAMESPACE}/{name} stays as it is: {words}; next: delete it in the plane, it is made again at once"
+
+
+async def _with_its_templates(plane: Plane, obj: Obj, templates: list[Obj]) -> str:
+    """Apply a StatefulSet over the one that is there, and have its claims grow."""
+    name = str(obj["metadata"]["name"])
+    running = await plane.get(kinds.STATEFUL_SETS, name, NAMESPACE, shape=_set)
+    there = {each.metadata.name: each.spec for each in running.spec.volume_claim_templates}
+    began = [_as_it_began(each, there.get(str(each["metadata"]["name"]))) for each in templates]
+    await plane.apply(kinds.STATEFUL_SETS, obj | {"spec": obj["spec"] | {"volumeClaimTemplates": began}})
+    claims = [
+        (f"{each['metadata']['name']}-{name}-{number}", each) for each in templates for number in range(obj["spec"]["replicas"])
+    ]
+    found = [await _grown(plane, claim, template, None) for claim, template in claims]
+    return "; ".join(each for each in found if each)
+
+
+def _as_it_began(template: Obj, there: _ClaimSpec | None) -> Obj:
+    if there is None:
+        return template
+    spec = {key: value for key, value in template["spec"].items() if key != "storageClassName"}
+    spec |= {"resources": {"requests": {"storage": there.size}}}
+    return template | {"spec": spec | ({"storageClassName": there.storage_class_name} if there.storage_class_name else {})}
+
+
+async def _grown(plane: Plane, name: str, wanted: Obj, error: ApiError | None) -> str:
+    """Have one claim ask for as much as is wanted; says what it cannot become."""
+    try:
+        there = (await plane.get(kinds.PERSISTENT_VOLUME_CLAIMS, name, NAMESPACE, shape=_claim)).spec
+    except NotFound:
+        if error is not None:
+            raise error from None
+        return ""  # not made yet: it comes again
+    asked = str(wanted["spec"]["resources"]["requests"]["storage"])
+    wished = str(wanted["spec"].get("storageClassName") or "")
+    said = []
+    if larger(there.size, asked):
+        said.append(never_shrinks(name, there.size, asked))
+    elif larger(asked, there.size):
+        try:
+            body = {"spec": {"resources": {"requests": {"storage": asked}}}}
+            await plane.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, body, NAMESPACE)
+        except (Forbidden, Unprocessable) as refused:
+            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MOST_WORDS]))
+    if wished and there.storage_class_name and wished != there.storage_class_name:
+        said.append(never_moves(name, there.storage_class_name, wished))
+    return "; ".join(said)

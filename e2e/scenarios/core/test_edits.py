@@ -1,0 +1,54 @@
+"""Edits of a Tenant: one that is refused changes nothing on the host, and what it uses is not deleted from under it."""
+
+import pytest
+
+from e2e import names, tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.names import GPU
+from e2e.poll import holds, until
+from e2e.tenants import Tenant
+
+LIMIT = 2
+
+
+def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, fresh_name: str) -> None:
+    offer = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": fresh_name}}
+    host.create(offer | {"spec": host.get("TenantClass", "standard")["spec"]})
+    try:
+        tenant = tenants.create(host, fresh_name, gpus=LIMIT, tenant_class=fresh_name)
+        before = runs(host, tenant)
+        quota = {"cohort": "demoo", "resources": {GPU: {"nominal": 0}}}
+        host.patch("Tenant", fresh_name, {"spec": {"quota": quota, "isolation": {"userNamespaces": True}}})
+        until(
+            "the edit to be refused",
+            lambda: says(host, fresh_name, "OutOfBounds", "nothing of this edit is applied"),
+            seconds=60,
+        )
+        holds("what runs", lambda: workloads.expect(runs(host, tenant) == before, str(runs(host, tenant))), seconds=5)
+        host.patch("Tenant", fresh_name, {"spec": {"quota": {"cohort": None}, "isolation": None}})
+        until("the corrected edit to count", lambda: workloads.expect(runs(host, tenant)[0] == "0", "not yet"), seconds=60)
+
+        # Who uses it stands there a second later, and is said to whoever would delete it.
+        def noted() -> None:
+            found = host.get("TenantClass", fresh_name).get("status") or {}
+            workloads.expect(found.get("tenantNames") == [fresh_name], str(found))
+
+        until("the class to say who uses it", noted, seconds=60)
+        with pytest.raises(ApiError, match=f"TenantClass {fresh_name} is in use by Tenant {fresh_name}"):
+            host.delete("TenantClass", fresh_name)
+    finally:
+        tenants.remove(host, fresh_name)
+        host.delete("TenantClass", fresh_name)
+
+
+def runs(host: Api, tenant: Tenant) -> tuple[str, str, tuple[str, ...]]:
+    """How many GPUs the host lets the tenant use, the version of its plane's StatefulSet, and its syncers."""
+    hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["spec"]["hard"]
+    plane = host.get("StatefulSet", "plane", tenant.plane)["metadata"]["generation"]
+    pods = host.list("Pod", tenant.plane, labels="bulkhead.dev/component=syncer")
+    return str(hard[f"requests.{GPU}"]), str(plane), tuple(sorted(pod["metadata"]["uid"] for pod in pods))
+
+
+def says(host: Api, name: str, reason: str, words: str) -> None:
+    ready: Obj = tenants.conditions(host.get("Tenant", name)).get("Ready", {})
+    workloads.expect(ready.get("reason") == reason and words in ready.get("message", ""), str(ready))
