@@ -16,10 +16,10 @@ from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.podphase import serves
 from bulkhead.api.quantity import shown
-from controller.decide import auditing, exposure, extras, held
+from controller.decide import auditing, egress, exposure, extras, held
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
-from controller.plane import network, quota
+from controller.plane import quota
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
@@ -42,7 +42,13 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 # Reported only of tenants that they are about.
 _ASIDE = frozenset(
-    {ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY, ConditionType.AUDIT_DELIVERED}
+    {
+        ConditionType.EXPOSED,
+        ConditionType.STORAGE_CLOSED,
+        ConditionType.SHARES_APPLIED,
+        ConditionType.ISSUERS_READY,
+        ConditionType.AUDIT_DELIVERED,
+    }
 )
 
 
@@ -94,7 +100,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.PLANE_READY: _plane(findings, was=is_true(before, ConditionType.PLANE_READY)),
         ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
         ConditionType.QUOTA_APPLIED: _quota(spec, findings),
-        ConditionType.EGRESS_APPLIED: _egress(spec),
+        ConditionType.EGRESS_APPLIED: egress.applied(spec),
     }
     lost = data_lost(tenant, findings)
     if lost:
@@ -138,6 +144,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused, findings.gateway)
     said = {
         ConditionType.EXPOSED: exposed,  # else from the host
+        ConditionType.STORAGE_CLOSED: egress.storage(spec),
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
         ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
@@ -307,14 +314,6 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
             return Verdict("False", Reason.PROVISIONING, f"the host has not accepted ResourceQuota {name} yet")
     return Verdict("True", Reason.APPLIED, "the host enforces the quota")
-
-
-def _egress(spec: PlaneSpec) -> Verdict:
-    if closed := network.withheld(spec):
-        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
-        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
-        return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
-    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
 
 
 def _issuers(spec: PlaneSpec) -> Verdict:
