@@ -8,6 +8,7 @@ import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Key
 from controller.decide import egress, status
 from controller.decide.status import Findings
 from controller.host.hostranges import HostRanges
@@ -86,13 +87,33 @@ def test_an_admin_says_where_a_named_server_is() -> None:
 def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
     named = load({"BULKHEAD_SERVER_ADDRESSES": "nfs.example.org=192.0.2.10/32,.nas.example.org=192.0.2.0/24"}).named_servers
     ranges = HostRanges(cast("Client", None), named=named)
-    volumes = ranges._storage[0]
     names_ = ("nfs.example.org", "a.nas.example.org", "nfs.storage.svc.cluster.local", "nfs.storage.svc", "b.example.org")
     for at, each in enumerate(names_, 1):
-        meta = {"name": f"v{at}", "uid": f"u{at}", "resourceVersion": str(at)}
-        raw = msgspec.json.encode({"metadata": meta, "spec": {"nfs": {"server": each, "path": "/"}}})
-        volumes._put(*volumes._shrink(raw, None), relist=False)
-    assert [each.cidr for each in ranges.reserved() if each.what == STORAGE] == ["b.example.org"]
+        seen(ranges, f"v{at}", each, version=at)
+    assert storage(ranges) == ["b.example.org"]
+
+
+def seen(ranges: HostRanges, name: str, server: str, *, version: int) -> None:
+    """A volume of the host as its informer hears of it."""
+    meta = {"name": name, "uid": f"u-{name}", "resourceVersion": str(version)}
+    raw = msgspec.json.encode({"metadata": meta, "spec": {"nfs": {"server": server, "path": "/"}}})
+    ranges._storage[0]._put(*ranges._storage[0]._shrink(raw, None), relist=False)
+
+
+def storage(ranges: HostRanges) -> list[str]:
+    return [each.cidr for each in ranges.reserved() if each.what == STORAGE]
+
+
+def test_what_is_closed_is_what_the_volumes_name_now() -> None:
+    ranges = HostRanges(cast("Client", None))
+    assert storage(ranges) == []
+    seen(ranges, "one", "192.0.2.10", version=1)
+    seen(ranges, "two", "192.0.2.10", version=2)
+    assert storage(ranges) == ["192.0.2.10/32"]
+    seen(ranges, "one", "nfs.example.org", version=3)
+    assert storage(ranges) == ["192.0.2.10/32", "nfs.example.org"]
+    ranges._storage[0]._drop(Key("", "two"), relist=True)
+    assert storage(ranges) == ["nfs.example.org"]
 
 
 def test_the_registry_of_the_platform_is_closed_where_it_is_an_address() -> None:
