@@ -26,6 +26,7 @@ from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from syncer import issuers
+from syncer.drains import Drains
 from syncer.events import Recorder
 from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
@@ -49,7 +50,7 @@ from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.settings import Settings
 from syncer.translate import tokens
-from syncer.translate.kinds import nodeports
+from syncer.translate.kinds import drain, nodeports
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches, Subscriber
@@ -138,6 +139,7 @@ class Session:
             starved=self.starved,
             followers=self.followers,
         )
+        self.drains = Drains(self.caches, self.queue, writer, self.recorder, self._clock)
         self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self.pods = Pods(
@@ -177,6 +179,7 @@ class Session:
             self.groups,
             self.tokens,
             self.recorder,
+            self.drains,
             *self.followers.values(),
         )
         for part in parts:
@@ -198,6 +201,7 @@ class Session:
         own = {
             "Pod": by_key(self.pods.reconcile),
             "Node": by_key(self.nodes.reconcile),
+            drain.KIND: by_key(self.drains.reconcile),
             tokens.KIND: by_key(self.tokens.reconcile),
             nodeports.KIND: by_key(self.node_ports.reconcile),
         }
