@@ -61,6 +61,7 @@ _.max_per_pod
 _.max_limit_request_ratio
 _.max_per_claim
 _.max_dedicated
+_.drain_deadline
 _.max_size
 _.max_replicas
 _.max_backups

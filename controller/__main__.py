@@ -110,7 +110,7 @@ class Controller:
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
         self._events = handlers.Events(self._queue.add)
         self._cohorts = Cohorts(client, self._events.cohort)
-        self._ranges = HostRanges(client, self._look_at_all, settings.reserved)
+        self._ranges = HostRanges(client, self._look_at_all, settings.reserved, settings.named_servers)
         self._secrets = SecretWatch(client, self._owned.tenants, self._queue.add, self._clock)
         budget = Budget()
         metrics.plane_bytes.set_function(lambda: budget.held)

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 
 import bulkhead
 from bulkhead.api import names
-from controller.plane.addresses import ALWAYS, LISTED, PODS, SLICES, Reserved
+from controller.plane.addresses import ALWAYS, LISTED, PODS, REGISTRY, SLICES, STORAGE, Reserved
+from controller.plane.addresses import network as network_of
 from controller.plane.network import peers
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.placement import read as read_placement
@@ -25,6 +26,7 @@ HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
 _PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?)?")
 # A qualified name of Kubernetes, as keys of annotations and classes of load balancers are.
 _KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"[.]?[A-Za-z0-9][-A-Za-z0-9_.]{0,252}")
 _MOST_ANNOTATED: Final = 64 * 1024
 _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
@@ -59,6 +61,7 @@ class Settings:
     plane_client_cidrs: tuple[str, ...] = ()
     pod_networks: tuple[str, ...] = ()
     reserved_cidrs: tuple[str, ...] = ()
+    server_addresses: tuple[str, ...] = ()  # NAME=CIDR, of servers that the host's storage names
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
     storage_class: str = ""
@@ -96,12 +99,35 @@ class Settings:
         """The address ranges that no tenant may open, as far as they are known without looking at the host."""
         pods = (Reserved(cidr, PODS) for cidr in self.pod_networks)
         listed = (Reserved(cidr, LISTED) for cidr in self.reserved_cidrs)
-        return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed)
+        named = (Reserved(cidr, STORAGE) for _, cidr in self._servers)
+        return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed, *named, *self._registries)
+
+    @property
+    def named_servers(self) -> tuple[str, ...]:
+        """Names, or ends of names, of servers of which it is known where they are: Services of the host are."""
+        services = (".svc", ".svc.cluster.local", f".svc.{self.cluster_domain}")
+        return (*(name for name, _ in self._servers), *services)
+
+    @property
+    def _servers(self) -> tuple[tuple[str, str], ...]:
+        parts = (entry.partition("=") for entry in self.server_addresses)
+        return tuple((name.lower().rstrip("."), cidr) for name, _, cidr in parts)
+
+    @property
+    def _registries(self) -> tuple[Reserved, ...]:
+        """Where the platform's images come from, if that is an address: what is public has a name."""
+        images = (self.image_bulkhead, self.image_kubernetes, self.image_etcd, self.image_coredns, self.image_slurm)
+        hosts = {_without_port(image.partition("/")[0]) for image in (*images, self.image_mariadb)}
+        return tuple(Reserved(host, REGISTRY) for host in sorted(hosts) if network_of(host) is not None)
 
     @property
     def load_balancer_annotations(self) -> dict[str, str]:
         """What the Services of tenants' load balancers are annotated with."""
         return {str(key): str(value) for key, value in json.loads(self.exposure_load_balancer_annotations).items()}
+
+
+def _without_port(host: str) -> str:
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 def _proxy(text: str) -> str:
@@ -138,11 +164,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     network = _parse("BULKHEAD_SERVICE_RANGE", settings.service_range, IPv4Network)
     if not network.prefixlen <= settings.slice_prefix <= 27:
         raise SettingsError(f"BULKHEAD_SLICE_PREFIX: /{settings.slice_prefix} does not fit between {network} and /27")
-    for cidr in settings.plane_client_cidrs:
-        _parse("BULKHEAD_PLANE_CLIENT_CIDRS", cidr, IPv4Network)
-    for variable, listed in (("POD_NETWORKS", settings.pod_networks), ("RESERVED_CIDRS", settings.reserved_cidrs)):
-        for cidr in listed:
-            _parse(f"BULKHEAD_{variable}", cidr, ip_network)
+    _check_networks(settings)
     if settings.host_api_by not in HOST_API_BY:
         raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} is none of {', '.join(HOST_API_BY)}")
     _check_digests(settings.image_digests)
@@ -150,6 +172,19 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
+
+
+def _check_networks(settings: Settings) -> None:
+    for cidr in settings.plane_client_cidrs:
+        _parse("BULKHEAD_PLANE_CLIENT_CIDRS", cidr, IPv4Network)
+    for variable, listed in (("POD_NETWORKS", settings.pod_networks), ("RESERVED_CIDRS", settings.reserved_cidrs)):
+        for cidr in listed:
+            _parse(f"BULKHEAD_{variable}", cidr, ip_network)
+    for entry in settings.server_addresses:
+        name, _, cidr = entry.partition("=")
+        if not _NAME.fullmatch(name):
+            raise SettingsError(f"BULKHEAD_SERVER_ADDRESSES: {entry[:100]!r} is not NAME=CIDR")
+        _parse("BULKHEAD_SERVER_ADDRESSES", cidr, ip_network)
 
 
 def _check_digests(entries: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.mirrors.references import ON_REFERENCE, ReferenceIndex
-from syncer.translate.kinds import nodeports
+from syncer.translate.kinds import drain, nodeports
 from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
@@ -80,7 +80,8 @@ class Patrol:
         return found
 
     def _host(self) -> list[Item]:
-        found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
+        nodes = list(self._caches.host["Node"].store.keys())
+        found = [Item(kind, key) for kind in ("Node", drain.KIND) for key in nodes]
         for kind in self._caches.kinds:
             for meta in self._caches.host[kind].store.metas():
                 item = self._caches.work_of(kind, meta)

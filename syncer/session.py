@@ -26,6 +26,7 @@ from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from syncer import issuers
+from syncer.drains import Drains
 from syncer.events import Recorder
 from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
@@ -50,7 +51,7 @@ from syncer.quota.waiting import Starved
 from syncer.rereading import Rereading
 from syncer.settings import Settings
 from syncer.translate import tokens
-from syncer.translate.kinds import gang, nodeports
+from syncer.translate.kinds import drain, gang, nodeports
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches, Subscriber
@@ -139,6 +140,7 @@ class Session:
             starved=self.starved,
             followers=self.followers,
         )
+        self.drains = Drains(self.caches, self.queue, writer, self.recorder, self._clock)
         self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self.pods = Pods(
@@ -180,6 +182,7 @@ class Session:
             self.groups,
             self.tokens,
             self.recorder,
+            self.drains,
             *self.followers.values(),
         )
         for part in parts:
@@ -203,6 +206,7 @@ class Session:
         own = {
             "Pod": by_key(self.pods.reconcile),
             "Node": by_key(self.nodes.reconcile),
+            drain.KIND: by_key(self.drains.reconcile),
             tokens.KIND: by_key(self.tokens.reconcile),
             nodeports.KIND: by_key(self.node_ports.reconcile),
         }
@@ -255,6 +259,7 @@ class Session:
         self.claims.limits = told.limits
         self.best.recount()
         self.shares.recount()
+        self.drains.recount()
         await self._offered()
         self.patrol.all_again()
 

@@ -117,6 +117,8 @@ class Settings(
     # The Secret of the work namespace with which the platform's own images are pulled, and those images.
     pull_secret: _Text = ""
     own_images: tuple[Annotated[str, msgspec.Meta(max_length=512)], ...] = ()
+    # For how long disruption budgets hold up the drain of a node; below 0: for ever.
+    drain_seconds: Annotated[int, msgspec.Meta(ge=-1, le=99_999 * 3600)] = 3600
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

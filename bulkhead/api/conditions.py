@@ -39,6 +39,10 @@ class ConditionType(_Explained):
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
     STORAGE_APPLIED = "StorageApplied", "The volumes of the plane's etcd are as they are asked for; once there are any."
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
+    STORAGE_CLOSED = (
+        "StorageClosed",
+        "The servers of the host's storage are closed to the tenant's pods; only where one of them may not be.",
+    )
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
     AUDIT_DELIVERED = "AuditDelivered", "The audit trail reaches the class's receiver; only where the class names one."
@@ -89,6 +93,10 @@ class Reason(_Explained):
     RESERVED_ADDRESSES = (
         "ReservedAddresses",
         "A range of egressCIDRs is the host's own and is not opened; everything else was done.",
+    )
+    SERVERS_BY_NAME = (
+        "ServersByName",
+        "A server of the host's storage is known by its name alone, so egressCIDRs may open it; the message says what to do.",
     )
     SHARE_UNAVAILABLE = (
         "ShareUnavailable",

@@ -267,7 +267,9 @@ class SlurmUser(ApiModel):
     name: UserName = Field(description="Name of the user, and of the home directory.")
     uid: Annotated[int, Field(ge=10_000, le=59_999)] = Field(description="User and group id, the same on every node.")
     ssh_keys: Annotated[list[SshKey], Field(max_length=16)] | None = Field(
-        None, description="SSH keys that let the user in at the login nodes.", json_schema_extra=_UNIQUE_KEYS
+        None,
+        description="SSH keys that let the user in at the login nodes, until all identities of the user are revoked.",
+        json_schema_extra=_UNIQUE_KEYS,
     )
     identities: Annotated[list[Identity], Field(max_length=16)] | None = Field(
         None,

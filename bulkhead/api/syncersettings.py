@@ -34,6 +34,7 @@ READ_AGAIN: Final = frozenset(
         "allowedStorageClasses",
         "pullSecret",
         "ownImages",
+        "drainSeconds",
     }
 )
 

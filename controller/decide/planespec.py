@@ -19,7 +19,7 @@ from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
+from controller.plane.spec import BUDGETS, COMPONENTS, DRAIN_SECONDS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
 from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Revoked, Trusted
 from controller.sections import section_of, text_or_none
@@ -27,6 +27,7 @@ from controller.sections import section_of, text_or_none
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 POD_GROUP_VERSION: Final = "v1.36."
 _LEAST_MIB: Final = 32
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def plane_of(case: Case) -> PlaneSpec:
@@ -69,6 +70,7 @@ def plane_of(case: Case) -> PlaneSpec:
         dedicated=case.wants_nodes,
         node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
         allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
+        drain_seconds=_drain_seconds(section_of(bounds, "nodes").get("drainDeadline")),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
         reserved=settings.reserved if case.reserved is None else case.reserved,
         reach_reserved=tuple(section_of(section_of(bounds, "isolation"), "network").get("reachReserved") or ()),
@@ -150,6 +152,14 @@ def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
         storage_size=str(size),
         replicas=etcd.members_of(running) or spec.replicas,
     )
+
+
+def _drain_seconds(deadline: Any) -> int:
+    """For how long budgets hold up a drain, as the class says it."""
+    if deadline == "Never":
+        return -1
+    number, unit = str(deadline or "")[:-1], _SECONDS.get(str(deadline or "")[-1:], 0)
+    return int(number) * unit if number.isdecimal() and unit else DRAIN_SECONDS
 
 
 def _issuers(case: Case) -> tuple[Trusted, ...]:

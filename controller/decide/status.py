@@ -15,11 +15,11 @@ from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_tru
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.quantity import shown
-from controller.decide import accepted, auditing, exposure, extras, held, members, storage
+from controller.decide import accepted, auditing, egress, exposure, extras, held, members, storage
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.decide.members import Members
-from controller.plane import network, quota
+from controller.plane import quota
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
@@ -45,6 +45,7 @@ _ASIDE = frozenset(
     {
         ConditionType.STORAGE_APPLIED,
         ConditionType.EXPOSED,
+        ConditionType.STORAGE_CLOSED,
         ConditionType.SHARES_APPLIED,
         ConditionType.ISSUERS_READY,
         ConditionType.AUDIT_DELIVERED,
@@ -104,7 +105,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.PLANE_READY: _plane(spec, findings, was=is_true(before, ConditionType.PLANE_READY)),
         ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
         ConditionType.QUOTA_APPLIED: _quota(spec, findings),
-        ConditionType.EGRESS_APPLIED: _egress(spec),
+        ConditionType.EGRESS_APPLIED: egress.applied(spec),
     }
     lost = data_lost(tenant, findings)
     if lost:
@@ -158,6 +159,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     said = {
         ConditionType.STORAGE_APPLIED: storage.verdict(spec, findings.claims, tried) if tried is not None else None,
         ConditionType.EXPOSED: exposed,  # else from the host
+        ConditionType.STORAGE_CLOSED: egress.storage(spec),
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
         ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
@@ -352,14 +354,6 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
             return Verdict("False", Reason.PROVISIONING, f"the host has not accepted ResourceQuota {name} yet")
     return Verdict("True", Reason.APPLIED, "the host enforces the quota")
-
-
-def _egress(spec: PlaneSpec) -> Verdict:
-    if closed := network.withheld(spec):
-        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
-        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
-        return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
-    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
 
 
 def _issuers(spec: PlaneSpec) -> Verdict:

@@ -1,7 +1,8 @@
 """What of the address space the host has for itself, kept up to date: ranges of Services, pods and nodes, and its API server.
 
-Every replica watches, as with the tenants' own objects. Of a node nothing is kept but its addresses. Nodes change every few
-seconds; tenants are reconciled again only where a range came or went.
+Beside them servers that believe its nodes (`controller.host.servers`). Every replica watches, as with the tenants' own objects.
+Of a node nothing is kept but its addresses, and of a volume its servers. Nodes change every few seconds; tenants are reconciled
+again only where a range came or went.
 
 Of the API server the last address counts until there is another: one that restarts takes itself out for a moment, and what
 was rendered without it would cut the syncers off.
@@ -18,10 +19,23 @@ from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
 from bulkhead.work.clock import SystemClock
+from controller.host import servers
 from controller.host.recount import Recount
-from controller.plane.addresses import API, NODES, PODS, SERVICES, SLICES, Reserved, contains, network
+from controller.plane.addresses import (
+    API,
+    NODES,
+    PODS,
+    RECEIVERS,
+    SERVICES,
+    SLICES,
+    STORAGE,
+    Reserved,
+    contains,
+    network,
+)
 
 _PAUSE: Final = 1.0
+_MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class _Address(msgspec.Struct, gc=False):
@@ -70,15 +84,23 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 class HostRanges:
     """The informers, and what is called after a change."""
 
-    def __init__(self, client: Client, on_change: Callable[[], object] = lambda: None, known: Iterable[Reserved] = ()) -> None:
+    def __init__(
+        self,
+        client: Client,
+        on_change: Callable[[], object] = lambda: None,
+        known: Iterable[Reserved] = (),
+        named: Iterable[str] = (),
+    ) -> None:
+        """`named`: names of servers, or ends of names that begin with a dot, whose addresses are among what is `known`."""
         self._on_change = on_change
         self._known = tuple(known)
+        self._named = tuple(named)
         self._recount = Recount("host ranges", SystemClock(), pause=_PAUSE)
         self._reported: object = None
         self._listening: frozenset[tuple[str, int]] = frozenset()
         heard = self._recount.changed
         self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
-        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=32 * 1024 * 1024)
+        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=_MOST_BYTES)
         self._api = Informer(
             client,
             kinds.ENDPOINT_SLICES,
@@ -86,7 +108,34 @@ class HostRanges:
             label_selector="kubernetes.io/service-name=kubernetes",
             on_change=self._moved,
         )
-        self._informers = (self._services, self._nodes, self._api)
+        self._storage = (
+            Informer(
+                client,
+                kinds.PERSISTENT_VOLUMES,
+                shrink=servers.keeping(servers.of_volume),
+                on_change=self._served,
+                max_bytes=_MOST_BYTES,
+            ),
+            Informer(client, kinds.STORAGE_CLASSES, shrink=servers.keeping(servers.of_storage_class), on_change=self._served),
+            # Before our definitions have come there is neither kind.
+            Informer(
+                client,
+                kinds.SHARED_VOLUMES,
+                shrink=servers.keeping(servers.of_shared_volume),
+                on_change=self._served,
+                optional=True,
+            ),
+        )
+        self._classes = Informer(
+            client,
+            kinds.TENANT_CLASSES,
+            shrink=servers.keeping(servers.of_tenant_class),
+            on_change=self._served,
+            optional=True,
+        )
+        # Every tenant asks for all of them at each of its reconciles, and a host may have very many volumes.
+        self._beside: tuple[Reserved, ...] | None = None
+        self._informers = (self._services, self._nodes, self._api, *self._storage, self._classes)
 
     async def run(self) -> None:
         """Keep every informer running until cancelled."""
@@ -116,6 +165,23 @@ class HostRanges:
             yield from _ranges(node.pods, PODS)
             yield from _ranges(node.addresses, NODES)
         yield from _ranges((address for address, _ in self.api()), API)
+        if self._beside is None:
+            self._beside = tuple(self._servers())
+        yield from self._beside
+
+    def _servers(self) -> Iterator[Reserved]:
+        """Those whose address is known, and the names of those of which it is not."""
+        found = servers.kept_in(body for informer in self._storage for body in informer.store.bodies())
+        yield from _ranges(found, STORAGE)
+        yield from (Reserved(each, STORAGE) for each in found if network(each) is None and not self._answered(each))
+        yield from _ranges(servers.kept_in(self._classes.store.bodies()), RECEIVERS)
+
+    def _answered(self, name: str) -> bool:
+        return any(name == each or (each.startswith(".") and name.endswith(each)) for each in self._named)
+
+    def _served(self, change: Change) -> None:
+        self._beside = None
+        self._recount.changed(change)
 
     def _moved(self, change: Change) -> None:
         found: set[tuple[str, int]] = set()

@@ -23,6 +23,9 @@ API: Final = "the host's API server"
 LISTED: Final = "reserved by the installation"
 LINK: Final = "link-local addresses"
 METADATA: Final = "metadata services of clouds"
+STORAGE: Final = "servers of the host's storage"
+RECEIVERS: Final = "receivers of audit trails"
+REGISTRY: Final = "the registry of the platform's images"
 
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 # Nothing of it is routed, and mapped addresses lie in it, whose own network no API server takes as an exception.
@@ -36,7 +39,10 @@ MOST_EXCEPTIONS: Final = 256
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reserved:
-    """A range that no tenant's pods reach unless their class says so, and what it is."""
+    """A range that no tenant's pods reach unless their class says so, and what it is.
+
+    Of a server that is known by its name alone the name stands for a range that nobody knows, so nothing is closed by it.
+    """
 
     cidr: str
     what: str
@@ -80,6 +86,11 @@ def block(cidr: str, kept: Iterable[Network]) -> Obj | None:
         return None
     exceptions = {"except": [str(each) for each in inside]} if inside else {}
     return {"ipBlock": {"cidr": str(asked)} | exceptions}
+
+
+def only_named(reserved: Iterable[Reserved]) -> tuple[str, ...]:
+    """What was to be closed and is not: servers that are known by their names alone."""
+    return tuple(sorted({each.cidr for each in reserved if network(each.cidr) is None}))
 
 
 def holder(cidr: str, reserved: Iterable[Reserved]) -> Reserved | None:

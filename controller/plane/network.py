@@ -9,7 +9,22 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from controller.plane.addresses import LINK, PODS, SERVICES, SLICES, Network, block, closed, contains, holder, network
+from controller.plane.addresses import (
+    LINK,
+    PODS,
+    RECEIVERS,
+    REGISTRY,
+    SERVICES,
+    SLICES,
+    STORAGE,
+    Network,
+    block,
+    closed,
+    contains,
+    holder,
+    network,
+    only_named,
+)
 from controller.plane.parts import metadata
 from controller.plane.spec import (
     API_PORT,
@@ -96,10 +111,12 @@ def receiver_closed(spec: PlaneSpec) -> str:
     if receiver.namespace:
         own = receiver.namespace in {spec.system_namespace, spec.namespace, spec.work_namespace}
         return f"namespace {receiver.namespace} is the platform's own" if own else ""
-    taken = block(receiver.address, closed(spec.reserved)) is None
+    # Receivers are closed to tenants' pods themselves, and may be on a machine beside others that are.
+    host = [each for each in spec.reserved if each.what not in {RECEIVERS, STORAGE, REGISTRY}]
+    taken = block(receiver.address, closed(host)) is None
     if not taken and not contains(receiver.address, spec.pod_addresses):
         return ""
-    range_ = holder(receiver.address, spec.reserved)
+    range_ = holder(receiver.address, host)
     where = f"lies inside {range_.cidr}, {range_.what}" if range_ is not None else "is the host's, or leads there"
     return f"{receiver.address} {where}: a receiver on the host is named by its namespace"
 
@@ -174,6 +191,11 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
 def withheld(spec: PlaneSpec) -> list[str]:
     """What of the egress CIDRs is not opened, and why."""
     return [f"{cidr} {why}" for cidr, found, why in _outside(spec) if not found]
+
+
+def left_open(spec: PlaneSpec) -> tuple[str, ...]:
+    """Servers of the host that the egress CIDRs may open, because no address of theirs is known."""
+    return only_named(spec.reserved) if any(found for _, found, _ in _outside(spec)) else ()
 
 
 def _outside(spec: PlaneSpec) -> Iterator[tuple[str, Obj | None, str]]:

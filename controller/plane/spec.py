@@ -118,6 +118,7 @@ COMPONENTS: Final = {
     "dns": "dns",
 }
 STORAGE_SIZE: Final = "2Gi"
+DRAIN_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ class PlaneSpec:
     node_selector: tuple[tuple[str, str], ...] = ()
     dedicated: bool = False  # whether those nodes are the tenant's alone
     node_tolerations: tuple[Obj, ...] = ()
+    drain_seconds: int = DRAIN_SECONDS  # for which budgets hold up the drain of a node; below 0: for ever
     allowed_tolerations: tuple[Obj, ...] = ()  # what pods may ask for beside them
     egress_cidrs: tuple[str, ...] = ()
     reserved: tuple[Reserved, ...] = ALWAYS  # of which no egress CIDR opens anything,

@@ -10,7 +10,7 @@ from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, Obj, PlaneSpec
+from controller.plane.spec import DRAIN_SECONDS, ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, Obj, PlaneSpec
 
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"
@@ -51,6 +51,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "enforcedNodeSelector": dict(spec.enforced_selector),
         "enforcedTolerations": list(spec.enforced_tolerations),
         "allowedTolerations": list(spec.allowed_tolerations),
+        **({"drainSeconds": spec.drain_seconds} if spec.drain_seconds != DRAIN_SECONDS else {}),
         "podSecurity": spec.pod_security,
         **({"userNamespaces": True} if spec.user_namespaces else {}),
         **({"allowedSeccompProfiles": list(spec.seccomp_profiles)} if spec.seccomp_profiles else {}),

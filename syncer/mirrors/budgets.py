@@ -1,18 +1,43 @@
-"""PodDisruptionBudgets: the number in a budget's status counts for no more than the pods that there are on the host."""
+"""PodDisruptionBudgets: the number of a budget counts for no more than the pods that there are on the host.
 
-from bulkhead.kube.objects import Obj
+A pod that comes, goes, or leaves its budgets by a drain has the budgets of its namespace counted again.
+"""
+
+from collections.abc import Iterable
+
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.work.queue import Lane
 from syncer.mirrors.follower import Follower
 from syncer.translate import TenantView, selectors
-from syncer.translate.kinds import disruptionbudget
-from syncer.watch.informers import Caches
+from syncer.translate.kinds import disruptionbudget, drain
+from syncer.watch.informers import Caches, Subscription
+from syncer.work import Item, Queue
 
 
 class Budgets(Follower):
     """Counts the tenant's host pods that a budget selects."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, queue: Queue) -> None:
         super().__init__(disruptionbudget.KIND)
+        self._caches = caches
+        self._queue = queue
         self._pods = caches.host["Pod"].store
+        self._drained: set[Key] = set()
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The pods on the host."""
+        return (Subscription("host", "Pod", self._pod_changed),)
+
+    def _pod_changed(self, change: Change) -> None:
+        drained = change.kind != "deleted" and drain.DRAINED in (change.meta.labels or {})
+        if change.kind == "modified" and drained == (change.key in self._drained):
+            return
+        (self._drained.add if drained else self._drained.discard)(change.key)
+        who = self._caches.origin(change.meta)
+        for key in self._caches.virtual[self.kind.kind].store.keys():  # noqa: SIM118 -- a store, not a dict
+            if who is not None and key.namespace == who.namespace:
+                self._queue.add(Item(self.kind.kind, key), Lane.BACKFILL)
 
     def translate(self, virtual: Obj, view: TenantView) -> tuple[Obj, list[str]]:
         """The host budget for `virtual`."""

@@ -21,6 +21,6 @@ def followers(caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Clien
         Services(caches, queue),
         slices,
         VolumeClaims(caches, queue, virtual, Volumes(plane)),
-        Budgets(caches),
+        Budgets(caches, queue),
     )
     return {kind: Follower(kind) for kind in KINDS} | {each.kind.kind: each for each in own}

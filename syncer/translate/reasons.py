@@ -22,6 +22,7 @@ class Reason(StrEnum):
     REFERENCE_MISSING = "ReferenceMissing"  # a ConfigMap, Secret or claim that does not exist yet
     WAITING_FOR_DNS = "WaitingForDNS"  # the tenant's DNS has no address yet
     WAITING_FOR_SCHEDULER = "WaitingForScheduler"  # names a scheduler of the tenant's own, which has not bound it yet
+    DRAIN_DEADLINE = "DrainDeadline"  # its node is drained, and budgets have held that up for long enough; told by the runtime
     HOST_REFUSED = "HostRefused"  # the host API server said no; raised by the runtime
     NAME_TAKEN = "NameTaken"  # an unmarked host object has the computed name; raised by the runtime
 

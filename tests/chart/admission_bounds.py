@@ -139,6 +139,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
             "namespace.bulkhead.dev/0123": "x",
             "bulkhead.dev/namespace-hash": "x",
             "bulkhead.dev/ingress-isolated": "true",
+            "bulkhead.dev/drained": "true",
         },
         annotations={
             "bulkhead.dev/applied": "{}",

@@ -219,9 +219,14 @@ def with_endpoint(**fields: Any) -> dict[str, Any]:
     return made
 
 
+STAYING: dict[str, Any] = {"matchExpressions": [{"key": "bulkhead.dev/drained", "operator": "DoesNotExist"}]}
+
+
 def budget(**spec: Any) -> dict[str, Any]:
     labels = {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"}
-    content = {"minAvailable": 1, "selector": {"matchLabels": labels}} | spec
+    content = {
+        "minAvailable": 1, "selector": {"matchLabels": labels, **STAYING}, "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    } | spec  # fmt: skip
     content = {key: value for key, value in content.items() if value is not None}
     return mirrored("PodDisruptionBudget", spec=content) | {"apiVersion": "policy/v1"}
 

@@ -258,6 +258,14 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a budget of nothing said",
         "a budget beyond all numbers",
     ),
+    "disruption budget: leaves out the pods of a drain that is past its deadline": (
+        "a budget that outlasts every drain",
+        "a budget of drained pods",
+    ),
+    "disruption budget: pods that are not healthy may always be evicted": (
+        "a budget that keeps what is not healthy",
+        "a budget that does not say what is not healthy",
+    ),
     "disruption budget: selects pods of one namespace of its own tenant": (
         "a budget of every pod",
         "a budget of another tenant's pods",

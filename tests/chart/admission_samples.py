@@ -279,13 +279,24 @@ REFUSED: dict[str, dict[str, Any]] = {
         selector={"matchLabels": {"bulkhead.dev/tenant": "team-b", "bulkhead.dev/namespace-hash": "h"}}
     ),
     "a budget of pods of every namespace": budget(selector={"matchLabels": {"bulkhead.dev/tenant": "team-a"}}),
+    "a budget that outlasts every drain": budget(
+        selector={"matchLabels": {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"}}
+    ),
+    "a budget of drained pods": budget(
+        selector={
+            "matchLabels": {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"},
+            "matchExpressions": [{"key": "bulkhead.dev/drained", "operator": "Exists"}],
+        }
+    ),
+    "a budget that keeps what is not healthy": budget(unhealthyPodEvictionPolicy="IfHealthyBudget"),
+    "a budget that does not say what is not healthy": budget(unhealthyPodEvictionPolicy=None),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
     **pulls.ALLOWED,
     "endpoints": endpoints("10.244.0.5", "10.244.128.9"),
     "endpoints of six": endpoints("fd00:10:244::5", addressType="IPv6", ports=[]),
     "no endpoints": endpoints() | {"endpoints": None, "ports": None},
-    "a budget": budget(minAvailable=0, unhealthyPodEvictionPolicy="AlwaysAllow"),
+    "a budget": budget(minAvailable=0),
     "a budget of nothing": budget(selector=None),
     "as much memory as may be": pod(sized("64Gi", "64Gi", cpu="8")),
     "init containers one after the other": pod(sized("40Gi"), initContainers=[beside("i", "40Gi"), beside("j", "40Gi")]),

@@ -98,6 +98,12 @@ def test_the_controller_reads_what_the_chart_tells_it() -> None:
     # Nothing chosen: the pods of planes are what they were before the chart could choose.
     assert settings.plane_placement == placement.Placement()
     assert settings.host_api_by == "Address"
+    assert settings.server_addresses == ()
+    servers = ("nfs\\.example\\.org={192.0.2.10/32,fd00:5::9/128}", "\\.nas\\.example\\.org={192.0.2.11/32}")
+    listed = load(environment(*(part for each in servers for part in ("--set", f"serverAddresses.{each}")))).server_addresses
+    assert set(listed) == {
+        "nfs.example.org=192.0.2.10/32", "nfs.example.org=fd00:5::9/128", ".nas.example.org=192.0.2.11/32",
+    }  # fmt: skip
     assert list(settings.metrics_from) == yamlfiles.load(CHART / "values.yaml")["networkPolicy"]["metricsFrom"]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import LABEL_KEYS, OWN_POOL, ApiModel, Count, LabelKey, LabelValue, TaintKey, model_rules, rules
+from bulkhead.api.fields import LABEL_KEYS, OWN_POOL, ApiModel, Count, LabelKey, LabelValue, TaintKey, model_rules, rules, text
 
 
 class Toleration(ApiModel):
@@ -64,6 +64,11 @@ class ClassNodes(ApiModel):
     )
     dedicated: bool | None = Field(
         None, description="Whether the pool of every tenant is its alone; each needs a selector of its own inside the class's."
+    )
+    drain_deadline: Annotated[str, text(6, r"^(Never|0s|[1-9][0-9]{0,4}(s|m|h))$")] | None = Field(
+        None,
+        description="For how long disruption budgets of tenants hold up the drain of a node, from its cordon; 1h unless given. "
+        "Afterwards what is on the node may be evicted, whatever they say. Never: they hold it up for ever.",
     )
     max_dedicated: Count | None = Field(
         None,

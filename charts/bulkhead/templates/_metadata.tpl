@@ -15,7 +15,7 @@ the host's own admission sets while it handles the syncer's request: to a policy
 - name: knownLabels
   expression: >-
     ['bulkhead.dev/managed-by', 'bulkhead.dev/tenant', 'bulkhead.dev/virtual-uid', 'bulkhead.dev/namespace-hash',
-    'bulkhead.dev/ingress-isolated', 'bulkhead.dev/egress-isolated'] +
+    'bulkhead.dev/ingress-isolated', 'bulkhead.dev/egress-isolated', 'bulkhead.dev/drained'] +
     (request.resource.resource == 'pods' ? [] : ['topology.kubernetes.io/zone', 'topology.kubernetes.io/region']) +
     (request.resource.resource == 'endpointslices' ?
     ['kubernetes.io/service-name', 'endpointslice.kubernetes.io/managed-by'] : [])

@@ -46,6 +46,14 @@ app.kubernetes.io/component: controller
 {{- end -}}
 {{- join "," ($found | sortAlpha) -}}
 {{- end }}
+{{- /* Where servers are that storage of the host names: NAME=CIDR, one for each. */ -}}
+{{- define "bulkhead.serverAddresses" -}}
+{{- $found := list -}}
+{{- range $name, $cidrs := .Values.serverAddresses -}}
+{{- range $cidrs }}{{ $found = append $found (printf "%s=%s" $name .) }}{{ end -}}
+{{- end -}}
+{{- join "," $found -}}
+{{- end }}
 {{/* The definitions of our kinds (bulkhead/api/crd.py; a test holds the two together). */}}
 {{- define "bulkhead.definitions" -}}
 - tenants.bulkhead.dev

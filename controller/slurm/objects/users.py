@@ -35,17 +35,30 @@ def config_map(spec: SlurmSpec) -> Obj:
 def authorized_keys(spec: SlurmSpec) -> Obj:
     """ConfigMap `slurm-authorized-keys`; an admin's keys open root's account on the login nodes too.
 
-    Empty where only certificates are to open them.
+    Empty where only certificates are to open them. A user whose identities are all revoked is let in by nothing: neither their
+    keys count any more, nor the same keys elsewhere, among those of root or of another user.
     """
     meta = metadata(AUTHORIZED_KEYS, LOGIN)
     if spec.login and not spec.login.keys:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {}}
-    data = {_name(user): _lines([_key(key) for key in user.ssh_keys]) for user in spec.users if user.ssh_keys}
-    own = spec.login.root_keys if spec.login else ()
-    root = dict.fromkeys([*own, *(key for user in spec.users if user.admin for key in user.ssh_keys)])
+    gone = {_bare(key) for user in spec.users if _is_revoked(user, spec) for key in user.ssh_keys}
+    kept = {_name(user): [key for key in user.ssh_keys if _bare(key) not in gone] for user in spec.users}
+    data = {name: _lines([_key(key) for key in keys]) for name, keys in kept.items() if keys}
+    own = [key for key in spec.login.root_keys if _bare(key) not in gone] if spec.login else []
+    root = dict.fromkeys([*own, *(key for user in spec.users if user.admin for key in kept[user.name])])
     if root:
         data["root"] = _lines([_key(key) for key in root])
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+def _is_revoked(user: UserSpec, spec: SlurmSpec) -> bool:
+    """Whether everybody who may be this user is revoked; of who has keys alone nothing says whose they are."""
+    return spec.login is not None and bool(user.identities) and spec.login.revoked.issuperset(user.identities)
+
+
+def _bare(key: str) -> str:
+    """A key without its type's name, its padding and its comment: what it is whatever it is called."""
+    return _key(key).split(" ")[1].rstrip("=")
 
 
 def _name(user: UserSpec) -> str:

@@ -1,8 +1,11 @@
-"""A class that opens every address opens the world outside, and nothing of the host: neither its API nor its nodes' ports."""
+"""A class that opens every address opens the world outside, and nothing of the host: neither its API nor its nodes' ports.
+
+Nor a server that nodes mount volumes from: the second address outside is one as soon as a volume of the host says so.
+"""
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import pytest
@@ -16,13 +19,14 @@ from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
 CLASS = "e2e-outward"
-OUTSIDE, METADATA = "198.18.77.77", "169.254.77.77"
+OUTSIDE, SERVER, METADATA = "198.18.77.77", "198.18.77.78", "169.254.77.77"
+VOLUME = "e2e-outward-server"
 
 
 @pytest.fixture(scope="module")
 def listening() -> Iterator[int]:
     """A port that answers at every address of the machine, of which one is outside of the host and one link-local."""
-    for address in (OUTSIDE, METADATA):
+    for address in (OUTSIDE, SERVER, METADATA):
         run(["ip", "address", "replace", f"{address}/32", "dev", "lo"])
     server = socket.create_server(("0.0.0.0", 0))  # noqa: S104 - every address is the point
     thread = threading.Thread(target=_answer, args=(server,), daemon=True)
@@ -31,7 +35,7 @@ def listening() -> Iterator[int]:
     server.shutdown(socket.SHUT_RDWR)
     server.close()
     thread.join()
-    for address in (OUTSIDE, METADATA):
+    for address in (OUTSIDE, SERVER, METADATA):
         run(["ip", "address", "delete", f"{address}/32", "dev", "lo"])
 
 
@@ -74,6 +78,45 @@ def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, l
     outside()
     condition = tenants.conditions(host.get("Tenant", outward.name))["EgressApplied"]
     assert condition["status"] == "True"
+
+
+@pytest.fixture
+def volume(host: Api) -> Iterator[Callable[[str], None]]:
+    """Has the host keep a volume of an NFS server, whose kubelet never mounts it."""
+
+    def served_by(server: str) -> None:
+        host.delete("PersistentVolume", VOLUME)
+        until(
+            "the volume to be gone",
+            lambda: workloads.expect(host.find("PersistentVolume", VOLUME) is None, "there"),
+            seconds=30,
+        )
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "none",
+            "nfs": {"server": server, "path": "/export"},
+        }
+        host.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": VOLUME}, "spec": spec})
+
+    yield served_by
+    host.delete("PersistentVolume", VOLUME)
+
+
+def test_no_server_of_the_hosts_volumes_is_reached(
+    host: Api, outward: Tenant, listening: int, volume: Callable[[str], None]
+) -> None:
+    # As anything outside, while no volume of the host is there.
+    until("the machine to be reached", partial(opens, outward, SERVER, listening, wanted=True), seconds=30)
+    volume(SERVER)
+    until("the server to be closed", partial(opens, outward, SERVER, listening, wanted=False), seconds=60)
+    opens(outward, OUTSIDE, listening, wanted=True)
+    assert "StorageClosed" not in tenants.conditions(host.get("Tenant", outward.name))
+    volume("nfs.example.org")
+    said = tenants.wait_condition(host, outward.name, "StorageClosed", status="False", reason="ServersByName")
+    assert "nfs.example.org" in said["message"]
+    until("the machine to be reached again", partial(opens, outward, SERVER, listening, wanted=True), seconds=60)
 
 
 def test_a_range_of_the_host_is_refused_by_name(host: Api, outward: Tenant) -> None:

@@ -1,16 +1,19 @@
 """A tenant's PodDisruptionBudget on the host, so that draining a host node respects it too.
 
 The host knows only bare pods, for which a number is all it accepts: how many must stay healthy. A number in the spec is taken
-from there. For the rest the plane's controller knows the workloads behind the pods, and has written its number into the status;
-a tenant can write there too, so it counts for no more than the pods that there are on the host.
+from there. For the rest the plane's controller knows the workloads behind the pods, and has written its number into the status.
+Either counts for no more than the pods that there are on the host. Those on a node whose drain has waited for long enough are
+no part of any budget (`drain`), and one that is not healthy holds up no eviction, whatever the tenant's budget says.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, mirrored, schema, selectors
-from syncer.translate.schema import OneOf, Struct, Translated
+from syncer.translate.kinds import drain
+from syncer.translate.schema import Struct, Translated
 from syncer.translate.view import Obj, TenantView
 
 KIND: Final = "PodDisruptionBudget"
@@ -22,7 +25,7 @@ BUDGET_SPEC: Final = Struct(
         "minAvailable": Translated("_healthy"),
         "maxUnavailable": Translated("_healthy"),
         "selector": Translated("selectors"),
-        "unhealthyPodEvictionPolicy": OneOf(("IfHealthyBudget", "AlwaysAllow")),
+        "unhealthyPodEvictionPolicy": Translated("to_host"),
     }
 )
 
@@ -37,14 +40,14 @@ def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | Non
     who = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, BUDGET_SPEC, "spec")
-    scope = selectors.own_namespace(who.namespace, view)
+    scope = replace(selectors.own_namespace(who.namespace, view), expressions=(dict(drain.STAYING),))
     selector = selectors.label_selector(own.get("selector"), "spec.selector", scope)
     if selector is not None:
         spec["selector"] = selector
     wanted = max(0, min(_healthy(virtual) or 0, _MOST))
-    if selected is not None and _said(virtual) is None:
+    if selected is not None:
         wanted = min(wanted, 0 if selector is None else selected(selector))
-    spec["minAvailable"] = wanted
+    spec |= {"minAvailable": wanted, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     meta = metadata.host_metadata(who, virtual, view)
     return {"apiVersion": "policy/v1", "kind": KIND, "metadata": meta, "spec": spec}
 

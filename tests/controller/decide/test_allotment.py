@@ -370,3 +370,15 @@ def test_tolerations_of_a_pools_own_taints_stay() -> None:
     assert not why(nodes=nodes)
     assert allotment.without_faults({"nodes": nodes})["nodes"] == nodes
     assert "nodes" not in allotment.without_faults({})
+
+
+@pytest.mark.parametrize(
+    ("deadline", "seconds"), [(None, 3600), ("1h", 3600), ("90m", 5400), ("30s", 30), ("0s", 0), ("Never", -1), ("soon", 3600)]
+)
+def test_the_class_says_for_how_long_budgets_hold_up_a_drain(deadline: str | None, seconds: int) -> None:
+    nodes = {} if deadline is None else {"nodes": {"drainDeadline": deadline}}
+    spec = plane_for(tenant(), tenant_class(**nodes))
+    assert spec.drain_seconds == seconds
+    # What is the built-in one restarts no syncer.
+    assert settings(spec).get("drainSeconds", 3600) == seconds
+    assert ("drainSeconds" in settings(spec)) == (seconds != 3600)

@@ -11,7 +11,7 @@ from controller.decide import auditing
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane import auditreceiver, network
-from controller.plane.addresses import ALWAYS, API, NODES, PODS, SERVICES, SLICES, Reserved
+from controller.plane.addresses import ALWAYS, API, NODES, PODS, RECEIVERS, SERVICES, SLICES, STORAGE, Reserved
 from controller.plane.auditlosses import Losses, losses_of
 from controller.plane.auditreceiver import EVENT_BYTES, Bounds
 from controller.plane.spec import PlaneSpec
@@ -79,6 +79,11 @@ def test_no_receiver_opens_the_host(changes: dict[str, str]) -> None:
     assert (said.status, said.reason) == ("False", Reason.RECEIVER_UNUSABLE)
     # The positive control.
     assert ways(sending()) != []
+
+
+def test_a_receiver_is_reached_though_it_is_closed_to_tenants_pods() -> None:
+    beside = (Reserved("203.0.113.7/32", RECEIVERS), Reserved("203.0.113.7/32", STORAGE))
+    assert ways(replace(sending(), reserved=(*HOST, *beside))) == ways(sending()) != []
 
 
 @pytest.mark.parametrize("memory_mib", [32, 128, 256, 512, 1024, 4096, 65536])

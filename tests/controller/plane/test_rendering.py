@@ -204,6 +204,7 @@ TAKEN_OVER: dict[str, dict[str, Any]] = {
     "allowedPriorityClasses": {"allowed_priority_classes": ("other",)},
     "allowedStorageClasses": {"allowed_storage_classes": ("fast",)},
     "pullSecret": {"own_images": ("registry.example/slurm:1",)},
+    "drainSeconds": {"drain_seconds": 60},
     "ownImages": {"own_images": ("registry.example/slurm:1",)},
 }
 

@@ -1,5 +1,6 @@
 """Who gets an ssh certificate, as whom and for how long; how the CA goes on; and what login nodes are told."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -192,3 +193,64 @@ def test_keys_are_off_where_tenant_or_class_wants_certificates_alone(where: str)
     assert spec.login is not None
     assert (spec.login.forwarding.ports, spec.login.forwarding.agent) == (True, False)
     assert bool(user_objects.authorized_keys(spec)["data"]) is (where == "nowhere")
+
+
+def key(letter: str, comment: str = "") -> str:
+    return f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA{letter * 24}{comment and ' ' + comment}"
+
+
+def opened(revoked: set[str], *users: UserSpec, root: tuple[str, ...] = ()) -> dict[str, str]:
+    login = LoginSpec(root_keys=root, revoked=frozenset(revoked))
+    found: dict[str, str] = user_objects.authorized_keys(replace(slurm_spec(), users=users, login=login))["data"]
+    return found
+
+
+def test_keys_of_a_user_whose_identities_are_all_revoked_open_nothing() -> None:
+    alice = UserSpec("alice", 10001, (key("a"), key("b")), admin=True, identities=(ADA, HOSTS_ADA))
+    bob = UserSpec("bob", 10002, (key("c"),), identities=("corp:bob@example.org",))
+    plain = UserSpec("robot", 10003, (key("d"),))
+    everybody = {"alice": f"{key('a')}\n{key('b')}\n", "bob": f"{key('c')}\n", "robot": f"{key('d')}\n"}
+    assert opened(set(), alice, bob, plain) == everybody | {"root": everybody["alice"]}
+    # Who may still be the user keeps the keys of the user.
+    assert opened({ADA}, alice, bob, plain) == everybody | {"root": everybody["alice"]}
+    left = {"bob": f"{key('c')}\n", "robot": f"{key('d')}\n"}
+    assert opened({ADA, HOSTS_ADA, "corp:eve"}, alice, bob, plain) == left
+    assert opened({ADA, HOSTS_ADA}, alice) == {}
+
+
+def test_a_revoked_users_key_opens_no_other_account_either() -> None:
+    alice = UserSpec("alice", 10001, (key("a", "ada@laptop"),), identities=(ADA,))
+    shared = UserSpec("shared", 10002, (key("a"), key("c")))
+    admin = UserSpec("carol", 10003, (key("e"),), admin=True)
+    root = (key("a", "old comment").replace("ssh-ed25519", "sk-ssh-ed25519@openssh.com"), key("f"))
+    assert opened({ADA}, alice, shared, admin, root=root) == {
+        "shared": f"{key('c')}\n", "carol": f"{key('e')}\n", "root": f"{key('f')}\n{key('e')}\n",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        {"revoked": [{"name": ADA}, {"name": "bulkhead:host:ada"}]},
+        {"revoked": [{"kind": "User", "name": ADA}], "revokedUsers": ["ada"]},
+    ],
+)
+def test_what_a_tenant_revokes_is_what_its_login_nodes_get(access: dict[str, Any]) -> None:
+    from controller.settings import Settings
+    from controller.slurm.decide.resolve import resolve
+
+    users = [{"name": "alice", "uid": 10001, "sshKeys": [key("a")], "identities": [ADA, HOSTS_ADA]}]
+    asked = CASES["everything"] | {"users": users, "login": {}}
+
+    def data(**access: Any) -> dict[str, str]:
+        wanted = samples.tenant(scheduling={"mode": "Slurm", "slurm": asked}, access=access)
+        spec = resolve(wanted, samples.tenant_class(), Settings())
+        assert spec is not None
+        found: dict[str, str] = user_objects.authorized_keys(spec)["data"]
+        return found
+
+    assert data() == {"alice": f"{key('a')}\n"}
+    assert data(**access) == {}
+    # What was issued before some moment is no longer good; who has it is not gone.
+    before = {"revoked": [{"name": each, "before": "2026-01-01T00:00:00Z"} for each in (ADA, HOSTS_ADA)]}
+    assert data(**before) == {"alice": f"{key('a')}\n"}

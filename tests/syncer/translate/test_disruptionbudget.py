@@ -1,10 +1,10 @@
-"""How many pods stay: as the spec says it, and of what stands in the status no more than there are."""
+"""How many pods stay: as the spec or the status says it, and no more than there are; and of which pods that is said."""
 
 from typing import Any
 
 import pytest
 
-from syncer.translate.kinds import disruptionbudget
+from syncer.translate.kinds import disruptionbudget, drain
 from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
@@ -24,15 +24,43 @@ def stays(virtual: Obj, pods: int) -> int:
 
 @pytest.mark.parametrize("said", [0, 1, 5])
 def test_a_number_in_the_spec_is_the_number(said: int) -> None:
-    assert stays(budget(100_000, minAvailable=said), 2) == said
+    assert stays(budget(100_000, minAvailable=said), 5) == said
     plain = budget(minAvailable=said)
     del plain["status"]
     assert disruptionbudget.is_mirrored(plain)
 
 
+@pytest.mark.parametrize("said", [3, 100_000, 2**31 - 1])
+def test_a_number_in_the_spec_keeps_no_more_pods_than_there_are(said: int) -> None:
+    assert stays(budget(minAvailable=said), 2) == 2
+    assert stays(budget(minAvailable=said), 0) == 0
+    assert stays(budget(minAvailable=said, selector=None), 8) == 0
+
+
 def test_a_number_in_the_spec_has_bounds() -> None:
-    assert stays(budget(minAvailable=2**31 - 1), 2) == 100_000
+    assert stays(budget(minAvailable=2**31 - 1), 200_000) == 100_000
     assert stays(budget(minAvailable=-1), 2) == 0
+
+
+@pytest.mark.parametrize("policy", [None, "IfHealthyBudget", "AlwaysAllow"])
+def test_a_pod_that_is_not_healthy_holds_up_no_eviction(policy: str | None) -> None:
+    virtual = budget(minAvailable=2) if policy is None else budget(minAvailable=2, unhealthyPodEvictionPolicy=policy)
+    made = disruptionbudget.to_host(virtual, samples.VIEW)["spec"]
+    assert made["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize(
+    "selector", [{}, {"matchLabels": {"app": "web"}}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}]
+)
+def test_pods_of_a_drain_past_its_deadline_are_left_out(selector: Obj) -> None:
+    asked: list[Obj] = []
+    made = disruptionbudget.to_host(
+        budget(minAvailable=2, selector=selector), samples.VIEW, lambda found: asked.append(found) or 2
+    )
+    left_out = {"key": drain.DRAINED, "operator": "DoesNotExist"}
+    assert left_out in made["spec"]["selector"]["matchExpressions"]
+    # They are not counted either.
+    assert asked == [made["spec"]["selector"]]
 
 
 @pytest.mark.parametrize("spec", [{"maxUnavailable": "25%"}, {"maxUnavailable": 2}, {"minAvailable": "75%"}])

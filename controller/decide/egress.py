@@ -1,0 +1,34 @@
+"""What a Tenant's status says of the ways out of its pods: what is not opened, and what may be open all the same. Pure."""
+
+from typing import Final
+
+from bulkhead.api.conditions import Reason
+from controller.plane import network
+from controller.plane.spec import PlaneSpec
+from controller.verdict import Verdict
+
+_MOST_SERVERS: Final = 8
+
+
+def applied(spec: PlaneSpec) -> Verdict:
+    """Whether every egress CIDR is open, but for what is the host's."""
+    if closed := network.withheld(spec):
+        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
+        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
+        return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
+    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
+
+
+def storage(spec: PlaneSpec) -> Verdict | None:
+    """Which servers of the host's storage may be open; None where none is, and nothing is to be done."""
+    names = network.left_open(spec)
+    if not names:
+        return None
+    more = f" and {len(names) - _MOST_SERVERS} more" if len(names) > _MOST_SERVERS else ""
+    return Verdict(
+        "False",
+        Reason.SERVERS_BY_NAME,
+        f"the host's nodes mount volumes from {', '.join(names[:_MOST_SERVERS])}{more}, and egressCIDRs may open that to the "
+        "tenant's pods, which leave with a node's address: policies know addresses and no names. Give the SharedVolume, "
+        "PersistentVolume or StorageClass the server's address, or chart value serverAddresses the addresses of the name",
+    )

@@ -1,0 +1,87 @@
+"""A tenant's disruption budget that lets nothing go holds up an admin's drain until the class's deadline, and no longer."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from e2e import tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.fleet import Fleet
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+CLASS = "e2e-drained"
+DRAINED = "bulkhead.dev/drained"
+DEADLINE = 8
+
+
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    """A tenant of a class whose budgets hold up a drain for some seconds."""
+    nodes = fleet.host.get("TenantClass", "standard")["spec"].get("nodes", {})
+    fleet.offer(CLASS, nodes=nodes | {"drainDeadline": f"{DEADLINE}s"})
+    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
+    fleet.order(wanted)
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def guarded(fleet: Fleet) -> Iterator[Tenant]:
+    yield fleet.take(ahead(fleet))
+    fleet.leave(CLASS)
+
+
+@pytest.fixture
+def uncordoned(host: Api) -> Iterator[list[str]]:
+    """Names of nodes, which are open again at the end."""
+    found: list[str] = []
+    yield found
+    for name in found:
+        host.patch("Node", name, {"spec": {"unschedulable": None}})
+
+
+def evict(host: Api, pod: Obj) -> int:
+    """What `kubectl drain` asks for; returns the status."""
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    try:
+        host.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body=body)
+    except ApiError as error:
+        return error.status
+    return 201
+
+
+def test_a_drain_is_held_up_until_its_deadline(host: Api, guarded: Tenant, uncordoned: list[str]) -> None:
+    budget = {"minAvailable": 2**31 - 1, "selector": {"matchLabels": {"app": "web"}}}
+    about = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"}}
+    guarded.api.create(about | {"spec": budget})
+    guarded.api.create(workloads.deployment("web", 2, workloads.pod_spec(where=workloads.SIMULATED)))
+    workloads.wait_available(guarded.api, "web", 2)
+
+    def counted() -> list[Obj]:
+        budgets = host.list("PodDisruptionBudget", guarded.work)
+        seen = [(each["spec"]["minAvailable"], each.get("status", {}).get("currentHealthy")) for each in budgets]
+        workloads.expect(seen == [(2, 2)], f"{seen}")
+        return host.list("Pod", guarded.work, labels="app=web")
+
+    first, _ = until("the host's budget to be what there is, and counted", counted, seconds=40)
+    node = first["spec"]["nodeName"]
+    assert evict(host, first) == 429
+    uncordoned.append(node)
+    host.patch("Node", node, {"spec": {"unschedulable": True}})
+    assert evict(host, first) == 429
+
+    def left() -> None:
+        pods = host.list("Pod", guarded.work, labels="app=web")
+        seen = {
+            each["metadata"]["name"]: (each["spec"].get("nodeName"), DRAINED in each["metadata"]["labels"]) for each in pods
+        }
+        workloads.expect(all(marked == (where == node) for where, marked in seen.values()), f"{seen}")
+
+    until("the pods of the node to leave their budgets", left, seconds=DEADLINE + 40)
+    until("the eviction", lambda: workloads.expect(evict(host, first) == 201, "refused"), seconds=20)
+    events = [each for each in guarded.api.list("Event", "default") if each["reason"] == "DrainDeadline"]
+    assert any(node in each["message"] for each in events), events
+    # On another node it is kept as before.
+    workloads.wait_available(guarded.api, "web", 2, seconds=90)

@@ -1,0 +1,45 @@
+"""For how long a tenant's disruption budgets hold up the drain of a host node, and how it shows on pods. Pure.
+
+    node cordoned ── its taint says since when ──> deadline of the class ──> its pods are labelled ──> no budget selects them
+
+A budget that lets none of its pods go is the tenant's right in a cluster of its own. Here it would keep an admin from ever
+emptying a node, so it holds until a deadline. A cordon alone ends no pod: what has passed its deadline may be evicted, and
+stays until somebody does. Where the taint does not say since when, nothing passes.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, mappings, text
+
+KIND: Final = "Drain"  # of work, by the name of the node
+DRAINED: Final = "bulkhead.dev/drained"
+# What every budget on the host asks of the pods that it selects.
+STAYING: Final[Mapping[str, str]] = {"key": DRAINED, "operator": "DoesNotExist"}
+_CORDON: Final = "node.kubernetes.io/unschedulable"
+
+
+def cordoned_since(host_node: Mapping[str, Any]) -> datetime | None:
+    """When a node was cordoned; None where it is not, or where the host does not say."""
+    spec = mapping(host_node.get("spec"))
+    if spec.get("unschedulable") is not True:
+        return None
+    said = [text(each.get("timeAdded")) for each in mappings(spec.get("taints"), 64) if each.get("key") == _CORDON]
+    return _moment(said[0]) if said else None
+
+
+def remaining(host_node: Mapping[str, Any], now: datetime, deadline: float | None) -> float | None:
+    """Seconds until its pods may go whatever budgets say, none left: they may; None: nothing ends that."""
+    since = cordoned_since(host_node)
+    if since is None or deadline is None:
+        return None
+    return max(0.0, deadline - (now - since).total_seconds())
+
+
+def _moment(said: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
