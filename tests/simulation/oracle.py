@@ -53,7 +53,7 @@ class Oracle:
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
         self._placed: set[str] = set()  # virtual pods of which the syncer told the plane where the host had placed them
         self._bound: set[str] = set()  # virtual pods that the tenant bound itself
-        self._ever_placed: set[str] = set()  # virtual pods whose host pod had a node
+        self._ever_placed: set[str] = set()  # virtual pods whose host pod had a node, or was ended with grace by the host
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         self._nodes_marked = NodeMarks()
         self._claims = ClaimWatch(host, plane, sides.work, self.violate)
@@ -133,8 +133,7 @@ class Oracle:
                 self.violate(f"I1: virtual pod {commit.key} is gone while its host pod still ends")
         if not self._mirrors.get(uid) and not before["metadata"].get("deletionTimestamp"):
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
-        evicted = mirror is not None and mirror["metadata"].get("deletionTimestamp")
-        never = uid in self._bound and uid not in self._ever_placed and not evicted
+        never = uid in self._bound and uid not in self._ever_placed
         if never and not before["metadata"].get("deletionTimestamp"):
             self.violate(f"I8: virtual pod {commit.key}, which the tenant bound, was deleted though the host never placed it")
 
@@ -153,7 +152,8 @@ class Oracle:
             self._new_pod(commit.after)
         if commit.after is not None:
             self._taken.discard((commit.kind, commit.key))
-            if commit.kind == kind_of(PODS) and commit.after["spec"].get("nodeName"):
+            spec, meta = commit.after.get("spec") or {}, commit.after["metadata"]
+            if commit.kind == kind_of(PODS) and (spec.get("nodeName") or meta.get("deletionTimestamp")):
                 self._ever_placed.add(virtual_uid(commit.after))
         if commit.user == HOST_USER and commit.kind == kind_of(PODS):
             self._gate(commit)
