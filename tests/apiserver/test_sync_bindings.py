@@ -8,7 +8,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS, PODS
+from bulkhead.kube.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
 from syncer.write.placed import KEY, RECENT
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import SyncerBed, until
@@ -58,8 +58,6 @@ async def seen_on(bed: SyncerBed, node: str) -> None:
     """A tenant's scheduler binds to what it sees: the plane has the node."""
 
     async def there() -> bool:
-        from bulkhead.kube.resources import NODES
-
         return node in {each["metadata"]["name"] for each in (await bed.plane.list(NODES)).items}
 
     await until(there, f"{node} in the plane")
@@ -93,9 +91,8 @@ async def test_item_50_why_the_host_does_not_place_it_stands_on_the_pod(bed: Syn
     await bed.bind_virtual("web")
     host = await bed.mirrored("web")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
-    await bed.host.patch(
-        PODS, host["metadata"]["name"], {"status": {"conditions": [condition]}}, bed.work, subresource="status"
-    )
+    status = {"status": {"conditions": [condition]}}
+    await bed.host.patch(PODS, host["metadata"]["name"], status, bed.work, subresource="status")
     assert "0/3 nodes are available" in (await says(bed, "web", "Unschedulable"))["message"]
     assert not await gone(bed, "web")
 
@@ -232,9 +229,7 @@ async def test_item_37_50_a_gang_of_the_tenants_own_kube_scheduler_runs_whole_or
     half = {"limits": {"nvidia.com/gpu": "4"}}
     for name in names:
         containers = [{"name": "main", "image": "busybox:1.36", "resources": half}]
-        selector = {"pool": bed.tenant}
-        pod = own(bed, name, containers=containers, schedulingGroup={"podGroupName": "gang"}, nodeSelector=selector)
-        await bed.create(pod)
+        await bed.create(own(bed, name, containers=containers, schedulingGroup={"podGroupName": "gang"}))
     # One node has room for two of the three, as the tenant's scheduler says; and what it says stays.
     await says(bed, names[0], "Unschedulable")
     await bed.patrolled()
