@@ -15,6 +15,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_ledger",
         "test_newcomer",
         "test_nodes",
+        "test_own_scheduler",
         "test_podgroups",
         "test_quota",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
