@@ -252,3 +252,36 @@ async def test_item_37_50_a_gang_of_the_tenants_own_kube_scheduler_runs_whole_or
         await runs(bed, name)
     await bed.patrolled()
     assert all([not await gone(bed, name) for name in names])
+
+
+# -- queues of the tenant's own that hold pods back by gates
+
+
+async def test_item_44_a_pod_that_a_queue_lets_go_to_a_flavor_of_nodes_goes_there(bed: SyncerBed) -> None:
+    """What Kueue does with single pods: its gate at the creation, the flavor's labels and no gate at the admission."""
+    pod = bed.pod("train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    await bed.create(pod)
+    first = await bed.mirrored("train")
+    assert len(first["spec"]["schedulingGates"]) == 1, "it cannot start"
+    admitted = {"spec": {"nodeSelector": {"example.com/flavor": "spot"}, "schedulingGates": []}}
+    await bed.plane.patch(PODS, "train", admitted, bed.space)
+
+    async def let_go() -> Obj | None:
+        found = await bed.mirror("train")
+        assert found is None or found["spec"].get("schedulingGates") or found["metadata"]["uid"] != first["metadata"]["uid"]
+        return found if found is not None and not found["spec"].get("schedulingGates") else None
+
+    host: Obj = await until(let_go, "the host pod may start")
+    assert host["spec"]["nodeSelector"]["example.com/flavor"] == "spot"
+    assert not await gone(bed, "train")
+
+
+async def test_item_44_a_gated_pod_of_the_tenants_own_scheduler_is_not_on_the_host(bed: SyncerBed) -> None:
+    await bed.create(own(bed, "train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]))
+    await bed.patrolled()
+    assert (await bed.condition("train") or {}).get("reason") == "SchedulingGated", "what its API server said of it stays"
+    assert await bed.mirror("train") is None
+    await bed.plane.patch(PODS, "train", {"spec": {"schedulingGates": []}}, bed.space)
+    await seen_on(bed, bed.node)
+    await bed.bind_virtual("train")
+    assert pinned(await bed.mirrored("train")) == [[bed.node]]
