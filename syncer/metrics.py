@@ -75,6 +75,9 @@ KUBELET_REQUESTS: Final = Counter(
     ("verb", "status"),
     registry=REGISTRY,
 )
+PLACED_BEYOND: Final = Gauge(
+    "bulkhead_syncer_placed_beyond", "Placed pods for which the record on the host has no room.", registry=REGISTRY
+)
 EVENTS_DROPPED: Final = Counter(
     "bulkhead_syncer_events_dropped", "Events not written because of the rate or an error.", registry=REGISTRY
 )

@@ -62,6 +62,7 @@ from syncer.write.budget import WriteBudget
 from syncer.write.host import HostWriter
 from syncer.write.identity import PlaneIdentity
 from syncer.write.massdelete import MassDeleteBreaker
+from syncer.write.placed import PlacedPods
 from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)
@@ -124,7 +125,14 @@ class Session:
             stands_for=settings.device_class_resources,
         )
         self.best = Best(self.caches, self.queue, self.claims, quota=self._quota)
-        writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
+        budget = WriteBudget(self._clock)
+        writer, virtual = HostWriter(host, budget, self.identity), VirtualWriter(plane, self._clock)
+        self.placed = PlacedPods(
+            plane, host, settings.plane_namespace,
+            budget=budget,
+            identity=self.identity,
+            cached=lambda: (each.uid for each in self.caches.virtual["Pod"].store.metas()),
+        )  # fmt: skip
         self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
         self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices)
@@ -159,6 +167,7 @@ class Session:
             recorder=self.recorder,
             deletions=self.deletions,
             breaker=self.breaker,
+            placed=self.placed,
         )
         self.rereading = Rereading(settings, host, self._adopt)
         self._group: asyncio.TaskGroup | None = None
@@ -273,8 +282,9 @@ class Session:
             try:
                 async with asyncio.timeout(_ATTEMPT_SECONDS):
                     await self.identity.establish()
-                if self.identity.established:
-                    return
+                    if self.identity.established:
+                        await self.placed.load()
+                        return
             except (KubeError, TimeoutError) as error:
                 if self._clock.monotonic() - logged > 10:
                     logged = self._clock.monotonic()

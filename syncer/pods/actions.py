@@ -1,8 +1,10 @@
 """What a reconcile of one pod may come to: the closed union that `decide` returns and `reconcile` applies. Pure.
 
-    ReadHost, ReadVirtual, Confirm   not decided yet: do this, and decide again
+    ReadHost, ReadVirtual, Confirm,
+    NotePlaced                       not decided yet: do this, and decide again
     Wait, Forget, ReleaseReferences  nothing is written
     CreateHost, Bind, Follow         forward
+    Repin                            a step back first: the host pod, not placed yet, is made anew for the node in the plane
     AwaitEnd, EndHost                virtual pod pending deletion, its host pod there
     DeleteOrphan, DeletePredecessor  host pod without its virtual pod: only with the plane's own answer that it is gone
     DeleteVirtual                    virtual pod that is over: only with the host's own answer that its host pod is gone
@@ -60,6 +62,13 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class NotePlaced:
+    """Remember on the host that it placed the host pod of this virtual pod, before the plane hears of it."""
+
+    virtual: Obj
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing is to be done now; None for the seconds where an event brings the pod back."""
 
@@ -95,6 +104,14 @@ class Bind:
 @dataclass(frozen=True, slots=True)
 class Follow:
     """Both are there: queue the tokens, report the status, patch the host pod."""
+
+    virtual: Obj
+    host: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Repin:
+    """Delete a host pod without a node that may go elsewhere than its virtual pod, which the tenant bound; it is made anew."""
 
     virtual: Obj
     host: Obj
@@ -174,14 +191,15 @@ class EvictVirtual:
 
 @dataclass(frozen=True, slots=True)
 class DeleteMisplaced:
-    """Delete a virtual pod that is bound to another node than its host pod."""
+    """Delete a virtual pod that is bound to another node than its host pod, which the host placed on `node`."""
 
     virtual: Obj
+    node: str
 
 
-Question: TypeAlias = ReadHost | ReadVirtual | Confirm
+Question: TypeAlias = ReadHost | ReadVirtual | Confirm | NotePlaced
 Deletion: TypeAlias = EndHost | DeleteOrphan | DeletePredecessor | DeleteVirtual | EvictVirtual | DeleteMisplaced
-Step: TypeAlias = Wait | Forget | ReleaseReferences | CreateHost | Bind | Follow | AwaitEnd | Deletion
+Step: TypeAlias = Wait | Forget | ReleaseReferences | CreateHost | Bind | Follow | Repin | AwaitEnd | Deletion
 PodAction: TypeAlias = Question | Step
 
 

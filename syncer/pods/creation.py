@@ -8,6 +8,7 @@ From the moment before the request on, the host pod may exist whether or not an 
 import logging
 from typing import Final
 
+from bulkhead.api.conditions import condition_of
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
@@ -23,7 +24,7 @@ from syncer.pods.unchanged import Unchanged
 from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
-from syncer.translate import TenantView, Untranslatable, diff
+from syncer.translate import Reason, TenantView, Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import placement, scheduling, tolerations
 from syncer.watch.informers import Caches
@@ -169,8 +170,15 @@ class PodCreation:
         key = key_of(virtual)
         if refusals.is_quota(refused):
             self._starved.add(key, rank=self._best.rank(virtual))
+        if refused.reason is Reason.WAITING_FOR_SCHEDULER and _is_told(virtual):
+            return _RETRY_QUOTA
         if await self._virtual.refusal(virtual, refused):
             metrics.REFUSED.labels(str(refused.reason)).inc()
             _log.info("pod refused", extra=about("Pod", key, reason=refused.reason, why=str(refused)))
         self._recorder.warn(virtual, str(refused.reason), str(refused))
         return _RETRY_QUOTA if refused.retriable else _RETRY_REFUSED
+
+
+def _is_told(virtual: Obj) -> bool:
+    """Whether the pod says why it has no node: the scheduler of the tenant's own knows best, and so does whoever gated it."""
+    return condition_of(virtual, "PodScheduled").get("status") == "False"

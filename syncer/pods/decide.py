@@ -6,13 +6,17 @@ is called again with the answer; each server is asked at most once. The order of
     host pod in the cache superseded? ─> virtual pod gone? ─> a predecessor's host pod? ─> virtual pod pending deletion?
     ─> host pod missing? ─> host pod pending deletion? ─> node chosen? ─> follow
 
+That the host placed a pod is remembered on the host (`Memory.placed`), and noted before anything is told to the plane. A node
+in the plane says nothing of it: the tenant, or a scheduler of its own, may bind its pods. Its `startTime`, which kubelets alone
+write, counts beside the record, for pods from before there was one and for a record that was lost: whoever forges it has its
+own pod deleted, which it may do anyway. docs/decisions/0043-who-places-a-pod.md has the reasons.
+
 `tests/syncer/pods/decisions.yaml` is the table of all answers.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.untrusted import mapping
 from syncer.pods.actions import (
@@ -29,15 +33,18 @@ from syncer.pods.actions import (
     EvictVirtual,
     Follow,
     Forget,
+    NotePlaced,
     PodAction,
     ReadHost,
     ReadVirtual,
     ReleaseReferences,
+    Repin,
     Wait,
     uid,
 )
 from syncer.translate.kinds import gate
 from syncer.translate.origin import virtual_uid
+from syncer.translate.podspec import placement
 from syncer.translate.view import Obj
 
 # What a forced deletion by the tenant becomes on the host. Never 0: the host keeps the pod, and its GPUs taken, until the
@@ -61,6 +68,8 @@ class Memory:
     recreated: bool = False
     # This virtual pod had a host pod, or may have had one.
     had_host: bool = False
+    # The host placed a host pod of this virtual pod at some time: the host's own record of it.
+    placed: bool = False
     # A watch event reported the deletion of the virtual pod; a list alone did not.
     deletion_observed: bool = False
     namespace_ending: bool = False
@@ -97,6 +106,8 @@ def decide(virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads =
     if may_have_predecessor(virtual, host, memory, reads):
         predecessor = _host_pod(host, memory, reads)
         return ReadHost() if predecessor is None else _without_virtual(predecessor, memory, reads, replaced=True)
+    if host is not None and placed_on(host) and not memory.placed:
+        return NotePlaced(virtual)
     if is_pending_deletion(virtual):
         return _ending(virtual, host, memory, reads)
     return _missing(virtual, memory, reads) if host is None else _both(virtual, host, memory)
@@ -112,11 +123,9 @@ def may_have_predecessor(virtual: Obj, host: Obj | None, memory: Memory, reads: 
     return reads.host is None or reads.host.host_pod_of(memory.expected) is not None
 
 
-def has_started(virtual: Obj) -> bool:
+def has_started(virtual: Obj, memory: Memory) -> bool:
     """Whether the pod ran, or was placed by the host, at any time before."""
-    if mapping(virtual.get("status")).get("startTime"):
-        return True
-    return bool(placed_on(virtual)) and condition_of(virtual, "PodScheduled").get("status") == "True"
+    return memory.placed or bool(mapping(virtual.get("status")).get("startTime"))
 
 
 def _superseded(host: Obj, reads: Reads) -> PodAction:
@@ -161,7 +170,7 @@ def _ending(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> Pod
         host = reads.host.host_pod_of(uid(virtual))
         if host is None:
             # A finalizer's owner waits for the pod's end, which nothing else reports any more.
-            lost = bool(virtual["metadata"].get("finalizers")) and has_started(virtual) and not has_ended(virtual)
+            lost = bool(virtual["metadata"].get("finalizers")) and has_started(virtual, memory) and not has_ended(virtual)
             return DeleteVirtual(virtual, reads.host, lost, "host pod is gone")
     asked, left = virtual["metadata"].get("deletionGracePeriodSeconds"), host["metadata"].get("deletionGracePeriodSeconds")
     grace = min(max(FORCED_GRACE, asked), memory.max_grace) if isinstance(asked, int) else None
@@ -185,7 +194,7 @@ def _missing(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
 def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
     if has_ended(virtual):
         return ReleaseReferences()
-    started = has_started(virtual)
+    started = has_started(virtual, memory)
     if not started and (memory.namespace_ending or not memory.may_be_there):
         return Wait(_NAMESPACE_SECONDS, "the namespace is about to be gone") if memory.namespace_ending else CreateHost(virtual)
     # Also before a second create: the host charges it to the quota before it says that the name is taken, and takes that back
@@ -201,14 +210,32 @@ def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
 
 def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
     if is_pending_deletion(host):
-        if memory.recreated:
+        if memory.recreated and not placed_on(host):
             return Wait(None, "the host pod is being recreated")
-        if gate.is_the_ledgers(host) and not placed_on(host) and not has_started(virtual):
+        if gate.is_the_ledgers(host) and not placed_on(host) and not has_started(virtual, memory):
             return Wait(None, "the ledger takes back a host pod that never had a node, and another is made")
         return EvictVirtual(virtual, host, host["metadata"].get("deletionGracePeriodSeconds"))
     if memory.behind:
         return Wait(None, "the last write to the virtual pod comes back as an event")
+    return _where(virtual, host, memory)
+
+
+def _where(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
+    """The step for two live pods: what is decided by where each of them is."""
     chosen, held = placed_on(host), placed_on(virtual)
-    if not chosen or held == chosen:
+    if held == chosen:
         return Follow(virtual, host)
-    return DeleteMisplaced(virtual) if held else Bind(virtual, chosen)
+    if not chosen:
+        return Repin(virtual, host) if _may_go_elsewhere(virtual, host, memory) else Follow(virtual, host)
+    return DeleteMisplaced(virtual, chosen) if held else Bind(virtual, chosen)
+
+
+def _may_go_elsewhere(virtual: Obj, host: Obj, memory: Memory) -> bool:
+    """Whether a host pod was made before the tenant bound its virtual pod, and can still be made anew for that node.
+
+    One that something on the host holds with a finalizer would be seen as deleted by the host. One that was placed before is
+    back from an older backup of the host.
+    """
+    if placement.is_pinned(host, placed_on(virtual)) or has_started(virtual, memory):
+        return False
+    return not host["metadata"].get("finalizers")

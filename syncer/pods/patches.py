@@ -3,6 +3,7 @@
     both unchanged since they were compared -> nothing
     host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
     node marks changed, no node yet         -> host pod deleted; the next reconcile creates it again
+    bound by the tenant, no node yet        -> the same
     a better one needs its place            -> host pod deleted while it is gated; its virtual pod waits
     anything else that differs              -> patches; a refusal of the host's is an event on the tenant's pod
 
@@ -81,12 +82,19 @@ class PodPatches:
         return fresh is None or version_of(fresh) != version_of(virtual)
 
     async def _recreate(self, virtual: Obj, host: Obj) -> bool:
+        why = "the tenant's cordons, taints or labels of nodes changed, or its pool did, before the pod was placed"
+        return await self._anew(virtual, host, why)
+
+    async def repin(self, virtual: Obj, host: Obj) -> bool:
+        """Have a host pod made again that may go elsewhere than its virtual pod; False where nothing may be deleted."""
+        return await self._anew(virtual, host, "the tenant bound the pod to a node before the host had placed it")
+
+    async def _anew(self, virtual: Obj, host: Obj, why: str) -> bool:
         """Delete a host pod so that it is created again; False where nothing may be deleted.
 
         The version is that of a pod without a node, so the scheduler that is faster wins.
         """
         self._expectations.expect_recreation(key_of(virtual), uid_of(host))
-        why = "the tenant's cordons, taints or labels of nodes changed, or its pool did, before the pod was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     async def take_back(self, virtual: Obj, host: Obj) -> None:

@@ -8,7 +8,9 @@
     virtual pending deletion      -> host deleted with the same grace; virtual deleted when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
     virtual new, host missing     -> group and references first, then the host pod; a refusal is said on the pod
+    host pod placed               -> noted on the host, before anything else
     both there, node chosen       -> virtual bound
+    bound by the tenant meanwhile -> host pod that has no node yet deleted, to be recreated for that one
     both there                    -> its tokens queued; status reported, changes patched
     both there, node marks changed-> host pod that has no node yet deleted, to be recreated
     both there, a better one waits-> host pod at the ledger's gate deleted, its virtual pod waits
@@ -45,9 +47,11 @@ from syncer.pods.actions import (
     EvictVirtual,
     Follow,
     Forget,
+    NotePlaced,
     ReadHost,
     ReadVirtual,
     ReleaseReferences,
+    Repin,
     Step,
     Wait,
 )
@@ -69,12 +73,18 @@ from syncer.watch.informers import Caches
 from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write.host import HostWriter
 from syncer.write.massdelete import MassDeleteBreaker
+from syncer.write.placed import PlacedPods
 from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)
 
 # Until the plane is trusted again, or the mass-delete breaker closed.
 _RETRY_KEPT: Final = 60.0
+_LOST: Final = "the pod was placed, and is gone from its node; it is deleted, since no pod runs twice"
+_MISPLACED: Final = (
+    "bound to node {!r} when the platform had placed the pod on {!r} already; it is deleted. "
+    "Give pods that you bind yourself a schedulerName of your own: the platform leaves those to you"
+)
 
 
 class Pods:
@@ -98,6 +108,7 @@ class Pods:
         recorder: Recorder,
         deletions: ObservedDeletions,
         breaker: MassDeleteBreaker,
+        placed: PlacedPods,
     ) -> None:
         self._caches = caches
         self._host = host
@@ -109,6 +120,8 @@ class Pods:
         self._best = best
         self._deletions = deletions
         self._breaker = breaker
+        self._placed = placed
+        self._recorder = recorder
         self._expectations = Expectations()
         self._unchanged = Unchanged(caches)
         self._report = PodReport(caches, host, virtual, recorder)
@@ -169,6 +182,7 @@ class Pods:
             may_be_there=virtual is not None and self._expectations.may_be_there(key, uid_of(virtual)),
             recreated=self._expectations.is_recreated(key),
             had_host=virtual is not None and self._expectations.had_host(key, uid_of(virtual)),
+            placed=virtual is not None and uid_of(virtual) in self._placed,
             deletion_observed=self._deletions.observed("Pod", key),
             namespace_ending=self._caches.namespace_ending(key.namespace),
             behind=virtual is not None and self._virtual.behind(virtual),
@@ -190,6 +204,8 @@ class Pods:
                     reads = Reads(virtual=Answer(await self._virtual.read(PODS, key)), host=reads.host)
                 case Confirm(confirmed):
                     self._expectations.confirm(key, confirmed)
+                case NotePlaced(noted):
+                    await self._placed.note(uid_of(noted))
                 case _:
                     if virtual is not None and not may_have_predecessor(virtual, host, memory, reads):
                         self._refer(key, virtual, on_host=host is not None)
@@ -212,6 +228,8 @@ class Pods:
                 await self._bind(virtual, node)
             case Follow(virtual, host):
                 await self._follow(virtual, host)
+            case Repin(virtual, host):
+                return None if await self._patches.repin(virtual, host) else _RETRY_KEPT
             case AwaitEnd(virtual, host, again):
                 await self._report.report(virtual, host)
                 return again
@@ -231,11 +249,14 @@ class Pods:
             case DeleteVirtual(virtual, _, lost, why):
                 if lost:
                     await self._virtual.status(PODS, virtual, podstatus.lost(virtual))
+                elif not is_pending_deletion(virtual):
+                    self._recorder.warn(virtual, "Lost", _LOST)
                 await self._virtual.delete_pod(virtual, grace=0, why=why)
             case EvictVirtual(virtual, host, grace):
                 await self._report.report(virtual, host)
                 await self._virtual.delete_pod(virtual, grace=grace, why="host pod is being deleted by the host")
-            case DeleteMisplaced(virtual):
+            case DeleteMisplaced(virtual, node):
+                self._recorder.warn(virtual, "Misplaced", _MISPLACED.format(placed_on(virtual)[:253], node))
                 await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
             case _:
                 assert_never(step)

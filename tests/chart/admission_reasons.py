@@ -228,7 +228,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "claim: data from a claim or a snapshot": ("a claim with data from anywhere",),
     "secret: no type that has a meaning on the host": ("a secret that the host fills",),
     "syncer: only a mirrored pod may own an object": ("an owner that is no pod",),
-    "syncer: in the plane's namespace only ConfigMap plane-identity and events": (
+    "syncer: in the plane's namespace only its records (plane-identity, placed-pods, placed-pods-recent) and events": (
         "the plane's namespace",
         "a pod in the plane's namespace",
         "a secret in the plane's namespace",

@@ -366,6 +366,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a secret": mirrored("Secret"),
     "the plane's identity": mirrored("ConfigMap", labels={})
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
+    "the placed pods": mirrored("ConfigMap", labels={}) | {"metadata": {"name": "placed-pods", "namespace": "bh-team-a"}},
+    "the pods placed of late": mirrored("ConfigMap", labels={})
+    | {"metadata": {"name": "placed-pods-recent", "namespace": "bh-team-a"}},
 }
 CHANGES: dict[str, Change] = {
     **pulls.CHANGES,

@@ -44,6 +44,7 @@ _COLLECTOR = {
     "kube-apiserver": {"GOGC": "200", "GOMEMLIMIT": "330MiB"},
     "etcd": {"GOGC": "200", "GOMEMLIMIT": "80MiB"},
 }
+_GANGS = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
@@ -170,12 +171,23 @@ class ApiServer:
 
     def start_scheduler(self, config: Path | None = None) -> None:
         """Start a kube-scheduler that knows gangs, or a stock one with a configuration; `kill` ends it."""
-        flags = self._client_flags()
         if config is not None:
             self._spawn("kube-scheduler", f"--config={config}", "--secure-port=0")
             return
-        gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-        self._spawn("kube-scheduler", *flags, f"--feature-gates={gates}")
+        self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={_GANGS}")
+
+    def start_own_scheduler(self, scheduler: str) -> None:
+        """Start a kube-scheduler that knows gangs for the pods that name it; `kill` ends it."""
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self._kubeconfig())},
+            "profiles": [{"schedulerName": scheduler}],
+        }
+        path = self.folder / "own-scheduler.json"
+        path.write_text(json.dumps(config))
+        self._spawn("kube-scheduler", f"--config={path}", "--secure-port=0", f"--feature-gates={_GANGS}")
 
     def start_kwok(self) -> None:
         """Start kwok, which plays the kubelet of every node that is annotated for it; `kill` ends it."""

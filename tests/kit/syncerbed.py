@@ -241,6 +241,12 @@ class SyncerBed:
             return await self.plane.get(PODS, name, self.space)
         return None
 
+    async def bind_virtual(self, name: str, node: str | None = None) -> None:
+        """What a scheduler of the tenant's own does: bind a pod in the plane."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node or self.node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self.plane.create_subresource(PODS, name, "binding", body, self.space)
+
     async def virtual_node(self) -> Obj | None:
         """The tenant's node as the plane shows it."""
         with contextlib.suppress(NotFound):

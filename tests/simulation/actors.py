@@ -89,7 +89,7 @@ class HostActors:
         """Bind a pod to the first node that is not cordoned and that its affinity does not exclude."""
         spec = pod["spec"]
         nodes = [key_of(each).name for each in self.api.store.all(NODES) if not each.get("spec", {}).get("unschedulable")]
-        nodes = [name for name in nodes if name not in _excluded(spec)]
+        nodes = [name for name in nodes if name not in _excluded(spec) and name in (_only(spec) or nodes)]
         if spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp") or not nodes:
             return
         if not claims.usable(self.api, pod):
@@ -152,13 +152,25 @@ class PlaneActors:
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        # Pods of nodes that are gone are deleted.
+        self.collects = False
 
     def step(self) -> None:
         """Empty namespaces that end; take them away when they are empty. Let go of claims and volumes."""
         claims.unprotect(self.api)
+        if self.collects:
+            self._collect_pods()
         for space in self.api.store.all(NAMESPACES):
             if space["metadata"].get("deletionTimestamp"):
                 self._empty(key_of(space).name)
+
+    def _collect_pods(self) -> None:
+        nodes = {"", *(key_of(each).name for each in self.api.store.all(NODES))}
+        for pod in self.api.store.all(PODS):
+            if (pod["spec"].get("nodeName") or "") not in nodes:
+                with contextlib.suppress(Refused):
+                    self.api.do("DELETE", PODS, {"gracePeriodSeconds": 0}, namespace=key_of(pod).namespace,
+                                name=key_of(pod).name, user="pod-garbage-collector")  # fmt: skip
 
     def _empty(self, space: str) -> None:
         left = False
@@ -174,10 +186,18 @@ class PlaneActors:
 
 def _excluded(spec: Obj) -> set[str]:
     """The nodes that the one term of a required node affinity excludes."""
+    return {value for field in _fields(spec) if field["operator"] == "NotIn" for value in field["values"]}
+
+
+def _only(spec: Obj) -> set[str]:
+    """The node that it pins a pod to; empty for any."""
+    return {value for field in _fields(spec) if field["operator"] == "In" for value in field["values"]}
+
+
+def _fields(spec: Obj) -> list[Obj]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {"nodeSelectorTerms": [{}]}
-    fields = required["nodeSelectorTerms"][0].get("matchFields", ())
-    return {value for field in fields if field["operator"] == "NotIn" for value in field["values"]}
+    return list(required["nodeSelectorTerms"][0].get("matchFields", ()))
 
 
 def _resource(kind: tuple[str, str]) -> Any:

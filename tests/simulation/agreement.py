@@ -46,10 +46,14 @@ class Agreement:
                     continue
                 yield f"pod {key} has no host pod"
                 continue
-            if not host["spec"].get("nodeName") and placement.digest_of(host) != placement.digest([",".join(self._avoided())]):
+            waits = not host["spec"].get("nodeName")
+            bound = virtual["spec"].get("nodeName") or ""
+            if waits and bound and not placement.is_pinned(host, bound):
+                yield f"pod {key} was bound to {bound} by the tenant, and its host pod may go elsewhere"
+            if waits and not bound and placement.digest_of(host) != placement.digest([",".join(self._avoided())]):
                 yield f"pod {key} was made for other cordons than there are"
             for what, one, other in _compared(virtual, host):
-                if one != other:
+                if one != other and not (what == "node" and waits):
                     yield f"pod {key}: {what} is {one!r} in the plane and {other!r} on the host"
             space = self._plane.store.get(NAMESPACES, Key("", key.namespace)) or {"metadata": {}}
             wanted = {host_namespace_key(name): value for name, value in (space["metadata"].get("labels") or {}).items()}
@@ -69,6 +73,9 @@ class Agreement:
         conditions = virtual["status"].get("conditions") or ()
         says = any(each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") for each in conditions)
         if taken is not None and not marks.is_mirrored(taken):
+            return says
+        bound = virtual["spec"].get("nodeName")
+        if bound and self._host.store.get(NODES, Key("", bound)) is None:
             return says
         used = sum(gpus(each) for each in self._host.store.all(PODS, self._work) if not ended(each))
         if self._sides.waits_for_ledger:

@@ -1,4 +1,4 @@
-"""Short stories about one object that something goes wrong with, by name, with those about copies, resizes and a whole side.
+"""Short stories about one object that something goes wrong with, with those about bindings, copies, resizes and a whole side.
 
 Those that say "Found" showed a fault of the syncer once.
 """
@@ -10,7 +10,7 @@ from typing import Final
 from bulkhead.api import names
 from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
-from tests.simulation import copies, ledgeractor, ledgers, outages, resizes, stories, virtualtime
+from tests.simulation import bindings, copies, ledgeractor, ledgers, outages, resizes, stories, virtualtime
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
 
@@ -318,7 +318,7 @@ _OWN: Final[Mapping[str, stories.Story]] = {
     "pods replaced while the host's watches lag": late_copy_of_the_host,
     "the host's events come again": host_events_again,
 }
-_ALL: Final = (_OWN, copies.STORIES, resizes.STORIES, outages.STORIES, ledgers.STORIES)
+_ALL: Final = (_OWN, bindings.STORIES, copies.STORIES, resizes.STORIES, outages.STORIES, ledgers.STORIES)
 STORIES: Final[Mapping[str, stories.Story]] = {name: story for part in _ALL for name, story in part.items()}
 # Of two stories of one name only the last would be played.
 assert len(STORIES) == sum(map(len, _ALL)), "two stories have one name"

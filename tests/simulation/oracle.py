@@ -51,7 +51,9 @@ class Oracle:
         self.stale = False
         self.dead: set[str] = set()  # virtual UIDs whose deletion was asked for, or done
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
-        self._placed: set[str] = set()  # virtual pods that were bound to a node
+        self._placed: set[str] = set()  # virtual pods of which the syncer told the plane where the host had placed them
+        self._bound: set[str] = set()  # virtual pods that the tenant bound itself
+        self._ever_placed: set[str] = set()  # virtual pods whose host pod had a node, or was ended with grace by the host
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         self._nodes_marked = NodeMarks()
         self._claims = ClaimWatch(host, plane, sides.work, self.violate)
@@ -102,6 +104,15 @@ class Oracle:
             self._virtual_end(commit)
             self._seen(commit)
         if commit.kind == kind_of(PODS) and commit.after and commit.after["spec"].get("nodeName"):
+            self._place(commit, uid)
+
+    def _place(self, commit: Commit, uid: str) -> None:
+        """A pod with a node in the plane: by the tenant's hand, or because the host placed it."""
+        bound = not ((commit.before or {}).get("spec") or {}).get("nodeName")
+        if bound and commit.user == "tenant":
+            self._bound.add(uid)
+        mirror = self._sides.mirror(uid)
+        if commit.user == PLANE_USER and (bound or (mirror is not None and mirror["spec"].get("nodeName"))):
             self._placed.add(uid)
 
     def _virtual_end(self, commit: Commit) -> None:
@@ -122,6 +133,9 @@ class Oracle:
                 self.violate(f"I1: virtual pod {commit.key} is gone while its host pod still ends")
         if not self._mirrors.get(uid) and not before["metadata"].get("deletionTimestamp"):
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
+        never = uid in self._bound and uid not in self._ever_placed
+        if never and not before["metadata"].get("deletionTimestamp"):
+            self.violate(f"I8: virtual pod {commit.key}, which the tenant bound, was deleted though the host never placed it")
 
     def _seen(self, commit: Commit) -> None:
         """A client that waits for a change takes the observed generation for one that the node has."""
@@ -138,6 +152,9 @@ class Oracle:
             self._new_pod(commit.after)
         if commit.after is not None:
             self._taken.discard((commit.kind, commit.key))
+            spec, meta = commit.after.get("spec") or {}, commit.after["metadata"]
+            if commit.kind == kind_of(PODS) and (spec.get("nodeName") or meta.get("deletionTimestamp")):
+                self._ever_placed.add(virtual_uid(commit.after))
         if commit.user == HOST_USER and commit.kind == kind_of(PODS):
             self._gate(commit)
         if commit.user != HOST_USER or commit.key.namespace != self._work:
@@ -183,7 +200,7 @@ class Oracle:
         uid = virtual_uid(before)
         kind = str(before["metadata"]["annotations"].get(marks.VIRTUAL_KIND))
         if kind == "Pod":
-            moved = not before["spec"].get("nodeName") and (self._avoiding or gated(before))
+            moved = not before["spec"].get("nodeName") and (self._avoiding or gated(before) or uid in self._bound)
             if uid not in self.dead and not moved:
                 self.violate(f"I8: host pod of {origin_of(before)} deleted although nobody deleted the virtual pod")
             if after is None and before["spec"].get("nodeName") and not ended(before):

@@ -28,6 +28,7 @@ _POLICIES = 0.06
 _TAINTS = 0.05
 _LEDGER = 0.15
 _LIFTS = 0.1
+_BINDS = 0.3
 _NAMES = ("a", "b", "c", "d")
 _CLAIMS = ("data", "logs")
 _GATES = ("", "", "", "example.com/mine")
@@ -37,7 +38,7 @@ _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 class Storm:
     """One storm over one world."""
 
-    def __init__(self, world: World, seed: int, *, gated: bool = False) -> None:
+    def __init__(self, world: World, seed: int, *, gated: bool = False, binds: bool = False) -> None:
         self.world = world
         self.rng = random.Random(seed)
         # Draws of its own, so that a seed's storm is otherwise what it was before the later ones.
@@ -49,6 +50,7 @@ class Storm:
         self._taints = random.Random(seed + 6)
         self._ledger = random.Random(seed + 7) if gated else None
         self._holds = random.Random(seed + 8)
+        self._binds = random.Random(seed + 9)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -65,6 +67,9 @@ class Storm:
         ]  # fmt: skip
         if self._ledger is not None:
             self._more += [(self._ledger, _LEDGER, self.ledger), (self._holds, _LIFTS, self.lift)]
+        if binds:
+            world.in_plane.collects = True
+            self._more.append((self._binds, _BINDS, self.bind))
 
     async def run(self, steps: int = STEPS) -> None:
         """Rage, and then ask for everything that must hold."""
@@ -214,6 +219,15 @@ class Storm:
         self.world.tenant.lift_gates(name := self._holds.choice(_NAMES))
         return f"lift gates of {name}"
 
+    def bind(self) -> str:
+        """The tenant binds a pod itself, or says of one that it is scheduled, or not."""
+        draws, name = self._binds, self._binds.choice(_NAMES)
+        if draws.random() < 0.3:
+            self.world.tenant.claims_placed(name, status := draws.choice(("True", "False")))
+            return f"tenant says PodScheduled={status} of {name}"
+        self.world.tenant.bind(name, node := draws.choice(("node-a", "node-b")))
+        return f"tenant binds {name} to {node}"
+
     def ledger(self) -> str:
         """The ledger takes back, is slow, or has more or less to give."""
         draws, ledger = self._ledger or self.rng, self.world.on_host.ledger
@@ -294,14 +308,15 @@ class Storm:
         return "calm"
 
 
-async def rage(seed: int, steps: int = STEPS, *, gated: bool = False) -> Storm:
-    """One storm from its seed; `gated`: over a tenant whose GPUs are given by the ledger."""
+async def rage(seed: int, steps: int = STEPS, *, gated: bool = False, binds: bool = False) -> Storm:
+    """One storm from its seed; `gated`: over a tenant whose GPUs are given by the ledger; `binds`: who binds pods itself."""
     async with World.open(seed, **(SETTINGS if gated else {})) as world:
-        storm = Storm(world, seed, gated=gated)
+        storm = Storm(world, seed, gated=gated, binds=binds)
         try:
             await storm.run(steps)
         except AssertionError as error:
-            error.add_note(f"{'gated ' if gated else ''}storm {seed}:\n" + "\n".join(storm.log[-60:]))
+            kind = f"{'gated ' if gated else ''}{'binding ' if binds else ''}storm"
+            error.add_note(f"{kind} {seed}:\n" + "\n".join(storm.log[-60:]))
             raise
         return storm
 

@@ -23,6 +23,11 @@ def test_storm_over_a_tenant_who_waits_for_the_ledger(seed: int) -> None:
     virtualtime.run(lambda: storms.rage(seed, gated=True))
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_storm_over_a_tenant_who_binds_pods_itself(seed: int) -> None:
+    virtualtime.run(lambda: storms.rage(seed, binds=True))
+
+
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("gated", [False, True])

@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SEEDED: Final = sorted((ROOT / "tests/simulation/seeded").glob("*.patch"))
 # Found by one story each, in seconds.
 QUICK: Final = {
-    "run-twice": "a placed pod does not run again when the plane's watches lag",
+    "run-twice": "a placed pod that is lost while the syncer is away does not run again",
     "lingering-pod-forgotten": "a copy goes although another pod lingers on the host",
     "rollback-unseen": "a restored plane deletes nothing after a restart",
     "adopt-by-name": "nothing of others is adopted",

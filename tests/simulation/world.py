@@ -367,6 +367,17 @@ class Tenant:
         self.plane.do("PATCH", PODS, {"spec": spec}, namespace=self.space, name=name, subresource="ephemeralcontainers",
                       user="tenant", content_type="application/strategic-merge-patch+json")  # fmt: skip
 
+    def bind(self, name: str, node: str) -> None:
+        """What a scheduler of the tenant's own does, or anybody with a Binding."""
+        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self.plane.do("POST", PODS, body, namespace=self.space, name=name, subresource="binding", user="tenant")
+
+    def claims_placed(self, name: str, status: str) -> None:
+        """Write on a pod that it is scheduled, or that it is not: a tenant may write any status."""
+        body = {"status": {"conditions": [{"type": "PodScheduled", "status": status}]}}
+        self.plane.do("PATCH", PODS, body, namespace=self.space, name=name, subresource="status", user="tenant",
+                      content_type="application/strategic-merge-patch+json")  # fmt: skip
+
     def lift_gates(self, name: str) -> None:
         """Let a pod be scheduled."""
         body = {"metadata": {"name": name, "namespace": self.space}, "spec": {"schedulingGates": None}}

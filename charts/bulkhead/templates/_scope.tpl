@@ -25,8 +25,9 @@ four times for each policy that matches a request, so pods and Secrets, the most
   message: "syncer: writes only in its own tenant's namespaces"
 - expression: >-
     !variables.inPlane || request.resource.resource == 'events' ||
-    (request.resource.resource == 'configmaps' && variables.current.metadata.name == 'plane-identity' && request.operation != 'DELETE')
-  message: "syncer: in the plane's namespace only ConfigMap plane-identity and events"
+    (request.resource.resource == 'configmaps' && request.operation != 'DELETE' &&
+    variables.current.metadata.name in ['plane-identity', 'placed-pods', 'placed-pods-recent'])
+  message: "syncer: in the plane's namespace only its records (plane-identity, placed-pods, placed-pods-recent) and events"
 - expression: >-
     variables.inPlane ||
     ('bulkhead.dev/managed-by' in variables.labels && variables.labels['bulkhead.dev/managed-by'] == 'syncer' &&

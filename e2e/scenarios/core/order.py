@@ -15,6 +15,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_ledger",
         "test_newcomer",
         "test_nodes",
+        "test_own_scheduler",
         "test_podgroups",
         "test_quota",
         "test_slinky_worker",

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bulkhead.api import labels as marks
-from bulkhead.api.untrusted import mapping
+from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import metadata, schema
 from syncer.translate.podspec import tolerations
 from syncer.translate.reasons import Reason, Untranslatable
@@ -117,6 +117,17 @@ def in_another_pool(desired: Obj, host_pod: Obj) -> bool:
 
 def _selector(host_pod: Obj) -> Mapping[str, Any]:
     return mapping(mapping(host_pod.get("spec")).get("nodeSelector"))
+
+
+def is_pinned(host_pod: Obj, node: str) -> bool:
+    """Whether the host can place a host pod on this node and on no other."""
+    affinity = mapping(mapping(mapping(host_pod.get("spec")).get("affinity")).get("nodeAffinity"))
+    terms = mappings(mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")).get("nodeSelectorTerms"))
+    return bool(terms) and all(_names_only(term, node) for term in terms)
+
+
+def _names_only(term: Mapping[str, Any], node: str) -> bool:
+    return any(_is(each, "In") and each.get("values") == [node] for each in mappings(term.get("matchFields")))
 
 
 def explanation(host_pod: Obj, view: TenantView) -> str:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
 from bulkhead.api import ledger
-from bulkhead.api.podphase import has_ended
+from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.api.untrusted import mapping
 from syncer.pods.actions import (
     Answer,
+    Bind,
     Confirm,
     CreateHost,
     DeleteMisplaced,
@@ -23,9 +25,12 @@ from syncer.pods.actions import (
     Deletion,
     EndHost,
     EvictVirtual,
+    Follow,
+    NotePlaced,
     PodAction,
     ReadHost,
     ReadVirtual,
+    Repin,
     Step,
     uid,
 )
@@ -56,6 +61,10 @@ def pod(row: dict[str, Any]) -> Obj:
     if row.get("scheduled"):
         status["conditions"] = [{"type": "PodScheduled", "status": "True"}]
     spec: Obj = {"nodeName": row["node"]} if "node" in row else {}
+    if "pinned" in row:
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [each]}]} for each in row["pinned"]]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec["affinity"] = {"nodeAffinity": required}
     if row.get("gated"):
         spec["schedulingGates"] = [{"name": ledger.GATE}]
     return {"metadata": meta, "spec": spec, "status": status}
@@ -132,6 +141,7 @@ MEMORY = st.builds(
     superseded=st.booleans(),
     recreated=st.booleans(),
     had_host=st.booleans(),
+    placed=st.booleans(),
     deletion_observed=st.booleans(),
     namespace_ending=st.booleans(),
     behind=st.booleans(),
@@ -167,6 +177,9 @@ def steps(virtual: Obj | None, host: Obj | None, memory: Memory, servers: Reads)
                 reads = replace(reads, virtual=servers.virtual)
             case Confirm():
                 memory = replace(memory, superseded=False, expected="")
+            case NotePlaced():
+                assert not memory.placed, "noted twice"
+                memory = replace(memory, placed=True)
             case _:
                 return
 
@@ -174,7 +187,7 @@ def steps(virtual: Obj | None, host: Obj | None, memory: Memory, servers: Reads)
 @given(**ANY)
 def test_each_server_is_asked_once_at_most(virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads) -> None:
     servers = Reads(reads.virtual or Answer(None), reads.host or Answer(None))
-    assert len(list(steps(virtual, host, memory, servers))) <= 4
+    assert len(list(steps(virtual, host, memory, servers))) <= 5
 
 
 @given(**ANY)
@@ -187,7 +200,7 @@ def test_none_is_created_while_one_may_be_there_nor_after_it_was_placed(
     assert virtual is not None
     assert host is None
     assert uid(action.virtual) == uid(virtual)
-    assert not has_started(action.virtual)
+    assert not has_started(action.virtual, memory)
     assert not has_ended(action.virtual)
     assert not memory.namespace_ending
     assert not may_have_predecessor(virtual, host, memory, reads)
@@ -209,11 +222,11 @@ def test_a_virtual_pod_is_deleted_for_the_reasons_named_alone(
             assert reads.host is not None
             assert not of(reads.host, virtual)
             # It ran, or the tenant deleted it.
-            assert has_started(action.virtual) or virtual["metadata"]["deletionTimestamp"]
+            assert has_started(action.virtual, memory) or virtual["metadata"]["deletionTimestamp"]
         case EvictVirtual():
             assert host is not None
             assert host["metadata"]["deletionTimestamp"]
-            assert not memory.recreated
+            assert not memory.recreated or host["spec"]["nodeName"]
         case DeleteMisplaced():
             assert virtual is not None
             assert host is not None
@@ -242,6 +255,38 @@ def test_a_host_pod_is_deleted_with_proof_and_grace(
             return
     assert action.grace is None or 1 <= action.grace <= memory.max_grace
     assert action.again == (1.0 if memory.expected else None)
+
+
+@given(**ANY)
+def test_the_plane_hears_nothing_of_a_place_that_is_not_noted(
+    virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads
+) -> None:
+    action = decide(virtual, host, memory, reads)
+    if isinstance(action, (Bind, Follow, EvictVirtual, DeleteMisplaced)) and placed_on(host or {}):
+        assert memory.placed
+
+
+@given(**ANY)
+def test_what_a_tenant_wrote_of_a_place_starts_nothing_and_ends_nothing(
+    virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads
+) -> None:
+    if virtual is None:
+        return
+    forged = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+    told = virtual | {"status": mapping(virtual.get("status")) | forged}
+    assert type(decide(told, host, memory, reads)) is type(decide(virtual, host, memory, reads))
+
+
+@given(**ANY)
+def test_only_a_host_pod_without_a_node_is_made_anew_for_the_tenants(
+    virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads
+) -> None:
+    action = decide(virtual, host, memory, reads)
+    if isinstance(action, Repin):
+        assert not placed_on(action.host)
+        assert placed_on(action.virtual)
+        assert not has_started(action.virtual, memory)
+        assert not action.host["metadata"].get("deletionTimestamp")
 
 
 def test_a_deletion_without_its_proof_cannot_be_built() -> None:

@@ -39,6 +39,20 @@ def mirror(of: str = "v1", *, node: str = "", deleting: bool = False, **status: 
     return {"metadata": meta, "spec": {"nodeName": node} if node else {}, "status": status}
 
 
+class Placed(set[str]):
+    """What the host remembers to have placed."""
+
+    def __init__(self, bed: "Bed") -> None:
+        super().__init__()
+        self.bed = bed
+
+    async def note(self, uid: str) -> None:
+        self.bed.done.append(("note", uid))
+        if self.bed.failing is not None:
+            raise self.bed.failing
+        self.add(uid)
+
+
 class Bed:
     """One pod's two sides as the caches and the servers have them, and a list of what is done."""
 
@@ -50,6 +64,8 @@ class Bed:
         self.in_the_way: Obj | None = None
         self.failing: Exception | None = None
         self.adopted: dict[str, str] = {}
+        self.placed: Any = Placed(self)
+        self.warned: list[tuple[str, str]] = []
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
         caches: Any = SimpleNamespace(
@@ -70,7 +86,7 @@ class Bed:
             check=lambda *_: None,
             claim=lambda *_: None,
             drop=lambda *_: None,
-            warn=lambda *_: None,
+            warn=lambda _pod, reason, text: self.warned.append((reason, text)),
         )
         references: Any = SimpleNamespace(
             of=lambda _item: (), set=lambda *_: (self.done.append(("refer",)), (frozenset(), frozenset()))[1],
@@ -87,6 +103,7 @@ class Bed:
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,
             classes=other, claims=quiet, best=best, recorder=quiet, deletions=other, breaker=other,
+            placed=self.placed,
         )  # fmt: skip
 
     def _reads(self, side: str) -> Any:
@@ -114,7 +131,7 @@ class Bed:
             raise Stale(self.in_the_way)
         return samples.merged(desired, {"metadata": {"uid": "host-of-v1", "annotations": self.adopted}})
 
-    async def _delete(self, _r: Any, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
+    async def _delete(self, _r: Any, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None) -> bool:
         assert key == HOST_KEY
         self.done.append(("delete host", uid, grace))
         return self.trusted
@@ -232,7 +249,7 @@ async def test_an_earlier_host_pod_is_trusted_once_the_host_itself_has_no_other(
     assert bed.done == [("read host",), ("refer",)]
     bed.live["host"] = earlier
     assert await bed.reconcile() is None
-    assert bed.done == [("read host",), ("refer",), ("bind", "gpu-a")]
+    assert bed.done == [("read host",), ("note", "v1"), ("refer",), ("bind", "gpu-a")]
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("bind", "gpu-a")], "nothing more is expected"
 
@@ -245,6 +262,7 @@ async def test_a_node_is_there_before_a_pod_is_bound_to_it(bed: Bed) -> None:
 
 
 async def test_an_end_that_only_the_answer_to_the_deletion_shows_is_reported(bed: Bed) -> None:
+    bed.placed.add("v1")
     bed.cached |= {"virtual": virtual(node="gpu-a", deleting=0), "host": mirror(node="gpu-a", phase="Running")}
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("status", "Running"), ("delete host", "host-of-v1", 1), ("status", "Succeeded")]
@@ -258,6 +276,7 @@ async def test_an_end_that_nobody_saw_is_reported_where_a_finalizer_waits_for_it
 
 
 async def test_a_host_pod_that_the_host_deletes_is_reported_before_its_virtual_pod_goes(bed: Bed) -> None:
+    bed.placed.add("v1")
     bed.cached |= {"virtual": virtual(node="gpu-a"), "host": mirror(node="gpu-a", deleting=True, phase="Running")}
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("status", "Running"), ("delete virtual", ("v1", 30))]
@@ -266,3 +285,53 @@ async def test_a_host_pod_that_the_host_deletes_is_reported_before_its_virtual_p
 async def test_the_key_of_all_pods_without_a_node_queues_them(bed: Bed) -> None:
     assert await bed.pods.reconcile(UNPLACED.key) is None
     assert bed.done == [("queue unplaced",)]
+
+
+async def test_nothing_is_told_to_the_plane_of_a_place_before_the_host_has_noted_it(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(), "host": mirror(node="gpu-a")}
+    bed.failing = Unavailable(503, "host", "etcd")
+    with pytest.raises(Unavailable):
+        await bed.reconcile()
+    assert bed.done == [("note", "v1")]
+    bed.failing = None
+    await bed.reconcile()
+    assert bed.done == [("note", "v1"), ("refer",), ("bind", "gpu-a")]
+    await bed.reconcile()
+    assert bed.done == [("refer",), ("bind", "gpu-a")], "noted once"
+
+
+async def test_a_host_pod_from_before_the_tenant_bound_it_is_made_anew(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(node="gpu-a"), "host": mirror()}
+    assert await bed.reconcile() is None
+    assert bed.done == [("refer",), ("delete host", "host-of-v1", None)]
+    bed.trusted = False
+    assert await bed.reconcile() == 60.0, "nothing may be deleted now"
+
+
+async def test_a_misplaced_pod_is_deleted_and_says_why(bed: Bed) -> None:
+    bed.placed.add("v1")
+    bed.cached |= {"virtual": virtual(node="gpu-b"), "host": mirror(node="gpu-a")}
+    await bed.reconcile()
+    assert bed.done == [("refer",), ("delete virtual", ("v1", 0))]
+    assert [reason for reason, _ in bed.warned] == ["Misplaced"]
+    assert "'gpu-b'" in bed.warned[0][1]
+    assert "'gpu-a'" in bed.warned[0][1]
+
+
+async def test_a_pod_that_was_placed_and_is_gone_is_deleted_and_says_why(bed: Bed) -> None:
+    bed.placed.add("v1")
+    bed.cached["virtual"] = virtual(node="gpu-a")
+    await bed.reconcile()
+    assert bed.done == [("read host",), ("refer",), ("delete virtual", ("v1", 0))]
+    assert [reason for reason, _ in bed.warned] == ["Lost"]
+
+
+async def test_what_its_own_scheduler_says_of_a_pod_stays(bed: Bed) -> None:
+    waits = samples.pod({"schedulerName": "mine"}, {"uid": "v1", "resourceVersion": "1"})
+    bed.cached["virtual"] = waits | {"status": {}}
+    assert await bed.reconcile() == 30.0
+    assert bed.done[-1][0] == "refusal"
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    bed.cached["virtual"] = waits | {"status": {"conditions": [told]}}
+    assert await bed.reconcile() == 30.0
+    assert bed.done == [("refer",)]
