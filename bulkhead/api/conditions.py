@@ -41,6 +41,7 @@ class ConditionType(_Explained):
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
     AUDIT_DELIVERED = "AuditDelivered", "The audit trail reaches the class's receiver; only where the class names one."
+    STORE_HAS_ROOM = "StoreHasRoom", "The plane's store takes more, and its programs have the memory for a full one."
     EXPOSED = "Exposed", "The API server is reached from outside of the host; only where it is to be."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
@@ -96,6 +97,12 @@ class Reason(_Explained):
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
+    STORE_FULL = "StoreFull", "The plane's store is full: its API takes nothing new, only deletions."
+    STORE_FILLING = "StoreFilling", "Most of the plane's store is taken; the message says what to do before it is full."
+    MEMORY_BELOW_QUOTA = (
+        "MemoryBelowQuota",
+        "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",
+    )
     DATA_LOST = (
         "DataLost",
         "The plane's data is not what it was: its volume was lost, or an older copy came back. Nothing is deleted on the host.",

@@ -16,12 +16,13 @@ from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.podphase import serves
 from bulkhead.api.quantity import shown
-from controller.decide import auditing, exposure, extras, held
+from controller.decide import auditing, exposure, extras, held, store
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.plane import network, quota
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart
 from controller.verdict import Verdict, pod_trouble
@@ -42,7 +43,13 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 # Reported only of tenants that they are about.
 _ASIDE = frozenset(
-    {ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY, ConditionType.AUDIT_DELIVERED}
+    {
+        ConditionType.EXPOSED,
+        ConditionType.SHARES_APPLIED,
+        ConditionType.ISSUERS_READY,
+        ConditionType.AUDIT_DELIVERED,
+        ConditionType.STORE_HAS_ROOM,
+    }
 )
 
 
@@ -70,6 +77,7 @@ class Findings:
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
+    store: Store | None = None  # of the plane, where it was looked at
     certificate_authority: str = ""  # PEM, of the plane's API server
     losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
 
@@ -100,6 +108,9 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if lost:
         verdicts[ConditionType.PLANE_READY] = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, lost))
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
+    if first is None and findings.store is not None and findings.store.full:
+        # Its API answers, and nobody can make anything in it.
+        first = store.verdict(spec, findings.store)
     verdicts |= (aside := _aside(spec, findings))
     if findings.nodes is not None:
         # Its API can be used all the same, and pods may wait for nodes.
@@ -141,6 +152,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
         ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
+        ConditionType.STORE_HAS_ROOM: store.verdict(spec, findings.store) if findings.store is not None else None,
     }
     return {condition: verdict for condition, verdict in said.items() if verdict is not None}
 

@@ -124,6 +124,11 @@ def controller_credential() -> CertSpec:
     return CertSpec("client", CONTROLLER_USER, Usage.CLIENT, groups=(BOOTSTRAP_GROUP,), life=timedelta(hours=1))
 
 
+def etcd_credential() -> CertSpec:
+    """The controller's own client certificate for a plane's etcd, as short-lived."""
+    return CertSpec("etcd", CONTROLLER_USER, Usage.CLIENT, life=timedelta(hours=1))
+
+
 def due(wanted: CertSpec, there: CertFacts | None, authority: str, now: datetime) -> str | None:
     """Why the certificate has to be issued (again), or None when the one that is there still serves."""
     if there is None:

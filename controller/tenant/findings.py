@@ -16,6 +16,7 @@ from controller.plane.auditlosses import Losses
 from controller.plane.pki import USERS, authority_secret
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.shares import status as shares_status
 from controller.slurm.decide import status as slurm_status
@@ -45,6 +46,7 @@ class Reached:
     protected: bool = False  # whether all that protects the tenant is in
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
     losses: Losses | None = None
+    store: Store | None = None
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
 
 
@@ -68,6 +70,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         refused=reached.refused,
         held=admitted.held,
         losses=reached.losses,
+        store=reached.store,
         gateway=reached.gateway,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
