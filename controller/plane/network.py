@@ -73,7 +73,8 @@ def _plane(spec: PlaneSpec) -> Obj:
         *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
         *_ways_in(spec),
     ]
-    ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}, {"from": [controller], "ports": [_tcp(ETCD_HTTP_PORT)]}]
+    ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
+    ingress.append({"from": [controller], "ports": [_tcp(ETCD_HTTP_PORT)]})
     served = [_tcp(port) for port in _served(spec)]
     egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": served}, {"to": [_namespace(spec.work_namespace)]}]
     if spec.replicas > 1:

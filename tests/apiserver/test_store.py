@@ -10,7 +10,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
 from controller.decide import store as words
 from controller.inside.stores import Stores
@@ -114,6 +114,9 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert words.FIELD in verdict.message
     # However often it is looked at: nothing was deleted, so nothing opens.
     assert (await look.again()).full
+    # What writes before it deletes waits for room.
+    with pytest.raises(ApiError, match="database space exceeded"):
+        await client.delete(NAMESPACES, SPACE)
     for name in made[: len(made) * 2 // 3]:
         await client.delete(CONFIG_MAPS, name, SPACE)
 
