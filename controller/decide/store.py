@@ -50,7 +50,7 @@ def too_little(spec: PlaneSpec) -> str:
 def _full(store: Store) -> str:
     what = f"the API takes nothing new, only deletions: {store.size // _MIB}Mi of {store.quota // _MIB}Mi are taken"
     more = -(-must_go(store) // _MIB)
-    how = f"about {more}Mi have to go" if more else "room is being made"
+    how = f"about {more}Mi have to go, of which old versions go by themselves" if more else "room is being made"
     return f"{what}; {how}; {_REMEDY}; it takes more again by itself a minute or so later"
 
 

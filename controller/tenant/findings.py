@@ -104,11 +104,12 @@ def _pki(reached: Reached) -> bool:
 def _unseen(spec: PlaneSpec, admitted: Admitted, reached: Reached, found: Findings) -> tuple[ConditionType, ...]:
     """The parts that were not looked at, of which the status goes on to report what it did before."""
     exposed = () if reached.protected else (ConditionType.EXPOSED,)
+    early = exposed if reached.store is not None else (*exposed, ConditionType.STORE_HAS_ROOM)
     if admitted.held is None:
-        return exposed
+        return early
     nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()
     slurm = (ConditionType.SLURM_READY,) if isinstance(admitted.slurm, Refusal) else ()
-    return (*exposed, *nodes, *slurm)
+    return (*early, *nodes, *slurm)
 
 
 def _slurm(tenant: Obj, slurm: Ordered) -> slurm_status.SlurmPart:

@@ -15,7 +15,7 @@ from bulkhead.work.clock import SystemClock
 from controller.decide import store as words
 from controller.inside.stores import Stores
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
-from controller.plane.storestate import Store
+from controller.plane.storestate import Store, must_go
 from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -88,26 +88,47 @@ def large(name: str) -> Obj:
     return {"metadata": {"name": name, "namespace": SPACE}, "data": {"text": os.urandom(450_000).hex()}}
 
 
-async def fill(client: Client) -> tuple[list[str], str]:
-    """What was made until the API refused, and what it said."""
-    made: list[str] = []
-    for number in range(100):
-        try:
-            await client.create(CONFIG_MAPS, large(f"large-{number}"))
-        except ApiError as error:
-            return made, str(error)
-        made.append(f"large-{number}")
-    raise AssertionError("a store of 24 MiB took 90 MB")
+class Filling:
+    """What a tenant makes until its API refuses, and what that says."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.made: list[str] = []
+        self.said = ""
+
+    async def more(self) -> None:
+        """As much as there is room for."""
+        for _ in range(100):
+            name = f"large-{len(self.made)}"
+            try:
+                await self.client.create(CONFIG_MAPS, large(name))
+            except ApiError as error:
+                self.said = str(error)
+                return
+            self.made.append(name)
+        raise AssertionError(f"a store of {SPEC.etcd_quota_mib} MiB took 90 MB")
+
+    async def to_the_brim(self, look: Look) -> Store:
+        """Until no file has holes any more, which would be made use of."""
+
+        async def check() -> Store | None:
+            await self.more()
+            found = await look.again()
+            return found if found.full and must_go(found) else None
+
+        store: Store = await until(check, "a store that is full, and not of holes")
+        return store
 
 
 async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_deleted_enough(client: Client, look: Look) -> None:
     before = await look.again()
     assert (before.unread, before.full, 0 < before.used <= before.size < QUOTA // 2) == ("", False, True)
     assert words.verdict(SPEC, before).reason is Reason.READY
-    made, said = await fill(client)
-    assert "database space exceeded" in said  # what users of the tenant read, as docs/upgrading.md has it
-
-    full = await look.again()
+    await client.create(NAMESPACES, {"metadata": {"name": "going"}})
+    filling = Filling(client)
+    full = await filling.to_the_brim(look)
+    made = filling.made
+    assert "database space exceeded" in filling.said  # what users of the tenant read, as docs/upgrading.md has it
     verdict = words.verdict(SPEC, full)
     assert (full.full, verdict.status, verdict.reason) == (True, "False", Reason.STORE_FULL)
     assert "have to go" in verdict.message
@@ -116,7 +137,7 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert (await look.again()).full
     # What writes before it deletes waits for room.
     with pytest.raises(ApiError, match="database space exceeded"):
-        await client.delete(NAMESPACES, SPACE)
+        await client.delete(NAMESPACES, "going")
     for name in made[: len(made) * 2 // 3]:
         await client.delete(CONFIG_MAPS, name, SPACE)
 
@@ -135,7 +156,21 @@ async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(cli
     assert (holes.size > QUOTA * 0.7, holes.full) == (True, False)
     # Compaction comes by itself, from etcd or its API server, minutes later.
     await compact(look, holes.revision)
-    await look.until(lambda store: store.size < QUOTA // 3, "the file is written anew")
+    await look.until(lambda store: bool(store.members) and store.size < QUOTA // 3, "the file is written anew")
+
+
+async def test_what_is_full_of_old_versions_opens_without_a_deletion(client: Client, look: Look) -> None:
+    await client.create(CONFIG_MAPS, large("often"))
+
+    async def rewrite() -> None:
+        for _ in range(100):
+            await client.replace(CONFIG_MAPS, large("often"))
+
+    with pytest.raises(ApiError, match="database space exceeded"):
+        await rewrite()
+    assert (await look.again()).full
+    await look.until(lambda store: bool(store.members) and not store.full, "the store opens")
+    await client.replace(CONFIG_MAPS, large("often"))
 
 
 async def test_a_store_that_does_not_answer_is_unknown_and_not_empty(plane: PlaneProcesses, look: Look) -> None:
@@ -146,8 +181,7 @@ async def test_a_store_that_does_not_answer_is_unknown_and_not_empty(plane: Plan
 
 
 async def test_a_larger_quota_opens_a_full_store(plane: PlaneProcesses, client: Client, look: Look) -> None:
-    await fill(client)
-    assert (await look.again()).full
+    await Filling(client).to_the_brim(look)
     # etcd keeps its alarm over a restart, with whatever quota.
     larger = plane_spec(etcd_quota_mib=64)
     plane.kill()
