@@ -75,6 +75,7 @@ class PlaneProcesses:
         self.limited = limited and _GROUPS.is_dir() and os.geteuid() == 0
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._groups: dict[str, Path] = {}
+        self.kills: list[str] = []  # what the kernel ended, and was started again
         self._write_files()
 
     @property
@@ -96,8 +97,11 @@ class PlaneProcesses:
             KCM: controller_manager.container(self.spec),
         }
         for name in names or PROGRAMS:
-            if not self.runs(name):
-                self._spawn(name, containers[name])
+            if self.runs(name):
+                continue
+            if name in self._processes and self._processes[name].returncode == -signal.SIGKILL:
+                self.kills.append(name)
+            self._spawn(name, containers[name])
 
     def runs(self, name: str) -> bool:
         """Whether it has not ended."""
