@@ -62,6 +62,7 @@ _.max_limit_request_ratio
 _.max_per_claim
 _.max_dedicated
 _.max_size
+_.max_quota
 _.max_replicas
 _.max_backups
 _.max_age_days
