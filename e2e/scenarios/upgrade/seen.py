@@ -8,6 +8,8 @@ from e2e.api import Api, Obj
 
 WORK = "work"  # a pod of a tenant
 SYNCER = "syncer"
+PLANE = "plane"
+DNS = "dns"
 
 
 @dataclass(frozen=True, slots=True)
