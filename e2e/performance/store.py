@@ -65,8 +65,9 @@ class Run:
         begin, before = time.monotonic(), len(self.plane.kills)
         with Watch(self.plane) as watch:
             yield made
-        made["seconds"] = round(time.monotonic() - begin, 1)
+            made["seconds"] = round(time.monotonic() - begin, 1)
         made["most_mib"] = {program: round(most) for program, most in watch.most.items()}
+        time.sleep(1.0)  # one that is being killed is not gone yet
         # As a kubelet does it; what ended by itself, because it waited in vain for another, was not killed.
         self.plane.start()
         made["killed"] = self.plane.kills[before:]
