@@ -109,12 +109,17 @@ class Filling:
         raise AssertionError(f"a store of {SPEC.etcd_quota_mib} MiB took 90 MB")
 
     async def to_the_brim(self, look: Look) -> Store:
-        """Until no file has holes any more, which would be made use of."""
+        """Until nothing is left to be made of holes and old versions: two looks in a row show the same."""
+        before = Store()
 
         async def check() -> Store | None:
+            nonlocal before
             await self.more()
-            found = await look.again()
-            return found if found.full and must_go(found) else None
+            # While room is being made, what was seen before that is said again.
+            found, seen = await look.again(), before
+            before = found
+            same = found is not seen and (found.revision, found.size, found.used) == (seen.revision, seen.size, seen.used)
+            return found if found.full and must_go(found) and same else None
 
         store: Store = await until(check, "a store that is full, and not of holes")
         return store
