@@ -89,8 +89,10 @@ def opens(store: Store) -> bool:
 
 
 def must_go(store: Store) -> int:
-    """How many bytes have to be deleted before a full store is opened again."""
-    return max(0, store.used - int(store.quota * _OPENS))
+    """How many bytes have to be deleted before a full store is opened again; 0 where it can be opened as it is."""
+    # A file that nothing would come of stays as large as it is.
+    held = max((each.used if _worth(each, full=True) else each.size for each in store.members), default=0)
+    return max(0, held - int(store.quota * _OPENS))
 
 
 def _worth(member: Member, *, full: bool) -> bool:

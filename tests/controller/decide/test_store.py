@@ -33,7 +33,7 @@ def store(size: float, used: float | None = None, *, full: bool = False, revisio
         (store(63), "True", Reason.READY, ("less than 70 %",)),
         (store(80), "False", Reason.STORE_FILLING, ("80 % or more of 512Mi", "delete", "controlPlane.storage.quota")),
         (store(94), "False", Reason.STORE_FILLING, ("90 %",)),
-        (store(100, 99, full=True), "False", Reason.STORE_FULL, ("only deletions", "512Mi of 512Mi", "about 47Mi have to go")),
+        (store(100, 99, full=True), "False", Reason.STORE_FULL, ("only deletions", "512Mi of 512Mi", "about 52Mi have to go")),
         (store(100, 20, full=True), "False", Reason.STORE_FULL, ("room is being made",)),
         (Store(unread="etcd of pod plane-0 does not answer"), "Unknown", Reason.WAITING_FOR_PLANE, ("plane-0",)),
     ],
@@ -114,6 +114,14 @@ def test_of_three_members_the_fullest_counts_and_one_that_is_silent_makes_nothin
     assert [each.name for each in to_defragment(all_)] == ["plane-95", "plane-100"]
     silent = store_of([*members, "plane-3 is silent"])
     assert (silent.unread, silent.full, opens(silent), to_defragment(silent)) == ("plane-3 is silent", False, False, ())
+
+
+@given(st.floats(0, 110), st.floats(0, 110))
+def test_a_store_that_stays_full_says_how_much_has_to_go(size: float, used: float) -> None:
+    """Nobody is told that room is being made where nothing is done."""
+    found = store(max(size, used), used, full=True)
+    if not to_defragment(found) and not opens(found):
+        assert must_go(found) > 0
 
 
 @given(st.integers(0, 110), st.integers(0, 110))
