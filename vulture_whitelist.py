@@ -63,6 +63,7 @@ _.max_per_claim
 _.max_dedicated
 _.drain_deadline
 _.max_size
+_.max_quota
 _.max_replicas
 _.max_backups
 _.max_age_days

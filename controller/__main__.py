@@ -43,6 +43,7 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
+from controller.inside.stores import Stores
 from controller.ledger.loop import Ledger
 from controller.ledger.usage import Usage
 from controller.pki.renewals import Renewals
@@ -136,6 +137,7 @@ class Controller:
         self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
+        self._stores = Stores(self._clock, self._queue.add)
         reconciler = Reconciler(
             client,
             self._owned,
@@ -151,6 +153,7 @@ class Controller:
             receivers=self._receivers,
             losses=AuditLosses(self._planes, self._clock, budget),
             renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
+            stores=self._stores,
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
@@ -173,6 +176,7 @@ class Controller:
             await self._desks.close()
             await self._slurm.close()
             await self._shares.close()
+            await self._stores.close()
             await self._planes.close()
             await server.cleanup()
 

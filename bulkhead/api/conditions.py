@@ -46,6 +46,7 @@ class ConditionType(_Explained):
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
     AUDIT_DELIVERED = "AuditDelivered", "The audit trail reaches the class's receiver; only where the class names one."
+    STORE_HAS_ROOM = "StoreHasRoom", "The plane's store takes more, and its programs have the memory for a full one."
     EXPOSED = "Exposed", "The API server is reached from outside of the host; only where it is to be."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
@@ -117,6 +118,12 @@ class Reason(_Explained):
     VOLUME_KEPT = (
         "VolumeKept",
         "A volume of the plane's etcd cannot become what is asked for and stays; the message says from, to and what to do.",
+    )
+    STORE_FULL = "StoreFull", "The plane's store is full: its API takes nothing new, only deletions."
+    STORE_FILLING = "StoreFilling", "Most of the plane's store is taken; the message says what to do before it is full."
+    MEMORY_BELOW_QUOTA = (
+        "MemoryBelowQuota",
+        "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",
     )
     DATA_LOST = (
         "DataLost",

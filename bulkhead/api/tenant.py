@@ -34,6 +34,7 @@ from bulkhead.api.fields import (
     ResourceName,
     Rule,
     StorageSize,
+    StoreQuota,
     model_rules,
     rules,
     whole_devices,
@@ -65,6 +66,11 @@ class Storage(ApiModel):
                 "message": "the volume may grow but never shrink",
             }
         ),
+    )
+    quota: StoreQuota | None = Field(
+        None,
+        description="How much data the plane's store may hold, for example 1Gi; at most a quarter of the volume. A full store "
+        "takes nothing new (condition StoreHasRoom). A change restarts the plane.",
     )
     class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes. Cannot change after creation.")
 

@@ -58,5 +58,5 @@ def _announced(condition: Mapping[str, Any]) -> Announcement:
     message = f"{kind} is {status}: {text(condition.get('message'))}"
     cut = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
     reason = text(condition.get("reason"))
-    good = status == "True" and reason != Reason.MEMBERS_DOWN
+    good = status == "True" and reason in {Reason.READY, Reason.APPLIED}
     return Announcement("Normal" if good else "Warning", kind, status, reason, cut)

@@ -14,12 +14,13 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import deviceclaims
-from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse, readable
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
 from controller.decide import exposure
-from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
-from controller.sections import put, section_of, text_or_none
+from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE
+from controller.plane.spec import COMPONENTS, STORAGE_SIZE, Budget, usual_budget
+from controller.sections import over, put, section_of, text_or_none
 from controller.shares.spec import FIELDS, offered
 
 Section: TypeAlias = Mapping[str, Any]
@@ -219,6 +220,35 @@ def storage_size(question: Question) -> Iterator[Excess]:
         yield Excess(("controlPlane", "storage", "size"), message)
 
 
+def store_quota(question: Question) -> Iterator[Excess]:
+    """No more data than the class lets a store hold, and no more than its volume has room for beside copies and logs."""
+    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    most = _larger(offered.get("maxQuota"), offered.get("quota") or f"{STORE_QUOTA_MIB}Mi")
+    path = ("controlPlane", "storage", "quota")
+    wanted = asked.get("quota")
+    if wanted and _more(wanted, most):
+        message = f"{wanted} is more than the {most} that the class allows (storage.maxQuota)"
+        yield Excess(path, f"spec.{'.'.join(path)}: {message}")
+        return
+    size = asked.get("size") or offered.get("size") or STORAGE_SIZE
+    # Where nobody says a quota, planes on small volumes go on as ever.
+    quota = wanted or offered.get("quota")
+    if quota and quota != f"{STORE_QUOTA_MIB}Mi" and mebibytes(quota) * VOLUME_SHARE > mebibytes(size):
+        room = f"is more than a quarter of the volume of {size}: raise controlPlane.storage.size, or lower the quota"
+        whose = "" if wanted else " of the class"
+        # With the class's quota it is the tenant's volume that is too small.
+        at = path if wanted else ("controlPlane", "storage", "size")
+        yield Excess(at, f"spec.{'.'.join(path)}: {quota}{whose} {room}")
+
+
+def quota_mib(storage: Section) -> int:
+    """How much a plane's store may hold, by its Tenant's section over its class's."""
+    try:
+        return mebibytes(storage.get("quota") or f"{STORE_QUOTA_MIB}Mi")
+    except InvalidQuantityError:
+        return STORE_QUOTA_MIB
+
+
 def storage_class(question: Question) -> Iterator[Excess]:
     """The StorageClass that the class or the installation has, or one that the class lists."""
     asked, offered = (section_of(each, "storage") for each in _control_plane(question))
@@ -233,10 +263,13 @@ def storage_class(question: Question) -> Iterator[Excess]:
 def components(question: Question) -> Iterator[Excess]:
     """No component of the plane asks for more, or may use more."""
     asked, offered = _control_plane(question)
+    # With the store that the class lets it have: what a larger one needs goes with the quota.
+    quota = max(quota_mib(section_of(each, "storage")) for each in (offered, over(offered, asked)))
+    replicas = int(asked.get("replicas") or offered.get("replicas") or 1)
     for field, attribute in COMPONENTS.items():
         wanted = section_of(section_of(asked, "resources"), field)
         own, most = (section_of(section_of(offered, part), field) for part in ("resources", "maxResources"))
-        for kind, built_in in _budget(BUDGETS[attribute]).items():
+        for kind, built_in in _budget(usual_budget(attribute, quota, replicas)).items():
             usual, highest = built_in | section_of(own, kind), section_of(most, kind)
             for name, value in sorted(section_of(wanted, kind).items()):
                 limit = _larger(highest.get(name), usual.get(name))
@@ -310,6 +343,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     borrowing,
     replicas,
     storage_size,
+    store_quota,
     storage_class,
     components,
     modes,

@@ -12,14 +12,14 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
-from controller.decide.bounds import object_counts
+from controller.decide.bounds import object_counts, quota_mib
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
 from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.spec import BUDGETS, COMPONENTS, DRAIN_SECONDS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
+from controller.plane.spec import COMPONENTS, DRAIN_SECONDS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec, usual_budget
 from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Revoked, Trusted
 from controller.sections import section_of, text_or_none
@@ -55,10 +55,11 @@ def plane_of(case: Case) -> PlaneSpec:
         placement=settings.plane_placement.narrowed(section_of(section_of(bounds, "controlPlane"), "nodeSelector")),
         replicas=int(control.get("replicas") or 1),
         storage_size=size,
+        etcd_quota_mib=quota_mib(storage),
         storage_class=storage_class or None,
         volume_size=size,
         volume_class=storage_class or None,
-        **_budgets(control),
+        **_budgets(control, quota_mib(storage)),
         gpu_resources=tuple(allotment.gpu_resources(bounds)),
         extended_resources=tuple(allotment.extended_resources(bounds)),
         limits=_by_name(allotment.limits(spec, bounds)),
@@ -231,16 +232,14 @@ def can_serve_pod_groups(version: str) -> bool:
     return version.startswith(POD_GROUP_VERSION)
 
 
-def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
-    """What class or tenant say about the components' resources, over the built-in budgets."""
-    resources = section_of(control, "resources")
+def _budgets(control: Mapping[str, Any], quota: int) -> dict[str, Any]:
+    """What class or tenant say about the components' resources, over what is usual with such a store."""
+    resources, replicas = section_of(control, "resources"), int(control.get("replicas") or 1)
     found: dict[str, Any] = {}
     for field, attribute in COMPONENTS.items():
         asked = section_of(resources, field)
-        if not asked:
-            continue
         requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
-        usual = BUDGETS[attribute]
+        usual = usual_budget(attribute, quota, replicas)
         found[attribute] = Budget(
             cpu=str(requests.get("cpu", usual.cpu)),
             memory=str(requests.get("memory", usual.memory)),

@@ -15,13 +15,14 @@ from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_tru
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.quantity import shown
-from controller.decide import accepted, auditing, egress, exposure, extras, held, members, storage
+from controller.decide import accepted, auditing, egress, exposure, extras, held, members, storage, store
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.decide.members import Members
 from controller.plane import quota
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart
 from controller.verdict import Verdict, pod_trouble
@@ -44,6 +45,7 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 _ASIDE = frozenset(
     {
         ConditionType.STORAGE_APPLIED,
+        ConditionType.STORE_HAS_ROOM,
         ConditionType.EXPOSED,
         ConditionType.STORAGE_CLOSED,
         ConditionType.SHARES_APPLIED,
@@ -81,6 +83,7 @@ class Findings:
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
     claims: tuple[Obj, ...] = ()  # of its etcd
     volumes: Mapping[str, str] | None = None  # by claim, why it does not grow; None where that was not tried
+    store: Store | None = None  # of the plane, where it was looked at
     certificate_authority: str = ""  # PEM, of the plane's API server
     losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
 
@@ -143,6 +146,8 @@ def _ready(spec: PlaneSpec, findings: Findings, verdicts: Mapping[ConditionType,
         return Verdict("False", findings.failure.reason, findings.failure.message)
     needed = [verdicts[part] for part in PARTS]
     needed += [findings.slurm.verdict] if findings.slurm is not None and findings.slurm.essential else []
+    # The API of a full one answers, and nobody can make anything in it.
+    needed += [store.verdict(spec, findings.store)] if findings.store is not None and findings.store.full else []
     first = extras.stuck(findings.refused, spec) or next((each for each in needed if each.status != "True"), None)
     if first is not None:
         return first
@@ -163,6 +168,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
         ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
+        ConditionType.STORE_HAS_ROOM: store.verdict(spec, findings.store) if findings.store is not None else None,
     }
     return {condition: verdict for condition, verdict in said.items() if verdict is not None}
 

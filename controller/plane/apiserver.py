@@ -11,7 +11,8 @@ from typing import Final
 
 from controller.plane import audit, auditreceiver, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
+from controller.plane.sizing import beside_store_mib
+from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, Obj, PlaneSpec
 
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
@@ -91,7 +92,7 @@ def _text(document: Obj) -> str:
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    trail = audit.flags(spec.audit, spec.apiserver.memory_limit_mib)
+    trail = audit.flags(spec.audit, beside_store_mib(spec.apiserver.memory_limit_mib, spec.etcd_quota_mib))
     return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *trail]
 
 
@@ -139,7 +140,7 @@ def _identity(spec: PlaneSpec) -> list[str]:
 
 def _storage() -> list[str]:
     return [
-        "--etcd-servers=https://127.0.0.1:2379",
+        f"--etcd-servers=https://127.0.0.1:{ETCD_PORT}",
         f"--etcd-cafile={PKI_PATH}/etcd-ca.crt",
         f"--etcd-certfile={PKI_PATH}/etcd-client.crt",
         f"--etcd-keyfile={PKI_PATH}/etcd-client.key",

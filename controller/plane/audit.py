@@ -14,7 +14,8 @@ from typing import Final
 from controller.plane import auditreceiver
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import BUDGETS, CONFIG_PATH, Obj, PlaneSpec
+from controller.plane.sizing import API_SERVER_MIB
+from controller.plane.spec import CONFIG_PATH, Obj, PlaneSpec
 from controller.plane.trail import Audit
 
 AUDIT_PATH: Final = "/var/log/audit"
@@ -63,8 +64,8 @@ def policy(asked: Audit | None) -> Obj:
     return made | {"omitManagedFields": True, "rules": [*rules, {"level": "Metadata"}]}
 
 
-def flags(asked: Audit | None, memory_mib: int = BUDGETS["apiserver"].memory_limit_mib) -> list[str]:
-    """The API server's flags; `memory_mib` is the most that it may use."""
+def flags(asked: Audit | None, memory_mib: int = API_SERVER_MIB) -> list[str]:
+    """The API server's flags; `memory_mib` is the most that it may use besides its store's."""
     sent = [] if asked is None or asked.receiver is None else auditreceiver.flags(memory_mib)
     return [f"--audit-policy-file={CONFIG_PATH}/audit-policy.json", *_kept(asked), *sent]
 

@@ -1,12 +1,25 @@
 """The etcd container: TLS on every listener, its data on the plane's volume, a quota well below the volume's size.
 
-With one replica, clients and peers speak over the pod's own loopback and nothing of etcd can be reached from elsewhere;
-with three, peers find each other by the StatefulSet's DNS names. The kubelet probes the metrics listener, which serves
-health and metrics only; the namespace's default-deny policy leaves it to the node.
+Its API server speaks to it over the pod's own loopback. At the pod's address the controller asks how full it is, and makes
+room after a tenant has deleted something (`controller.inside.stores`): by HTTP alone, with a certificate of the plane's own CA,
+and let through to that port for the controller alone. With three replicas, peers find each other by the StatefulSet's DNS
+names. The kubelet probes the metrics listener, which serves health and metrics only; the namespace's default-deny policy
+leaves it to the node.
 """
 
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import ETCD_METRICS_PORT, ETCD_PEER_PORT, PEERS, PKI_PATH, PLANE, Obj, PlaneSpec
+from controller.plane.sizing import snapshot_flags
+from controller.plane.spec import (
+    ETCD_HTTP_PORT,
+    ETCD_METRICS_PORT,
+    ETCD_PEER_PORT,
+    ETCD_PORT,
+    PEERS,
+    PKI_PATH,
+    PLANE,
+    Obj,
+    PlaneSpec,
+)
 
 DATA_PATH = "/var/lib/etcd"
 _MEMBERS = "--initial-cluster="
@@ -21,6 +34,7 @@ def container(spec: PlaneSpec) -> Obj:
         "command": ["/usr/local/bin/etcd", *_flags(spec)],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
             *spec.etcd.go_env(100),
         ],
         "ports": [{"name": "etcd-metrics", "containerPort": ETCD_METRICS_PORT, "protocol": "TCP"}],
@@ -49,8 +63,9 @@ def _flags(spec: PlaneSpec) -> list[str]:
     return [
         "--name=$(POD_NAME)",
         f"--data-dir={DATA_PATH}/data",
-        "--listen-client-urls=https://127.0.0.1:2379",
-        "--advertise-client-urls=https://127.0.0.1:2379",
+        f"--listen-client-urls=https://127.0.0.1:{ETCD_PORT}",
+        f"--listen-client-http-urls=https://$(POD_IP):{ETCD_HTTP_PORT}",
+        f"--advertise-client-urls=https://127.0.0.1:{ETCD_PORT}",
         f"--listen-peer-urls=https://{listen}:{ETCD_PEER_PORT}",
         f"--initial-advertise-peer-urls={peer}",
         f"{_MEMBERS}{members}",
@@ -70,7 +85,7 @@ def _flags(spec: PlaneSpec) -> list[str]:
         "--auto-compaction-mode=periodic",
         "--auto-compaction-retention=10m",
         "--feature-gates=InitialCorruptCheck=true",
-        "--snapshot-count=5000",
+        *snapshot_flags(spec.replicas),
         "--max-wals=3",
         "--log-level=warn",
     ]

@@ -30,6 +30,7 @@ from controller.plane.spec import (
     API_PORT,
     DNS,
     DNS_PORT,
+    ETCD_HTTP_PORT,
     ETCD_PEER_PORT,
     ISSUERS_PORT,
     PLANE,
@@ -78,15 +79,17 @@ def policies(spec: PlaneSpec) -> list[Obj]:
 
 
 def _plane(spec: PlaneSpec) -> Obj:
+    controller = _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "controller"}}}
     callers = [
         _pods(spec, SYNCER),
         _pods(spec, DNS),
         _namespace(spec.work_namespace),
-        _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "controller"}}},
+        controller,
         *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
         *_ways_in(spec),
     ]
     ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
+    ingress.append({"from": [controller], "ports": [_tcp(ETCD_HTTP_PORT)]})
     served = [_tcp(port) for port in _served(spec)]
     egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": served}, {"to": [_namespace(spec.work_namespace)]}]
     if spec.replicas > 1:

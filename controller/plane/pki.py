@@ -124,6 +124,11 @@ def controller_credential() -> CertSpec:
     return CertSpec("client", CONTROLLER_USER, Usage.CLIENT, groups=(BOOTSTRAP_GROUP,), life=timedelta(hours=1))
 
 
+def etcd_credential() -> CertSpec:
+    """The controller's own client certificate for a plane's etcd, as short-lived."""
+    return CertSpec("etcd", CONTROLLER_USER, Usage.CLIENT, life=timedelta(hours=1))
+
+
 # Why a certificate is due that is as it should be: by the time alone.
 BY_TIME: Final = frozenset({"not valid yet", "at two thirds of its life"})
 

@@ -6,7 +6,7 @@ Frozen data and the few addresses and names that follow from it. What a field ma
 
 import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,7 @@ from bulkhead.api import labels, names, privileges
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
+from controller.plane.sizing import STORE_QUOTA_MIB, needed_mib
 from controller.plane.trail import Audit
 from controller.plane.ways import Exposure, Revoked, Trusted
 
@@ -32,7 +33,9 @@ COREDNS: Final = "coredns"
 PUBLIC: Final = "plane-public"
 
 API_PORT: Final = 6443
+ETCD_PORT: Final = 2379
 ETCD_METRICS_PORT: Final = 2381
+ETCD_HTTP_PORT: Final = 2382
 ETCD_PEER_PORT: Final = 2380
 KCM_PORT: Final = 10257
 DNS_PORT: Final = 10053
@@ -101,12 +104,18 @@ class Budget:
 
 
 BUDGETS: Final = {
-    "etcd": Budget("20m", "40Mi", 512, cores=1),
-    "apiserver": Budget("50m", "180Mi", 1024),
-    "controller_manager": Budget("10m", "48Mi", 320, cores=1),
+    "etcd": Budget("20m", "40Mi", needed_mib("etcd"), cores=1),
+    "apiserver": Budget("50m", "180Mi", needed_mib("apiserver")),
+    "controller_manager": Budget("10m", "48Mi", needed_mib("controller_manager"), cores=1),
     "syncer": Budget("20m", "56Mi", 256),
     "dns": Budget("5m", "24Mi", 128, cores=1),
 }
+
+
+def usual_budget(component: str, quota_mib: int, replicas: int) -> Budget:
+    """What a component has where neither class nor Tenant say: its limit bears a store that is full."""
+    usual = BUDGETS[component]
+    return replace(usual, memory_limit_mib=needed_mib(component, quota_mib, replicas) or usual.memory_limit_mib)
 
 
 # The components' names in the API.
@@ -148,7 +157,7 @@ class PlaneSpec:
     storage_class: str | None = None
     volume_size: str = STORAGE_SIZE  # that every volume is to have, whatever the template says, and its class
     volume_class: str | None = None
-    etcd_quota_mib: int = 512
+    etcd_quota_mib: int = STORE_QUOTA_MIB
     etcd: Budget = BUDGETS["etcd"]
     apiserver: Budget = BUDGETS["apiserver"]
     controller_manager: Budget = BUDGETS["controller_manager"]

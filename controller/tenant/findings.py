@@ -17,6 +17,7 @@ from controller.plane.auditlosses import Losses
 from controller.plane.pki import USERS, authority_secret
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.shares import status as shares_status
 from controller.slurm.decide import status as slurm_status
@@ -48,6 +49,7 @@ class Reached:
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
     volumes: Mapping[str, str] | None = None  # by claim, why it does not grow; None where none was asked to
     losses: Losses | None = None
+    store: Store | None = None
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
 
 
@@ -75,6 +77,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         held=admitted.held,
         edit=admitted.edit,
         losses=reached.losses,
+        store=reached.store,
         gateway=reached.gateway,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
@@ -107,14 +110,16 @@ def _pki(reached: Reached) -> bool:
 
 def _unseen(spec: PlaneSpec, admitted: Admitted, reached: Reached, found: Findings) -> tuple[ConditionType, ...]:
     """The parts that were not looked at, of which the status goes on to report what it did before."""
-    exposed: tuple[ConditionType, ...] = () if reached.protected else (ConditionType.EXPOSED,)
+    early: tuple[ConditionType, ...] = () if reached.protected else (ConditionType.EXPOSED,)
     if reached.volumes is None:
-        exposed = (*exposed, ConditionType.STORAGE_APPLIED)
+        early = (*early, ConditionType.STORAGE_APPLIED)
+    if reached.store is None:
+        early = (*early, ConditionType.STORE_HAS_ROOM)
     if admitted.held is None:
-        return exposed
+        return early
     nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()
     slurm = (ConditionType.SLURM_READY,) if isinstance(admitted.slurm, Refusal) else ()
-    return (*exposed, *nodes, *slurm)
+    return (*early, *nodes, *slurm)
 
 
 def _slurm(tenant: Obj, slurm: Ordered) -> slurm_status.SlurmPart:

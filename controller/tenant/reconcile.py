@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from bulkhead.api import names
+from bulkhead.api import labels, names
 from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -39,13 +39,16 @@ from controller.host.owned import SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.auditlosses import AuditLosses
+from controller.inside.stores import Stores
 from controller.pki.issue import Known
 from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.pki.renewals import Renewals
 from controller.plane import auditreceiver, pullsecret
 from controller.plane.auditlosses import Losses
 from controller.plane.render import ground
-from controller.plane.spec import PlaneSpec
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.shares.loop import ShareLoops
@@ -73,6 +76,8 @@ _OUTDATED = 0.05
 _REFUSED = 30.0
 # While a plane's data is not what it was, and after it came back: its syncer looks each half minute.
 _IDENTITY = 15.0
+# While a plane's store is full: its tenant deletes, and waits for room.
+_FULL = 15.0
 _RIGHT_TRIES = 40
 _RIGHT_PAUSE = 0.1
 
@@ -108,6 +113,7 @@ class Reconciler:
         receivers: AuditReceivers | None = None,
         losses: AuditLosses | None = None,
         renewals: Renewals | None = None,
+        stores: Stores | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
@@ -117,6 +123,7 @@ class Reconciler:
         self._pulls = pulls
         self._receivers = receivers
         self._losses = losses
+        self._stores = stores
         self._owned = owned
         self._ranges = ranges
         self._settings = settings
@@ -224,6 +231,7 @@ class Reconciler:
             at = replace(at, health=await self._interior.bootstrap(made, at.health))
             at = replace(at, slurm=await self._reconcile_slurm(made, observed, admitted, at.health))
             at = replace(at, losses=await self._lost(spec, at.health))
+            at = replace(at, store=await self._look_into_store(spec, keys))
         except Outdated as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(_OUTDATED)
@@ -244,6 +252,8 @@ class Reconciler:
             raise ReconcileFailed(at.failure.message)
         if outcome.again is not None and (status.data_lost(tenant, found) or self._came_back(tenant, found)):
             return Outcome(_IDENTITY)
+        if outcome.again is not None and at.store is not None and at.store.full:
+            return Outcome(_FULL)
         return Outcome(_REFUSED) if (at.refused or at.put_off) and outcome.again is not None else outcome
 
     def _came_back(self, tenant: Obj, found: Findings) -> bool:
@@ -310,6 +320,15 @@ class Reconciler:
         found = await self._losses.look(spec.tenant) if health.bootstrapped else None
         metrics.report_losses(spec.tenant, dict(found.total) if found is not None else {})
         return found
+
+    async def _look_into_store(self, spec: PlaneSpec, keys: KeyMaterial) -> Store | None:
+        """How full the plane's store is, whether its API server answers or not."""
+        if self._stores is None:
+            return None
+        pods = (each for each in self._owned.pods_of(spec.tenant) if not each["metadata"].get("deletionTimestamp"))
+        planes = [each for each in pods if (each["metadata"].get("labels") or {}).get(labels.COMPONENT) == PLANE]
+        addresses = {str(each["metadata"]["name"]): str((each.get("status") or {}).get("podIP") or "") for each in planes}
+        return await self._stores.look(spec, keys, {pod: address for pod, address in addresses.items() if address})
 
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
         """Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""
@@ -404,5 +423,7 @@ class Reconciler:
             self._receivers.forget(name)
         if self._losses is not None:
             self._losses.forget(name)
+        if self._stores is not None:
+            await self._stores.forget(name)
         self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
         metrics.forget(name)

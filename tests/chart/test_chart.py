@@ -8,6 +8,7 @@ import pytest
 from bulkhead.api import deviceclaims, devices, ledger, names, requirements
 from bulkhead.api import labels as marks
 from controller.plane import namespaces, pullsecret, rights, syncer
+from controller.plane.spec import API_PORT, ETCD_HTTP_PORT
 from syncer.translate import metadata
 from tests.kit.helmchart import CHART, ROOT, helm, rendered
 
@@ -151,6 +152,7 @@ def test_the_namespace_of_the_chart_is_closed_but_for_the_controllers_ways() -> 
     deployment = next(obj for obj in rendered() if obj["kind"] == "Deployment")
     assert opened["podSelector"]["matchLabels"] == deployment["spec"]["selector"]["matchLabels"]
     assert [rule["ports"][0]["port"] for rule in opened["egress"]] == [6443, 443, 6443]
+    assert [each["port"] for each in opened["egress"][0]["ports"]] == [API_PORT, ETCD_HTTP_PORT]
     assert [rule["ports"][0]["port"] for rule in opened["ingress"]] == [8080]
     one = ("--set", "networkPolicy.hostAPI[0].cidr=10.0.0.1/32", "--set", "networkPolicy.hostAPI[0].port=6443")
     spec = next(

@@ -16,6 +16,7 @@ from controller.host.issuers import Issuers
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
+from controller.inside.stores import Stores
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
@@ -37,6 +38,7 @@ class ControllerHost:
         pulls: PullSecrets | None = None,
         issuers: Issuers | None = None,
         receivers: AuditReceivers | None = None,
+        stores: Stores | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -54,6 +56,7 @@ class ControllerHost:
             pulls=pulls,
             issuers=issuers,
             receivers=receivers,
+            stores=stores,
         )
 
     async def __aenter__(self) -> Self:

@@ -311,7 +311,7 @@ class ApiServer:
                 stderr=log,
                 env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMAXPROCS": "2"}
                 | _COLLECTOR.get(name, {}),
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the fixture starts before any thread
+                preexec_fn=die_with_parent,  # noqa: PLW1509 -- the fixture starts before any thread
             )
 
 
@@ -366,7 +366,8 @@ def _pairs(flag: str, values: Mapping[str, bool]) -> list[str]:
     return [f"{flag}={joined}"] if joined else []
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a process that begins: end it when its parent ends."""
     # A test run that is killed leaves nothing behind. Linux only; elsewhere the fixture's end is all there is.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

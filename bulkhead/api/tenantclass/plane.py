@@ -4,7 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import LABEL_KEYS, OWN_POOL, ApiModel, Components, DnsName, LabelKey, LabelValue, StorageSize, rules
+from bulkhead.api.fields import (
+    LABEL_KEYS,
+    OWN_POOL,
+    ApiModel,
+    Components,
+    DnsName,
+    LabelKey,
+    LabelValue,
+    StorageSize,
+    StoreQuota,
+    rules,
+)
 
 
 class ClassStorage(ApiModel):
@@ -12,6 +23,13 @@ class ClassStorage(ApiModel):
 
     size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
     max_size: StorageSize | None = Field(None, description="Largest size that a tenant may ask for; size unless given.")
+    quota: StoreQuota = Field(
+        "512Mi",
+        description="How much data a plane's store may hold, 100Mi to 8Gi and at most a quarter of the volume. The memory "
+        "limits of etcd, API server and controller manager follow from it where nothing is said of them. A change restarts "
+        "planes.",
+    )
+    max_quota: StoreQuota | None = Field(None, description="Largest quota that a tenant may ask for; quota unless given.")
     class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default unless given.")
     allowed_class_names: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,

@@ -75,6 +75,7 @@ def test_a_pod_reaches_its_own_plane_and_no_other(host: Api, alice: Tenant, stra
     plane = str(host.get("Pod", "plane-0", alice.plane)["status"]["podIP"])
     until("alice's pod to reach the pod of its plane", lambda: opens(alice, "friend", plane, 6443, wanted=True), seconds=20)
     holds("alice's pod kept away from etcd", lambda: opens(alice, "friend", plane, 2379, wanted=False), seconds=2)
+    holds("alice's pod kept away from etcd's HTTP", lambda: opens(alice, "friend", plane, 2382, wanted=False), seconds=2)
 
 
 def test_a_pod_does_not_reach_the_host_api(host: Api, alice: Tenant, server: str) -> None:

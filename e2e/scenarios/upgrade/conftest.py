@@ -5,6 +5,7 @@ older installed ──> tenants Ready, pods running ──> [seen] ──> probe
 """
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,22 +36,33 @@ class Probe:
 
     kubeconfig: Path
     failures: list[str] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)  # seconds without an answer, each time that there was one before
     answers: int = 0
-    unanswered: int = 0
+    strangers: int = 0
 
     def run(self, stop: threading.Event) -> None:
         api = Api(self.kubeconfig)
+        since = 0.0
         while not stop.wait(0.3):
             try:
                 # What anybody may ask who is known: the older certificate is believed on, and has no rights any more.
                 if tenants.who(api):
                     self.answers += 1
+                    since = 0.0
                 else:
-                    self.failures.append("nobody is known by the older certificate")
-            except UnreachableError:
-                self.unanswered += 1
-            except ApiError as error:
+                    self.strangers += 1
+            except (ApiError, UnreachableError) as error:
                 self.failures.append(str(error)[:300])
+                since = self._away(since)
+
+    def _away(self, since: float) -> float:
+        """Count one more look without an answer; returns when the first of them was."""
+        now = time.monotonic()
+        if not since:
+            self.gaps.append(0.0)
+            return now
+        self.gaps[-1] = now - since
+        return since
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +176,13 @@ def settle(host: Api, wanted: list[str]) -> None:
     """Until every syncer is the tree's own and works, and the controller has reconciled every tenant twice since."""
     for name in wanted:
         until(f"the syncer of {name}", lambda name=name: _syncs(host, name), seconds=120)  # type: ignore[misc]
+        until(f"the plane of {name}", lambda name=name: _rolled_out(host, name), seconds=120)  # type: ignore[misc]
     tenants.wait_ready(host, wanted, seconds=60)
     goal = passes() + 2 * len(wanted)
     until("two more reconciles of each tenant", lambda: _passed(goal), seconds=90, interval=1.0)
+    for name in wanted:
+        # It follows its plane: one that is older than the API server is replaced.
+        until(f"the DNS of {name}", lambda name=name: _resolves(host, name), seconds=60)  # type: ignore[misc]
 
 
 def _syncs(host: Api, name: str) -> None:
@@ -176,6 +192,22 @@ def _syncs(host: Api, name: str) -> None:
     current = status.get("observedGeneration") == deployment["metadata"]["generation"]
     workloads.expect(image.endswith(f"/{OWN}"), f"its image is {image}")
     workloads.expect(current and status.get("updatedReplicas") == status.get("readyReplicas") == 1, str(status))
+
+
+def _rolled_out(host: Api, name: str) -> None:
+    plane = host.get("StatefulSet", "plane", names.plane_namespace(name))
+    status = plane.get("status", {})
+    current = status.get("observedGeneration") == plane["metadata"]["generation"]
+    same = status.get("currentRevision") == status.get("updateRevision")
+    workloads.expect(current and same and status.get("readyReplicas") == plane["spec"]["replicas"], str(status))
+
+
+def _resolves(host: Api, name: str) -> None:
+    deployment = host.get("Deployment", "dns", names.plane_namespace(name))
+    status = deployment.get("status", {})
+    current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    counts = [status.get(each) for each in ("replicas", "updatedReplicas", "readyReplicas")]
+    workloads.expect(current and counts == [1, 1, 1], str(status))
 
 
 def passes() -> float:

@@ -39,7 +39,7 @@ BIG = {"requests": {"cpu": "900m", "memory": "900Mi"}, "limits": {"memory": "4Gi
 OFFER = tenant_class(
     kubernetesVersions=list(VERSIONS),
     controlPlane={
-        "storage": {"maxSize": "8Gi"},
+        "storage": {"maxSize": "8Gi", "maxQuota": "1Gi"},
         "maxResources": dict.fromkeys(("etcd", "apiServer", "controllerManager", "syncer", "dns"), BIG),
     },
     quota={"cohorts": ["research", "trial"], "resources": {"nvidia.com/gpu": {"maxNominal": 64}}},
@@ -108,6 +108,7 @@ EDITS: dict[str, Spec] = {
     "quota.objects": {"quota": {"objects": {"pods": 77}}},
     "nodes.selector": {"nodes": {"selector": {"rack": "8"}}},
     "nodes.dedicated": {"nodes": {"dedicated": False}},
+    "controlPlane.storage.quota": {"controlPlane": {"storage": {"quota": "768Mi"}}},
     "isolation.podSecurity": {"isolation": {"podSecurity": "restricted"}, "scheduling": {"mode": "Kubernetes", "slurm": None}},
     "isolation.userNamespaces": {"isolation": {"userNamespaces": True}},
     "isolation.runtimeClassName": {"isolation": {"runtimeClassName": "kata"}},

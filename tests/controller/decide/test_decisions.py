@@ -132,7 +132,7 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
     )
     spec = plane_for(tenant(controlPlane={"resources": resources}), bounds)
     assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
-    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi", "cpu": "1"})
+    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "1408Mi", "cpu": "1"})
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
 
 

@@ -1,0 +1,59 @@
+"""What is said of a plane's store: whether it has room, and whether its programs bear it when it is full. Pure."""
+
+from typing import Final
+
+from bulkhead.api.conditions import Reason
+from controller.plane.sizing import needed_mib
+from controller.plane.spec import COMPONENTS, PlaneSpec
+from controller.plane.storestate import Store, must_go
+from controller.verdict import Verdict
+
+FIELD: Final = "controlPlane.storage.quota"
+_MIB: Final = 1 << 20
+# From here on it is said that little is left; in steps, so that a status is not written for every object.
+_FILLING: Final = 80
+_STEP: Final = 5
+_REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
+
+
+def verdict(spec: PlaneSpec, store: Store) -> Verdict:
+    """One line on the store, the worst first."""
+    if store.unread:
+        return Verdict("Unknown", Reason.WAITING_FOR_PLANE, store.unread)
+    if store.full:
+        return Verdict("False", Reason.STORE_FULL, _full(store))
+    # As it runs: of a tenant that is held, and before a restart, that is not what it is to have.
+    percent, quota = store.size * 100 // max(1, store.quota), store.quota // _MIB
+    if percent >= _FILLING:
+        left = f"{percent // _STEP * _STEP} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
+        return Verdict("False", Reason.STORE_FILLING, f"{left}: {_REMEDY}")
+    if short := too_little(spec):
+        return Verdict("False", Reason.MEMORY_BELOW_QUOTA, short)
+    return Verdict("True", Reason.READY, f"less than {_rounded(percent)} % of {quota}Mi are taken")
+
+
+def too_little(spec: PlaneSpec) -> str:
+    """Which memory limits do not bear a full store; empty where all do."""
+    found = []
+    for field, attribute in COMPONENTS.items():
+        limit, need = getattr(spec, attribute).memory_limit_mib, needed_mib(attribute, spec.etcd_quota_mib, spec.replicas)
+        if limit < need:
+            found.append(f"controlPlane.resources.{field}.limits.memory is {limit}Mi and {need}Mi are needed")
+    if not found:
+        return ""
+    remedy = f"raise the limits, or leave them out, or lower {FIELD}"
+    return (
+        f"a store that is full ({FIELD}: {spec.etcd_quota_mib}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
+    )
+
+
+def _full(store: Store) -> str:
+    what = f"the API takes nothing new, only deletions: {store.size // _MIB}Mi of {store.quota // _MIB}Mi are taken"
+    more = -(-must_go(store) // _MIB)
+    how = f"about {more}Mi have to go, of which old versions go by themselves" if more else "room is being made"
+    return f"{what}; {how}; {_REMEDY}; it takes more again by itself a minute or so later"
+
+
+def _rounded(percent: int) -> int:
+    """The next of 50, 60, 70 and 80, so that a store that is used does not make the status change."""
+    return max(50, (percent // 10 + 1) * 10)

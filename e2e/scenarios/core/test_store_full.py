@@ -1,0 +1,80 @@
+"""A tenant fills its plane's store: the plane stays up, says that it is full, and opens again; others notice nothing."""
+
+import base64
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from e2e import tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+LARGE = 960_000
+MANY = 220  # which once ended a plane for good
+SMALL_STORE = {"storage": {"quota": "100Mi"}}
+
+
+def large(name: str) -> Obj:
+    text = base64.b64encode(os.urandom(LARGE * 3 // 4)).decode()
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"text": text}}
+
+
+def fill(api: Api, most: int) -> tuple[list[str], str]:
+    """The names of what was made, and what the API said when it took no more."""
+    made: list[str] = []
+    for number in range(most):
+        try:
+            api.create(large(f"large-{number}"))
+        except ApiError as error:
+            return made, str(error)
+        made.append(f"large-{number}")
+    return made, ""
+
+
+def restarts(host: Api, tenant: Tenant) -> dict[str, int]:
+    return workloads.restarts(host.get("Pod", "plane-0", tenant.plane))
+
+
+def answers(tenant: Tenant) -> None:
+    """A plane that is of use: it takes something, and gives it back."""
+    tenant.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beat", "namespace": "default"}})
+
+
+@pytest.mark.fresh(gpus=0)
+def test_220_large_configmaps_end_no_plane(host: Api, tenant: Tenant, bob: Tenant) -> None:
+    before, others = restarts(host, tenant), restarts(host, bob)
+    made, said = fill(tenant.api, MANY)
+    assert (len(made), said) == (MANY, "")
+    answers(bob)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda path: len(tenant.api.text(path)), ["/api/v1/configmaps"] * 2))
+    assert min(found) > MANY * LARGE
+    assert restarts(host, tenant) == before, "a program of the plane was ended"
+    # What holds all of it has to read all of it again.
+    host.delete("Pod", "plane-0", tenant.plane)
+    until("the plane to be of use again", partial(answers, tenant), seconds=180, interval=1.0)
+    tenants.wait_ready(host, [tenant.name], seconds=180)
+    assert sum(restarts(host, tenant).values()) == 0, "a program of the plane was ended while it started"
+    assert restarts(host, bob) == others
+    answers(bob)
+
+
+@pytest.mark.fresh(gpus=0, controlPlane=SMALL_STORE)
+def test_a_full_store_is_said_and_opens_once_its_tenant_has_deleted_enough(host: Api, tenant: Tenant, bob: Tenant) -> None:
+    room = tenants.wait_condition(host, tenant.name, "StoreHasRoom", status="True", seconds=180)
+    assert "of 100Mi" in room["message"]
+    before = restarts(host, tenant)
+    made, said = fill(tenant.api, MANY)
+    assert "database space exceeded" in said
+    # It is looked at every two minutes.
+    full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=180)
+    assert "controlPlane.storage.quota" in full["message"]
+    answers(bob)
+    for name in made[: len(made) * 2 // 3]:
+        assert tenant.api.delete("ConfigMap", name, "default"), "a full store takes no deletion"
+    until("the plane to take something new", partial(answers, tenant), seconds=240, interval=2.0)
+    tenants.wait_ready(host, [tenant.name], seconds=120)
+    assert restarts(host, tenant) == before

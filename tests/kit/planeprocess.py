@@ -1,0 +1,272 @@
+"""A tenant's plane as plain processes: the commands, environment and files that the controller renders, without containers.
+
+    builders of controller/plane ──> flags and Secrets, with this machine's paths and free ports in them ──> three processes
+
+What a plane's flags and memory limits do is tried here on the real programs, since nothing is set that a plane does not have.
+`root` may give each process its memory limit, by a control group of its own; others watch what they use (`Usage`).
+"""
+
+import base64
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Self
+
+from bulkhead.kube.kubeconfig import KubeConfig
+from controller.pki import issue
+from controller.pki.material import assemble
+from controller.plane import apiserver, controller_manager, etcd
+from controller.plane.audit import AUDIT_PATH
+from controller.plane.pki import controller_credential
+from controller.plane.secrets import KeyMaterial, leaf_secrets
+from controller.plane.spec import (
+    API_PORT,
+    API_SERVER,
+    CONFIG_PATH,
+    ETCD_HTTP_PORT,
+    ETCD_METRICS_PORT,
+    ETCD_PEER_PORT,
+    ETCD_PORT,
+    KCM_PORT,
+    PKI_PATH,
+    Obj,
+    PlaneSpec,
+)
+from tests.kit.ports import free_port
+from tests.kit.servers import binary, die_with_parent
+
+ETCD: Final = "etcd"
+KCM: Final = "kube-controller-manager"
+PROGRAMS: Final = (ETCD, API_SERVER, KCM)
+_SECRETS: Final = {ETCD: "pki-etcd", API_SERVER: "pki-apiserver", KCM: "pki-controller-manager"}
+_PORTS: Final = (ETCD_PORT, ETCD_PEER_PORT, ETCD_METRICS_PORT, ETCD_HTTP_PORT, API_PORT, KCM_PORT)
+POD_IP: Final = "127.0.0.2"  # where what listens at the pod's address alone is found
+# What the API server says of itself; it opens no connection there, and takes no address of loopback.
+_ADVERTISED: Final = "192.0.2.1"
+_SAMPLE_SECONDS: Final = 0.02
+_GROUPS: Final = Path("/sys/fs/cgroup/memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process uses and used at most, in MiB: of its own, and with files that it has mapped."""
+
+    own: float
+    resident: float
+
+
+class PlaneProcesses:
+    """The plane of a spec; can be killed and started again on its data."""
+
+    def __init__(self, folder: Path, spec: PlaneSpec, *, limited: bool = False) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.keys: KeyMaterial = assemble(spec, {}, datetime.now(UTC)).keys
+        self.ports = {number: free_port() for number in _PORTS}
+        self.limited = limited and _GROUPS.is_dir() and os.geteuid() == 0
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._groups: dict[str, Path] = {}
+        self.kills: list[str] = []  # what the kernel ended, and was started again
+        self._write_files()
+
+    @property
+    def admin(self) -> KubeConfig:
+        """The controller's own way in."""
+        pair = issue.issue(controller_credential(), self.keys.authorities["client"], datetime.now(UTC))
+        return KubeConfig(
+            server=f"https://127.0.0.1:{self.ports[API_PORT]}",
+            ca=self.keys.authorities["serving"].certificate,
+            client_cert=pair.certificate,
+            client_key=pair.key,
+        )
+
+    def start(self, *names: str) -> None:
+        """Start what does not run; all of it unless named."""
+        containers: dict[str, Obj] = {
+            ETCD: etcd.container(self.spec),
+            API_SERVER: apiserver.container(self.spec),
+            KCM: controller_manager.container(self.spec),
+        }
+        for name in names or PROGRAMS:
+            if self.runs(name):
+                continue
+            if name in self._processes and self._processes[name].returncode == -signal.SIGKILL:
+                self.kills.append(name)
+            self._spawn(name, containers[name])
+
+    def runs(self, name: str) -> bool:
+        """Whether it has not ended."""
+        process = self._processes.get(name)
+        return process is not None and process.poll() is None
+
+    def ended(self, name: str) -> str:
+        """How it ended, with the end of its log; empty while it runs."""
+        process = self._processes.get(name)
+        code = process.poll() if process is not None else None
+        return "" if code is None else f"{name} ended with {code}: {self.log_tail(name)}"
+
+    def pid(self, name: str) -> int:
+        """The number of a process that runs."""
+        return self._processes[name].pid
+
+    def wait(self, seconds: float = 240.0) -> None:
+        """Return once the API server is ready, or say which process has ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for name in self._processes:
+                if trouble := self.ended(name):
+                    raise RuntimeError(trouble)
+            with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError, OSError):
+                self.get("/readyz", timeout=5)
+                return
+            time.sleep(0.2)
+        raise RuntimeError(f"not ready after {seconds:g} s: {self.log_tail(API_SERVER)}")
+
+    def get(self, path: str, *, timeout: float = 60.0, accept: str = "application/json") -> int:
+        """Ask the API server, as its admin, and return how many bytes came."""
+        context = self.admin.ssl_context()
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        request = urllib.request.Request(f"{self.admin.server}{path}", headers={"Accept": accept})  # noqa: S310 -- https
+        total = 0
+        with opener.open(request, timeout=timeout) as answer:
+            while data := answer.read(1 << 20):
+                total += len(data)
+        return total
+
+    def usage(self, name: str) -> Usage:
+        """What a process uses now."""
+        fields: dict[str, float] = {}
+        for line in Path(f"/proc/{self.pid(name)}/status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key in {"RssAnon", "VmRSS"}:
+                fields[key] = int(value.split()[0]) / 1024
+        return Usage(fields.get("RssAnon", 0.0), fields.get("VmRSS", 0.0))
+
+    def kill(self, *names: str) -> None:
+        """End processes at once, as the kernel does with those that use too much."""
+        for name in names or tuple(self._processes):
+            process = self._processes.pop(name, None)
+            if process is not None:
+                process.kill()
+                process.wait()
+
+    def end(self, *names: str) -> None:
+        """End processes as a kubelet does: the store last."""
+        for name in names or tuple(reversed(PROGRAMS)):
+            process = self._processes.pop(name, None)
+            if process is not None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def stop(self) -> None:
+        """End everything, and leave no control group."""
+        self.kill()
+        for group in self._groups.values():
+            with contextlib.suppress(OSError):
+                group.rmdir()
+
+    def log_tail(self, name: str, size: int = 1500) -> str:
+        """The end of a program's log."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace")[-size:] if path.exists() else "no log"
+
+    def _write_files(self) -> None:
+        for secret in leaf_secrets(self.spec, self.keys):
+            self._write(self.folder / secret["metadata"]["name"], secret["data"])
+        shim = self.keys.authorities["kubelet"].certificate.decode()
+        config = apiserver.config_files(self.spec, shim)
+        self._write(self.folder / "config", {name: base64.b64encode(text.encode()).decode() for name, text in config.items()})
+        (self.folder / "audit").mkdir(exist_ok=True)
+        (self.folder / ETCD).mkdir(exist_ok=True, mode=0o700)
+
+    def _write(self, folder: Path, files: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            content = base64.b64decode(data)
+            if name == "kubeconfig":
+                content = self._here(content.decode(), folder).encode()
+            (folder / name).write_bytes(content)
+
+    def _here(self, text: str, pki: Path) -> str:
+        """What is written for a pod, with this machine's folders and ports."""
+        moved = {
+            PKI_PATH: str(pki),
+            CONFIG_PATH: str(self.folder / "config"),
+            AUDIT_PATH: str(self.folder / "audit"),
+            etcd.DATA_PATH: str(self.folder / ETCD),
+            "$(POD_NAME)": "plane-0",
+            "--advertise-address=$(POD_IP)": f"--advertise-address={_ADVERTISED}",
+            "$(POD_IP)": POD_IP,
+            "=0.0.0.0": "=127.0.0.1",
+            "//0.0.0.0": "//127.0.0.1",
+            "/usr/local/bin/": "",
+        }
+        for before, after in moved.items():
+            text = text.replace(before, after)
+        for number, port in self.ports.items():
+            text = text.replace(f":{number}", f":{port}").replace(f"--secure-port={number}", f"--secure-port={port}")
+        return text
+
+    def _spawn(self, name: str, container: Obj) -> None:
+        program, *flags = (self._here(each, self.folder / _SECRETS[name]) for each in container["command"])
+        environment = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        group = self._group(name, container["resources"]["limits"]["memory"]) if self.limited else None
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [str(binary(program)), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", "")} | environment,
+                preexec_fn=lambda: _enter(group),  # noqa: PLW1509 -- started from the one thread there is
+            )
+
+    def _group(self, name: str, limit: str) -> Path:
+        group = _GROUPS / f"bulkhead-plane-{os.getpid()}-{name}"
+        group.mkdir(exist_ok=True)
+        (group / "memory.limit_in_bytes").write_text(str(int(limit.removesuffix("Mi")) << 20))
+        self._groups[name] = group
+        return group
+
+
+def _enter(group: Path | None) -> None:
+    if group is not None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    die_with_parent()
+
+
+class Watch:
+    """The most that each program uses of its own between two moments, in MiB; sampled by a thread."""
+
+    def __init__(self, plane: PlaneProcesses, names: Iterable[str] = PROGRAMS) -> None:
+        self.most = dict.fromkeys(names, 0.0)
+        self._plane = plane
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(_SAMPLE_SECONDS):
+            for name in self.most:
+                with contextlib.suppress(OSError, KeyError):
+                    self.most[name] = max(self.most[name], self._plane.usage(name).own)
