@@ -117,11 +117,17 @@ def differences(sides: Sides, limit: int) -> Iterator[str]:
     by_origin = {origin_of(each): each for each in hosts}
     used = sum(gpus(each) for each in sides.host.store.all(PODS, sides.work) if not ended(each))
     found: dict[object, list[Obj]] = {}
+    # Of a gang its pods without GPUs count too: the best of all says where it stands.
+    ranks: dict[object, tuple[bool, int, str, str]] = {}
     for virtual in sides.plane.store.all(PODS):
-        if gpus(virtual) and not ended(virtual) and not virtual["metadata"].get("deletionTimestamp"):
-            found.setdefault(_virtual_workload(virtual), []).append(virtual)
+        if ended(virtual) or virtual["metadata"].get("deletionTimestamp"):
+            continue
+        name = _virtual_workload(virtual)
+        ranks[name] = min(_rank(virtual), ranks.get(name, _rank(virtual)))
+        if gpus(virtual):
+            found.setdefault(name, []).append(virtual)
     waits = {name: [each for each in pods if key_of(each) not in by_origin] for name, pods in found.items()}
-    worst = sorted(((min(map(_rank, pods)), name) for name, pods in found.items() if not waits[name]), key=str)
+    worst = sorted(((ranks[name], name) for name in found if not waits[name]), key=str)
     for name, pods in found.items():
         asked = _least(pods)
         held = [by_origin[key_of(each)] for each in pods if key_of(each) in by_origin]
@@ -129,8 +135,11 @@ def differences(sides: Sides, limit: int) -> Iterator[str]:
         whole = sum(_workload(each) == name for each in hosts) >= _virtual_size(pods[0])
         if waits[name] and held and all(map(gated, held)) and asked > limit and not whole:
             yield f"half of {name} is on the host, and there is never room for all of it"
-        rank = min(map(_rank, pods))
-        if not waits[name] or asked > limit or len(pods) > _virtual_size(pods[0]) or _held_up(rank, waits, found, limit):
+        rank = ranks[name]
+        better = [other for other in found if waits[other] and ranks[other] < rank]
+        # For a better one that waits there may be room some day.
+        held_up = any(_least(found[other]) <= limit for other in better)
+        if not waits[name] or asked > limit or len(pods) > _virtual_size(pods[0]) or held_up:
             continue
         free = limit - used + sum(
             sum(gpus(each) for each in found[other])
@@ -140,13 +149,6 @@ def differences(sides: Sides, limit: int) -> Iterator[str]:
         if asked - sum(map(gpus, held)) <= free:
             yield f"{name} waits in the plane, and what is worse than it has a place on the host"
     yield from _unsaid(sides, by_origin)
-
-
-def _held_up(
-    rank: tuple[bool, int, str, str], waits: Mapping[object, list[Obj]], found: Mapping[object, list[Obj]], limit: int
-) -> bool:
-    """Whether a better workload waits, for which there may be room some day."""
-    return any(pods and min(map(_rank, found[name])) < rank and _least(found[name]) <= limit for name, pods in waits.items())
 
 
 def _unsaid(sides: Sides, by_origin: Mapping[Key, Obj]) -> Iterator[str]:
