@@ -171,10 +171,12 @@ class ApiServer:
 
     def start_scheduler(self, config: Path | None = None) -> None:
         """Start a kube-scheduler that knows gangs, or a stock one with a configuration; `kill` ends it."""
+        flags = self._client_flags()
         if config is not None:
+            # It names the kubeconfig that the flags are made with.
             self._spawn("kube-scheduler", f"--config={config}", "--secure-port=0")
             return
-        self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={_GANGS}")
+        self._spawn("kube-scheduler", *flags, f"--feature-gates={_GANGS}")
 
     def start_own_scheduler(self, scheduler: str) -> None:
         """Start a kube-scheduler that knows gangs for the pods that name it; `kill` ends it."""

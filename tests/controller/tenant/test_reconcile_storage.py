@@ -26,7 +26,7 @@ pytestmark = pytest.mark.apiserver
 @pytest.fixture
 async def client(host_client: Client) -> Client:
     await install(host_client)
-    for name, grows in (("fast", True), ("fixed", False)):
+    for name, grows in (("storage-fast", True), ("storage-fixed", False)):
         obj = {"metadata": {"name": name}, "provisioner": "example.org/none", "allowVolumeExpansion": grows}
         await host_client.apply(kinds.STORAGE_CLASSES, obj)
     return host_client
@@ -37,7 +37,7 @@ async def offer(client: Client, name: str, **storage: Any) -> None:
     await client.apply(kinds.TENANT_CLASSES, found)
 
 
-async def claim(client: Client, tenant: str, number: int = 0, size: str = "2Gi", storage_class: str = "fast") -> str:
+async def claim(client: Client, tenant: str, number: int = 0, size: str = "2Gi", storage_class: str = "storage-fast") -> str:
     """A bound volume of the plane."""
     name, namespace = f"data-plane-{number}", f"bh-{tenant}"
     spec = {
@@ -84,7 +84,7 @@ async def upkeep(client: Client, world: ControllerHost, name: str) -> None:
 
 
 async def test_volumes_grow_while_the_plane_runs(client: Client) -> None:
-    await offer(client, "growing", size="2Gi", maxSize="16Gi", className="fast")
+    await offer(client, "growing", size="2Gi", maxSize="16Gi", className="storage-fast")
     async with ControllerHost(client) as world:
         await ask(client, "growing", **{"class": "growing"})
         await world.settle("growing")
@@ -117,24 +117,24 @@ async def test_volumes_grow_while_the_plane_runs(client: Client) -> None:
 
 
 async def test_a_class_that_asks_for_more_than_can_be_keeps_no_tenant_of_it_from_going_on(client: Client) -> None:
-    await offer(client, "keeping", size="2Gi", className="fixed")
+    await offer(client, "keeping", size="2Gi", className="storage-fixed")
     async with ControllerHost(client) as world:
         for name in ("keeping", "shrinking"):
             await ask(client, name, **{"class": "keeping"})
             await world.settle(name)
-        await claim(client, "keeping", storage_class="fixed")
-        await claim(client, "shrinking", size="8Gi", storage_class="fixed")
-        await offer(client, "keeping", size="4Gi", className="fast")
+        await claim(client, "keeping", storage_class="storage-fixed")
+        await claim(client, "shrinking", size="8Gi", storage_class="storage-fixed")
+        await offer(client, "keeping", size="4Gi", className="storage-fast")
         status, reason, message = stored(await world.settle("keeping"))
         assert (status, reason) == ("False", "VolumeKept")
         assert "data-plane-0 stays at 2Gi: 4Gi is asked for" in message
-        assert "allowVolumeExpansion: true on StorageClass fixed" in message
-        assert "data-plane-0 stays in StorageClass fixed: fast is asked for" in message
+        assert "allowVolumeExpansion: true on StorageClass storage-fixed" in message
+        assert "data-plane-0 stays in StorageClass storage-fixed: storage-fast is asked for" in message
         assert "data-plane-0 stays at 8Gi: 4Gi is asked for" in stored(await world.settle("shrinking"))[2]
         for name in ("keeping", "shrinking"):
             await upkeep(client, world, name)
             assert ready(await world.settle(name))[1] != "HostRefused"
-        await client.patch(kinds.STORAGE_CLASSES, "fixed", {"allowVolumeExpansion": True})
+        await client.patch(kinds.STORAGE_CLASSES, "storage-fixed", {"allowVolumeExpansion": True})
         await world.settle("keeping")
         assert await asks(client, "keeping") == "4Gi"
         for name in ("keeping", "shrinking"):
