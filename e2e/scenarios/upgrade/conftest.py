@@ -38,7 +38,7 @@ class Probe:
     failures: list[str] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)  # seconds without an answer, each time that there was one before
     answers: int = 0
-    strangers: int = 0
+    known: bool = True  # at the last look
 
     def run(self, stop: threading.Event) -> None:
         api = Api(self.kubeconfig)
@@ -46,11 +46,14 @@ class Probe:
         while not stop.wait(0.3):
             try:
                 # What anybody may ask who is known: the older certificate is believed on, and has no rights any more.
-                if tenants.who(api):
+                self.known = bool(tenants.who(api))
+                if self.known:
                     self.answers += 1
                     since = 0.0
                 else:
-                    self.strangers += 1
+                    # For a moment after its start an API server knows nobody's rights.
+                    self.failures.append("refused")
+                    since = self._away(since)
             except (ApiError, UnreachableError) as error:
                 self.failures.append(str(error)[:300])
                 since = self._away(since)

@@ -39,7 +39,7 @@ def test_what_restarts_is_named_where_admins_read(upgraded: Upgraded) -> None:
 
 
 def test_users_of_a_tenant_were_answered_but_for_the_one_restart_of_its_plane(upgraded: Upgraded) -> None:
-    assert {name: probe.strangers for name, probe in upgraded.probes.items()} == dict.fromkeys(upgraded.probes, 0)
+    assert {name: probe.known for name, probe in upgraded.probes.items()} == dict.fromkeys(upgraded.probes, True)
     for name, probe in upgraded.probes.items():
         # An API server that has just started refuses everybody for a moment.
         assert len(probe.gaps) <= 2, f"{name}: away {probe.gaps} seconds; {probe.failures}"
