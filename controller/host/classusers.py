@@ -3,28 +3,26 @@
     Tenants ──────> class that each names, or was built of ─┬──> differences ──> status, a batch at a time
     TenantClasses ──> what stands there ────────────────────┘
 
-Counted again whenever something changed, a second later at the soonest (`recount`). The policy asks the Tenants themselves
-whether a class may go, so a status that is late makes its message shorter, and opens nothing.
+Counted again whenever one of these is another (`matters`), a second later at the soonest (`recount`). The policy asks the
+Tenants themselves whether a class may go, so a status that is late makes its message shorter, and opens nothing.
 """
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
+from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.tenantclass.status import MOST_SHOWN
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.informer import Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
+from controller.host.matters import watching
 from controller.host.recount import Recount
-from controller.sections import section_of
 
 _log = logging.getLogger(__name__)
 _PAUSE: Final = 1.0
@@ -32,40 +30,15 @@ _BATCH: Final = 50
 _MIB: Final = 1024 * 1024
 
 
-class _Tenant(msgspec.Struct, gc=False):
-    """What of a Tenant is decoded at all."""
-
-    spec: Any = None
-    status: Any = None
-
-
-class _Class(msgspec.Struct, gc=False):
-    """What of a TenantClass is decoded at all."""
-
-    status: Any = None
+def of_tenant(tenant: Obj) -> Obj:
+    """The classes that a Tenant uses: the one that it names, and the one that it was built of."""
+    named, built = mapping(tenant.get("spec")).get("class"), mapping(mapping(tenant.get("status")).get("class")).get("name")
+    return {"uses": [] if is_pending_deletion(tenant) else sorted({str(each) for each in (named, built) if each})}
 
 
-_tenant: Final = msgspec.json.Decoder(_Tenant)
-_class: Final = msgspec.json.Decoder(_Class)
-
-
-def of_tenant(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """A Tenant's name and the classes that it uses: the one that it names, and the one that it was built of."""
-    meta = meta or decode_meta(raw)
-    found = decode_with(_tenant, raw)
-    named, built = mapping(found.spec).get("class"), mapping(mapping(found.status).get("class")).get("name")
-    used = [] if meta.deleting else sorted({str(each) for each in (named, built) if each})
-    return _kept(meta), msgspec.json.encode({"uses": used})
-
-
-def of_class(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """A class's name and status."""
-    meta = meta or decode_meta(raw)
-    return _kept(meta), msgspec.json.encode({"status": decode_with(_class, raw).status or {}})
-
-
-def _kept(meta: Meta) -> Meta:
-    return Meta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+def of_class(tenant_class: Obj) -> Obj:
+    """A class's status."""
+    return {"status": tenant_class.get("status") or {}}
 
 
 def statuses(uses: Iterable[tuple[str, Iterable[str]]]) -> dict[str, Obj]:
@@ -92,16 +65,15 @@ class ClassUsers:
     async def run(self) -> None:
         """Keep the statuses right until cancelled."""
         heard = self._recount.changed
-        tenants = Informer(self._client, kinds.TENANTS, shrink=of_tenant, on_change=heard, max_bytes=16 * _MIB)
-        classes = Informer(self._client, kinds.TENANT_CLASSES, shrink=of_class, on_change=heard, max_bytes=16 * _MIB)
-        await self._recount.run((tenants, classes), lambda: self._turn(tenants, classes))
+        tenants = watching(self._client, kinds.TENANTS, of_tenant, heard, max_bytes=16 * _MIB)
+        classes = watching(self._client, kinds.TENANT_CLASSES, of_class, heard, max_bytes=16 * _MIB)
+        await self._recount.run((tenants, classes), lambda: self._turn(tenants.store, classes.store))
 
-    async def _turn(self, tenants: Informer, classes: Informer) -> float | None:
-        seen = ((meta.name, section_of({"": tenants.store.get(meta.key)}, "")) for meta in tenants.store.metas())
-        wanted = statuses((name, body.get("uses") or ()) for name, body in seen)
+    async def _turn(self, tenants: Store, classes: Store) -> float | None:
+        wanted = statuses((meta.name, mapping(tenants.get(meta.key)).get("uses") or ()) for meta in tenants.metas())
         wrong: list[tuple[str, Obj]] = []
-        for meta in classes.store.metas():
-            there = section_of(section_of({"": classes.store.get(meta.key)}, ""), "status")
+        for meta in classes.metas():
+            there = mapping(mapping(classes.get(meta.key)).get("status"))
             status = wanted.get(meta.name, _NOBODY)
             if (int(there.get("tenants") or 0), there.get("tenantNames")) != (status["tenants"], status["tenantNames"]):
                 wrong.append((meta.name, status))

@@ -9,23 +9,18 @@ from collections.abc import Callable
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
-from controller.host.matters import watching
+from controller.host.matters import asked, watching
 
 _MOST_BYTES = 4 * 1024 * 1024
-
-
-def _rules(cohort: Obj) -> Obj:
-    """A Cohort without the sums that the ledger writes into its status with every pod."""
-    return {"uid": cohort["metadata"].get("uid"), "spec": cohort.get("spec")}
 
 
 class Cohorts:
     """The Cohorts of one host."""
 
     def __init__(self, client: Client, on_cohort: Callable[[str], None]) -> None:
-        # Before the definitions of an upgrade have come there is no such kind.
-        self._informer = watching(client, kinds.COHORTS, _rules, on_cohort, max_bytes=_MOST_BYTES, optional=True)
+        # Not its status, into which the ledger writes sums with every pod. Before an upgrade's definitions have come there is no
+        # such kind.
+        self._informer = watching(client, kinds.COHORTS, asked, on_cohort, max_bytes=_MOST_BYTES, optional=True)
 
     async def run(self) -> None:
         """Keep up until cancelled."""

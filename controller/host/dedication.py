@@ -11,7 +11,7 @@ given back whichever controller led when that happened, and what an outsider wro
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -34,7 +34,7 @@ from controller.decide import dedicated
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
-from controller.host.matters import watching
+from controller.host.matters import asked, watching
 from controller.host.recount import Recount
 from controller.refusal import Refusal
 from controller.sections import section_of
@@ -90,12 +90,6 @@ def of_tenant(tenant: Obj) -> Obj:
         "spec": tenant.get("spec"),
         "status": reported | {"versions": {"kubernetes": section_of(status, "versions").get("kubernetes")}},
     }
-
-
-def of_offer(offer: Obj) -> Obj:
-    """What of a TenantClass or a Cohort claims follow from."""
-    meta = offer["metadata"]
-    return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": offer.get("spec")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +208,15 @@ class Dedication:
     async def run(self) -> None:
         """Keep the marks right until cancelled."""
         self._found, self._refused, self._looked = {}, {}, {}
-        client, self._judged = self._client, {}
+        client, heard, self._judged = self._client, self._recount.changed, {}
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
-        tenants = watching(client, kinds.TENANTS, of_tenant, self._heard)
-        classes = watching(client, kinds.TENANT_CLASSES, of_offer, self._heard, max_bytes=32 * _MIB)
+        tenants = watching(client, kinds.TENANTS, of_tenant, heard)
+        classes = watching(client, kinds.TENANT_CLASSES, asked, heard, max_bytes=32 * _MIB)
         # Before the definitions of an upgrade have come there is no such kind.
-        cohorts = watching(client, kinds.COHORTS, of_offer, self._heard, max_bytes=4 * _MIB, optional=True)
+        cohorts = watching(client, kinds.COHORTS, asked, heard, max_bytes=4 * _MIB, optional=True)
         informers = (tenants, classes, cohorts)
         await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(each.store for each in informers)))
-
-    def _heard(self, _: str) -> None:
-        """Something that a claim follows from is another."""
-        self._recount.changed()
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -266,15 +256,14 @@ class Dedication:
         """Every tenant's claim; one is judged again only where something that its own follows from is another."""
         now, before, self._judged = self._clock.now(), self._judged, {}
         for key in tenants.keys():  # noqa: SIM118 - a store, not a dict
-            tenant, judged = tenants.get(key) or {}, before.get(key.name)
-            accepted = self._accepted(tenant)
+            accepted, judged = self._accepted(tenants.get(key) or {}), before.get(key.name)
             if judged is None or not judged.holds(tenants.body(key), accepted, now):
-                judged = self._judge(tenant, accepted, classes, cohorts, now)
-                judged = replace(judged, tenant=tenants.body(key))
+                judged = self._judge(tenants.body(key), accepted, classes, cohorts, now)
             self._judged[key.name] = judged
         return self._judged
 
-    def _judge(self, tenant: Obj, accepted: Obj | None, classes: Store, cohorts: Store, now: datetime) -> _Judged:
+    def _judge(self, body: bytes | None, accepted: Obj | None, classes: Store, cohorts: Store, now: datetime) -> _Judged:
+        tenant: Obj = msgspec.json.decode(body or b"{}")
         seen: dict[tuple[Store, Key], bytes | None] = {}
 
         def looked_up(store: Store, name: str) -> Obj | None:
@@ -286,7 +275,7 @@ class Dedication:
         meta, until = section_of(tenant, "metadata"), section_of(tenant, "spec").get("pausedUntil")
         ends = datetime.fromisoformat(str(until)) if until else None
         return _Judged(
-            tenant=None,
+            tenant=body,
             seen=tuple((store, key, body) for (store, key), body in seen.items()),
             accepted=accepted,
             pause_ends=ends,

@@ -20,6 +20,7 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
 from bulkhead.work.clock import SystemClock
 from controller.host import servers
+from controller.host.matters import watching
 from controller.host.recount import Recount
 from controller.plane.addresses import (
     API,
@@ -109,30 +110,12 @@ class HostRanges:
             on_change=self._moved,
         )
         self._storage = (
-            Informer(
-                client,
-                kinds.PERSISTENT_VOLUMES,
-                shrink=servers.keeping(servers.of_volume),
-                on_change=self._served,
-                max_bytes=_MOST_BYTES,
-            ),
-            Informer(client, kinds.STORAGE_CLASSES, shrink=servers.keeping(servers.of_storage_class), on_change=self._served),
+            watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_MOST_BYTES),
+            watching(client, kinds.STORAGE_CLASSES, servers.of_storage_class, self._served),
             # Before our definitions have come there is neither kind.
-            Informer(
-                client,
-                kinds.SHARED_VOLUMES,
-                shrink=servers.keeping(servers.of_shared_volume),
-                on_change=self._served,
-                optional=True,
-            ),
+            watching(client, kinds.SHARED_VOLUMES, servers.of_shared_volume, self._served, optional=True),
         )
-        self._classes = Informer(
-            client,
-            kinds.TENANT_CLASSES,
-            shrink=servers.keeping(servers.of_tenant_class),
-            on_change=self._served,
-            optional=True,
-        )
+        self._classes = watching(client, kinds.TENANT_CLASSES, servers.of_tenant_class, self._served, optional=True)
         # Every tenant asks for all of them at each of its reconciles, and a host may have very many volumes.
         self._beside: tuple[Reserved, ...] | None = None
         self._informers = (self._services, self._nodes, self._api, *self._storage, self._classes)
@@ -179,9 +162,9 @@ class HostRanges:
     def _answered(self, name: str) -> bool:
         return any(name == each or (each.startswith(".") and name.endswith(each)) for each in self._named)
 
-    def _served(self, change: Change) -> None:
+    def _served(self, _: str) -> None:
         self._beside = None
-        self._recount.changed(change)
+        self._recount.changed()
 
     def _moved(self, change: Change) -> None:
         found: set[tuple[str, int]] = set()

@@ -13,20 +13,33 @@ import msgspec
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj
-from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.informer import Change, Informer, Shrink
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
 
 
-def watching(
-    client: Client, resource: Resource, keep: Callable[[Obj], Obj], on_name: Callable[[str], object], **more: Any
-) -> Informer:
-    """An informer of what `keep` keeps of objects; the identity of each belongs to it."""
-    known: dict[Key, bytes] = {}
+def asked(obj: Obj) -> Obj:
+    """An object as it is asked for: its identity and its spec, and nothing that is reported of it."""
+    meta = obj["metadata"]
+    return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": obj.get("spec")}
+
+
+def keeping(keep: Callable[[Obj], object]) -> Shrink:
+    """What an informer keeps of objects: what `keep` makes of each, and none of which that is nothing."""
 
     def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
         found = meta or decode_meta(raw)
         bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
-        return bare, msgspec.json.encode(keep(decode_obj(raw)))
+        kept = keep(decode_obj(raw))
+        return bare, msgspec.json.encode(kept) if kept else b""
+
+    return shrink
+
+
+def watching(
+    client: Client, resource: Resource, keep: Callable[[Obj], object], on_name: Callable[[str], object], **more: Any
+) -> Informer:
+    """An informer of what `keep` keeps of objects; the identity of each belongs to it."""
+    known: dict[Key, bytes] = {}
 
     def heard(change: Change) -> None:
         before = known.pop(change.key, None)
@@ -36,5 +49,5 @@ def watching(
         if now != before:
             on_name(change.key.name)
 
-    made = Informer(client, resource, shrink=shrink, on_change=heard, **more)
+    made = Informer(client, resource, shrink=keeping(keep), on_change=heard, **more)
     return made

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
-from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.informer import Informer
 from bulkhead.work.clock import Clock
 
 
@@ -23,9 +23,9 @@ class Recount:
         self._pause = pause
         self._changed = asyncio.Event()
 
-    def changed(self, change: Change | None = None) -> None:
+    def changed(self, what: object = None) -> None:
         """Something is no longer as the last turn found it: for informers, which say what."""
-        del change
+        del what
         self._changed.set()
 
     async def run(self, informers: Iterable[Informer], turn: Callable[[], Awaitable[float | None]]) -> None:

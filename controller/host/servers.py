@@ -8,15 +8,12 @@ found is reserved. A name stays a name: nothing here resolves any, and whoever r
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from bulkhead.api.untrusted import mapping, sequence, text
-from bulkhead.kube.codec import decode_meta, decode_obj
-from bulkhead.kube.informer import Shrink
-from bulkhead.kube.objects import Meta
 
 # What drivers call the server in a volume's attributes and in a class's parameters, in lower case. Not `endpoint`: that is
 # what object stores have, which pods themselves are to reach.
@@ -69,18 +66,6 @@ def of_tenant_class(tenant_class: Mapping[str, Any]) -> tuple[str, ...]:
     """Where a class has audit trails sent, unless pods of the host receive them."""
     webhook = mapping(mapping(mapping(tenant_class.get("spec")).get("audit")).get("webhook"))
     return () if webhook.get("namespace") else _few(_named(webhook, ("address",)))
-
-
-def keeping(servers: Callable[[Mapping[str, Any]], tuple[str, ...]]) -> Shrink:
-    """What an informer keeps of objects: their servers, and nothing of one that has none."""
-
-    def kept(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-        meta = meta or decode_meta(raw)
-        found = servers(decode_obj(raw))
-        bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
-        return bare, msgspec.json.encode(found) if found else b""
-
-    return kept
 
 
 def kept_in(bodies: Iterable[bytes]) -> frozenset[str]:

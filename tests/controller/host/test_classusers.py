@@ -13,6 +13,7 @@ from bulkhead.kube.resources import TENANT_CLASSES, TENANTS
 from controller.handlers import Events
 from controller.host import classusers
 from controller.host.classusers import ClassUsers, of_class, of_tenant, statuses
+from controller.host.matters import keeping
 from tests.kit.crds import install
 from tests.kit.leading import leading
 from tests.kit.syncerbed import until
@@ -33,12 +34,13 @@ def test_little_is_kept_of_a_tenant() -> None:
         "spec": {"class": "gold", "access": {"admins": ["x" * 9999]}},
         "status": {"class": {"name": "silver", "spec": {"x": "y" * 9999}}},
     }
-    meta, kept = of_tenant(msgspec.json.encode(body), None)
+    kept_of, of_a_class = keeping(of_tenant), keeping(of_class)
+    meta, kept = kept_of(msgspec.json.encode(body), None)
     assert (meta.name, meta.annotations, kept) == ("a", None, b'{"uses":["gold","silver"]}')
     body["metadata"]["deletionTimestamp"] = "2026-06-01T12:00:00Z"
-    assert of_tenant(msgspec.json.encode(body), None)[1] == b'{"uses":[]}'
-    assert of_tenant(b'{"metadata":{"name":"a"},"spec":7}', None)[1] == b'{"uses":[]}'
-    assert of_class(b'{"metadata":{"name":"a"},"spec":{"x":1}}', None)[1] == b'{"status":{}}'
+    assert kept_of(msgspec.json.encode(body), None)[1] == b'{"uses":[]}'
+    assert kept_of(b'{"metadata":{"name":"a"},"spec":7}', None)[1] == b'{"uses":[]}'
+    assert of_a_class(b'{"metadata":{"name":"a"},"spec":{"x":1}}', None)[1] == b'{"status":{}}'
 
 
 def test_who_uses_a_class_is_no_news_to_its_tenants() -> None:

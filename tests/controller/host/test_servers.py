@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from controller.host import servers
+from controller.host.matters import keeping
 
 
 def volume(**spec: Any) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def test_one_object_names_no_more_servers_than_are_kept() -> None:
 
 
 def test_of_objects_without_a_server_nothing_is_kept() -> None:
-    kept = servers.keeping(servers.of_volume)
+    kept = keeping(servers.of_volume)
     meta, body = kept(msgspec.json.encode(volume(nfs={"server": "192.0.2.10", "path": "/"})), None)
     assert (meta.name, servers.kept_in([body])) == ("v", frozenset({"192.0.2.10"}))
     assert kept(msgspec.json.encode(volume(local={"path": "/"})), None)[1] == b""
