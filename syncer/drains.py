@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from bulkhead.api import labels as marks
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.informer import Change
@@ -48,11 +49,6 @@ class Drains:
         """Nodes, and pods that come to one that is past its deadline."""
         return (Subscription("host", "Node", self._node_changed), Subscription("host", "Pod", self._pod_changed))
 
-    def recount(self) -> None:
-        """Other settings: the deadline of every node may be another."""
-        for key in self._caches.host["Node"].store.keys():  # noqa: SIM118 -- a store, not a dict
-            self._queue.add(Item(drain.KIND, key), Lane.BACKFILL)
-
     @property
     def _deadline(self) -> float | None:
         seconds = self._caches.settings.drain_seconds
@@ -65,7 +61,7 @@ class Drains:
         labelled = change.kind != "deleted" and drain.DRAINED in (change.meta.labels or {})
         (self._labelled.add if labelled else self._labelled.discard)(change.key)
         if self._past and not labelled and change.kind != "deleted":
-            node = _node_of(self._caches.host["Pod"].store.get(change.key))
+            node = placed_on(self._caches.host["Pod"].store.get(change.key) or {})
             if node in self._past:
                 self._queue.add(Item(drain.KIND, Key("", node)), Lane.BACKFILL)
 
@@ -83,14 +79,14 @@ class Drains:
             return None
         self._past.discard(key.name)
         for host in map(self._caches.host["Pod"].store.get, sorted(self._labelled)):
-            if host is not None and _node_of(host) == key.name:
+            if host is not None and placed_on(host) == key.name:
                 await self._label(host, None)
         return left
 
     async def _release(self, node: Obj) -> None:
         name = node["metadata"]["name"]
         for host in list(self._caches.host["Pod"].store.objects()):
-            if _node_of(host) != name or drain.DRAINED in (host["metadata"].get("labels") or {}):
+            if placed_on(host) != name or drain.DRAINED in (host["metadata"].get("labels") or {}):
                 continue
             if await self._label(host, "true"):
                 self._tell(host, node)
@@ -102,7 +98,7 @@ class Drains:
             await self._host.patch(PODS, key_of(host), body)
         except (NotFound, Conflict):
             return False
-        _log.info("drain: label of a pod written", extra=about("Pod", key_of(host), node=_node_of(host), value=value))
+        _log.info("drain: label of a pod written", extra=about("Pod", key_of(host), node=placed_on(host), value=value))
         return True
 
     def _tell(self, host: Obj, node: Obj) -> None:
@@ -131,7 +127,3 @@ class Drains:
             and isinstance(selector := mapping(budget.get("spec")).get("selector"), dict)
             and selectors.selects(selector, own)
         )
-
-
-def _node_of(host: Obj | None) -> str:
-    return text(mapping((host or {}).get("spec")).get("nodeName"))

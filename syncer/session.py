@@ -268,7 +268,6 @@ class Session:
         self.claims.limits = told.limits
         self.best.recount()
         self.shares.recount()
-        self.drains.recount()
         await self._offered()
         self.patrol.all_again()
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api import durations
 from bulkhead.api.untrusted import mapping, mappings
 
 MOST_AGE: Final = 900
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _TENANT: Final = "{tenant}"
 
 
@@ -70,6 +70,7 @@ def _provider(tenant: str, issuer: Mapping[str, Any], asked: Mapping[str, Any]) 
         tuple(str(each).replace(_TENANT, tenant) for each in issuer.get("requiredGroups") or ()),
         tuple(map(str, asked.get("requiredGroups") or ())),
     )
+    age = durations.seconds(issuer.get("maxTokenAge"))
     return Provider(
         name=name,
         source=Source(
@@ -84,11 +85,5 @@ def _provider(tenant: str, issuer: Mapping[str, Any], asked: Mapping[str, Any]) 
         required_claims=tuple(sorted((str(key), str(required[key]).replace(_TENANT, tenant)) for key in required)),
         required_groups=tuple(each for each in groups if each),
         email_domains=tuple(str(each).lower() for each in issuer.get("emailDomains") or ()),
-        max_age=_seconds(str(issuer.get("maxTokenAge") or "")),
+        max_age=MOST_AGE if age is None else age,
     )
-
-
-def _seconds(text: str) -> int:
-    """A duration of the API; what is none counts as the built-in one."""
-    number, unit = text[:-1], _SECONDS.get(text[-1:], 0)
-    return int(number) * unit if number.isdecimal() and unit else MOST_AGE

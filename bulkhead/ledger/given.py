@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from bulkhead.api import labels
+from bulkhead.api import durations, labels
 from bulkhead.api.ledger import GIVEN, OVER_SINCE, line_name, line_named, read_object, seconds
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
@@ -22,7 +22,6 @@ from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
 _COUNTED: Final = "requests."
 _LINES: Final = 256
 _HEAVIEST: Final = 1000
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_FLAVORS: Final = 64
 _MOVES: Final = 4
 _MOST_MOVES: Final = 32
@@ -123,7 +122,5 @@ def _flavor(said: Mapping[str, Any]) -> Flavor:
 
 
 def _duration(value: Any, otherwise: float) -> float:
-    """Seconds of a duration of the API, which is a number with a unit."""
-    said = text(value)
-    number, unit = said[:-1], _UNITS.get(said[-1:])
-    return otherwise if unit is None or not number.isdecimal() or len(number) > 5 else int(number) * unit
+    found = durations.seconds(value)
+    return otherwise if found is None else float(found)

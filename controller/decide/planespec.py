@@ -7,7 +7,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from bulkhead.api import names, privileges
+from bulkhead.api import durations, names, privileges
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
@@ -27,7 +27,6 @@ from controller.sections import section_of, text_or_none
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 POD_GROUP_VERSION: Final = "v1.36."
 _LEAST_MIB: Final = 32
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def plane_of(case: Case) -> PlaneSpec:
@@ -159,8 +158,8 @@ def _drain_seconds(deadline: Any) -> int:
     """For how long budgets hold up a drain, as the class says it."""
     if deadline == "Never":
         return -1
-    number, unit = str(deadline or "")[:-1], _SECONDS.get(str(deadline or "")[-1:], 0)
-    return int(number) * unit if number.isdecimal() and unit else DRAIN_SECONDS
+    found = durations.seconds(deadline)
+    return DRAIN_SECONDS if found is None else found
 
 
 def _issuers(case: Case) -> tuple[Trusted, ...]:

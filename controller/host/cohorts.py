@@ -18,8 +18,8 @@ class Cohorts:
     """The Cohorts of one host."""
 
     def __init__(self, client: Client, on_cohort: Callable[[str], None]) -> None:
-        # Not its status, into which the ledger writes sums with every pod. Before an upgrade's definitions have come there is no
-        # such kind.
+        # Not its status, into which the ledger writes sums with every pod.
+        # Before the definitions of an upgrade have come there is no such kind.
         self._informer = watching(client, kinds.COHORTS, asked, on_cohort, max_bytes=_MOST_BYTES, optional=True)
 
     async def run(self) -> None:

@@ -7,6 +7,7 @@ against has a few planes renewed, not all of them.
 from collections.abc import Callable
 from typing import Final
 
+from bulkhead.work.bucket import Bucket
 from bulkhead.work.clock import Clock
 
 _AT_ONCE: Final = 5
@@ -17,10 +18,8 @@ class Renewals:
     """Gives leave, to one reconcile at a time; `in_doubt` says why nobody knows what time it is, where that is so."""
 
     def __init__(self, clock: Clock, in_doubt: Callable[[], str] = str) -> None:
-        self._clock = clock
         self._in_doubt = in_doubt
-        self._left = float(_AT_ONCE)
-        self._at = clock.monotonic()
+        self._bucket = Bucket(clock, most=_AT_ONCE, seconds_each=_SECONDS)
 
     @property
     def why_not(self) -> str:
@@ -31,10 +30,4 @@ class Renewals:
         """Whether a plane's certificates may be renewed now; else its reconcile comes again."""
         if self._in_doubt():
             return False
-        now = self._clock.monotonic()
-        self._left = min(float(_AT_ONCE), self._left + (now - self._at) / _SECONDS)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
+        return self._bucket.take()

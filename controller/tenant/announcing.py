@@ -16,6 +16,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.objects import Obj, uid_of
 from bulkhead.kube.resources import EVENTS, TENANTS
+from bulkhead.work.bucket import Bucket
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.decide.announce import Announcement, announcements
@@ -36,8 +37,8 @@ class Announcer:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        # By the Tenant's UID: how many Events it may write now, and as of when.
-        self._left: Remembered[str, tuple[float, float]] = Remembered(_TENANTS_REMEMBERED)
+        # By the Tenant's UID.
+        self._buckets: Remembered[str, Bucket] = Remembered(_TENANTS_REMEMBERED)
 
     async def announce(self, tenant: Obj, before: Sequence[Obj], now: Sequence[Obj]) -> None:
         """Tell of what changed between two reports."""
@@ -53,11 +54,9 @@ class Announcer:
                 return
 
     def _may_write(self, uid: str) -> bool:
-        now = self._clock.monotonic()
-        left, since = self._left.get(uid, (float(BURST), now))
-        left = min(float(BURST), left + (now - since) / SECONDS_EACH)
-        self._left[uid] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        bucket = self._buckets.get(uid) or Bucket(self._clock, most=BURST, seconds_each=SECONDS_EACH)
+        self._buckets[uid] = bucket
+        return bucket.take()
 
     async def _write(self, tenant: Obj, told: Announcement) -> None:
         name, stamp = _name(tenant, told), timestamp(self._clock.now())

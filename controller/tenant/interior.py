@@ -1,7 +1,7 @@
 """What lies inside a tenant's plane: whether its API server answers, and the objects that every plane begins with."""
 
 import logging
-from functools import partial
+from collections.abc import Iterable
 
 from bulkhead.api.podphase import is_pending_deletion, serves
 from bulkhead.kube import resources as kinds
@@ -31,17 +31,21 @@ class Interior:
     async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
         """What the plane's API server answers: of several members one that serves, and the next where that is silent."""
         spec = made.spec
-        pods = [pod for pod in map(partial(self._member, spec), range(spec.replicas)) if pod is not None]
+        pods = self._members(spec)
         if not pods:
             return PlaneHealth(message="the plane's pod is not there")
         serving = [pod for pod in pods if serves(pod)]
-        addresses = [(pod.get("status") or {}).get("podIP") for pod in serving or pods[:1]]
-        return await self._planes.health(spec, keys, [str(each) for each in addresses if each])
+        return await self._planes.health(spec, keys, list(_addresses(serving or pods[:1]).values()))
 
-    def _member(self, spec: PlaneSpec, number: int) -> Obj | None:
-        """A member's pod; None where it is not there or goes."""
-        pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-{number}"))
-        return None if pod is None or is_pending_deletion(pod) else pod
+    def addresses(self, spec: PlaneSpec) -> dict[str, str]:
+        """The addresses of a plane's members that have one, by pod."""
+        return _addresses(self._members(spec))
+
+    def _members(self, spec: PlaneSpec) -> list[Obj]:
+        """The pods of a plane's members, without those that are about to be gone."""
+        keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.replicas))
+        found = (self._owned.get(kinds.PODS, key) for key in keys)
+        return [pod for pod in found if pod is not None and not is_pending_deletion(pod)]
 
     async def bootstrap(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
         """Look after what is made inside a plane that answers."""
@@ -64,3 +68,8 @@ class Interior:
         """Let go of a tenant's plane."""
         await self._planes.forget(tenant)
         self._bootstrapped.pop(tenant, None)
+
+
+def _addresses(pods: Iterable[Obj]) -> dict[str, str]:
+    found = {str(pod["metadata"]["name"]): (pod.get("status") or {}).get("podIP") for pod in pods}
+    return {name: str(address) for name, address in found.items() if address}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from bulkhead.api import labels, names
+from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -47,7 +47,7 @@ from controller.plane import auditreceiver, pullsecret
 from controller.plane.auditlosses import Losses
 from controller.plane.render import ground
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.settings import Settings
@@ -325,10 +325,7 @@ class Reconciler:
         """How full the plane's store is, whether its API server answers or not."""
         if self._stores is None:
             return None
-        pods = (each for each in self._owned.pods_of(spec.tenant) if not each["metadata"].get("deletionTimestamp"))
-        planes = [each for each in pods if (each["metadata"].get("labels") or {}).get(labels.COMPONENT) == PLANE]
-        addresses = {str(each["metadata"]["name"]): str((each.get("status") or {}).get("podIP") or "") for each in planes}
-        return await self._stores.look(spec, keys, {pod: address for pod, address in addresses.items() if address})
+        return await self._stores.look(spec, keys, self._interior.addresses(spec))
 
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
         """Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""

@@ -6,7 +6,6 @@ instant, no quota is passed. Each death is one run of the same small story, unti
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -16,29 +15,10 @@ from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
 from controller.ledger.loop import Ledger
 from tests.kit.leading import leading
-from tests.kit.ledgerhost import Killed, LedgerHost, Mortal, Watched, gated, leads, verdict
+from tests.kit.ledgerhost import LedgerHost, Mortal, Watched, gated, leads, lived, verdict
 from tests.kit.syncerbed import until
 
 _WRITES = 60  # more than any of the stories takes
-
-
-async def lived(host: LedgerHost, dies_at: int, done: Callable[[], Awaitable[bool]], *, after: bool) -> bool:
-    """Lead until all is done, or until death; whether it died."""
-    async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
-        client.dies_at, client.after = dies_at, after
-        leader = asyncio.create_task(Ledger(client, leads).run())
-        watching = asyncio.create_task(until(done, "all is done", 120))
-        await asyncio.wait({leader, watching}, return_when=asyncio.FIRST_COMPLETED)
-        died = leader.done()
-        for task in (leader, watching):
-            task.cancel()
-        await asyncio.wait({leader, watching})
-        if died:
-            assert leader.exception() is not None
-            assert leader.exception().subgroup(lambda error: not isinstance(error, Killed | BaseExceptionGroup)) is None  # type: ignore[union-attr]
-        else:
-            watching.result()
-        return died
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

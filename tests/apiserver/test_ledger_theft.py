@@ -9,7 +9,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from controller.ledger.loop import Ledger
 from controller.slurm.board import Board
 from tests.kit.background import background
 from tests.kit.leading import leading
-from tests.kit.ledgerhost import GPU, LINE, Killed, LedgerHost, Mortal, Watched, gated, gpus, leads
+from tests.kit.ledgerhost import GPU, LINE, LedgerHost, Watched, gated, gpus, leads, lived
 from tests.kit.syncerbed import until
 
 MIG, CLASS = "nvidia.com/mig-1g.10gb", "gpu.example.com"
@@ -116,24 +115,6 @@ class WatchedToo(Watched):
                 self.broken += [f"{what}: a worker is disrupted" for each in conditions if each["type"] == "DisruptionTarget"]
 
 
-async def lived(host: LedgerHost, dies_at: int, slurm: Slurm, done: Any, *, after: bool) -> bool:
-    """Lead until all is done, or until death; whether it died."""
-    async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
-        client.dies_at, client.after = dies_at, after
-        leader = asyncio.create_task(Ledger(client, leads, board=slurm.starts_again()).run())
-        watching = asyncio.create_task(until(done, "all is done", 120))
-        await asyncio.wait({leader, watching}, return_when=asyncio.FIRST_COMPLETED)
-        died = leader.done()
-        for task in (leader, watching):
-            task.cancel()
-        await asyncio.wait({leader, watching})
-        if died:
-            assert isinstance(leader.exception(), BaseExceptionGroup | Killed)
-        else:
-            watching.result()
-        return died
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_killed_at_each_write_with_all_kinds_of_work_on_the_same_nodes(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host
@@ -166,13 +147,13 @@ async def test_killed_at_each_write_with_all_kinds_of_work_on_the_same_nodes(led
                     await worker(host, borrower, f"gpu-{dies_at}-{number}", 2)
                     await host.run(borrower, f"plain-{dies_at}-{number}", 2)
                     await mig(host, borrower, f"mig-{dies_at}-{number}", 3)
-                assert not await lived(host, 0, slurm, lent, after=after)
+                assert not await lived(host, 0, lent, after=after, board=slurm.starts_again())
                 for number in range(2):
                     await host.run(owner, f"mine-{dies_at}-{number}", 2)
                     await mig(host, owner, f"sliced-{dies_at}-{number}", 3)
-                died = await lived(host, dies_at, slurm, back, after=after)
+                died = await lived(host, dies_at, back, after=after, board=slurm.starts_again())
                 if died:
-                    assert not await lived(host, 0, slurm, back, after=after)
+                    assert not await lived(host, 0, back, after=after, board=slurm.starts_again())
             await host.clear(owner, borrower)
             if not died:
                 assert dies_at > 6, "it died at none of seven writes"

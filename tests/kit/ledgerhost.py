@@ -5,10 +5,11 @@
 Beside it, `Watched`: somebody who sees every event of pods, and says when anything was given twice.
 """
 
+import asyncio
 import contextlib
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,6 +20,8 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
+from controller.ledger.loop import Ledger
+from controller.slurm.board import Board
 from tests.kit import lag
 from tests.kit.background import background
 from tests.kit.crds import install
@@ -332,3 +335,24 @@ class Mortal(Client):
         with contextlib.suppress(KubeError):
             await call
         raise Killed
+
+
+async def lived(
+    host: LedgerHost, dies_at: int, done: Callable[[], Awaitable[bool]], *, after: bool, board: Board | None = None
+) -> bool:
+    """Lead until all is done, or until death; whether it died."""
+    async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
+        client.dies_at, client.after = dies_at, after
+        leader = asyncio.create_task(Ledger(client, leads, board=board).run())
+        watching = asyncio.create_task(until(done, "all is done", 120))
+        await asyncio.wait({leader, watching}, return_when=asyncio.FIRST_COMPLETED)
+        died = leader.done()
+        for task in (leader, watching):
+            task.cancel()
+        await asyncio.wait({leader, watching})
+        if died:
+            assert leader.exception() is not None
+            assert leader.exception().subgroup(lambda error: not isinstance(error, Killed | BaseExceptionGroup)) is None  # type: ignore[union-attr]
+        else:
+            watching.result()
+        return died

@@ -129,9 +129,6 @@ async def test_another_deadline_counts_for_drains_that_are_under_way() -> None:
     host.clock.advance(120)
     assert await host.look("one") == HOUR - 120
     host.settings.drain_seconds = 60
-    host.queued.clear()
-    host.drains.recount()
-    assert host.queued == [Item(drain.KIND, Key("", "one"))]
     assert (await host.look("one"), host.labelled()) == (None, ["a"])
 
 
