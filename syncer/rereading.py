@@ -1,4 +1,4 @@
-"""Takes over other settings while the syncer runs, so that a changed quota or bound ends no exec, log or watch.
+"""Takes over changed settings while the syncer runs, so that a changed quota or bound ends no exec, log or watch.
 
     ConfigMap `syncer` on the host ──> Settings ──> what is read again (`bulkhead/api/syncersettings.py`) ──> `adopt`
 

@@ -5,7 +5,7 @@ for several classes at once. All devices of a class, however many there are, cou
 
 A claim may have 32 requests of 8 alternatives of 32 selectors of 10 KiB, which is as much as an API server takes of any object.
 The host's scheduler compiles each selector and asks it about each device, for all tenants; so they are counted together, alike
-by the syncer and by the host's admission policy, and nobody but the scheduler keeps them.
+by the syncer and by the host's admission policy, and only the scheduler keeps them.
 """
 
 from collections.abc import Mapping

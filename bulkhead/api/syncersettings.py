@@ -10,8 +10,8 @@ from typing import Any, Final
 CONFIG_MAP: Final = "syncer"
 FILE: Final = "settings.json"
 
-# Numbers, bounds and names that are looked up anew for each object. What is no part of it says who the tenant is, what is
-# watched, or on what is listened.
+# Numbers, bounds and names that the syncer looks up for each object. All other settings say who the tenant is, what to watch,
+# or where to listen.
 READ_AGAIN: Final = frozenset(
     {
         "limits",

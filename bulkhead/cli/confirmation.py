@@ -12,7 +12,7 @@ def ask(name: str, cost: str, warning: str, refused: str) -> None:
     """
     if not sys.stdin.isatty():
         raise CliError(
-            f"tenant {name}: {cost}, which needs confirmation, and stdin is no terminal",
+            f"tenant {name}: {cost}, which needs confirmation, and stdin is not a terminal",
             next_step="confirm with --yes",
             code=Exit.USAGE,
         )

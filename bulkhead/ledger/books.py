@@ -24,7 +24,7 @@ _COPIED: Final = 64  # notes that are worth a copy
 _NO_MATTER_WHEN: Final = float("inf")
 # So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
 LAST_GRACE: Final = 30
-# What is still there so many seconds after it had to be gone, is on a node that is lost or hangs: nobody knows when it goes.
+# A pod that is still there this many seconds after its deadline is on a lost or hanging node: its end is unknown.
 OVERDUE: Final = 60.0
 
 
@@ -129,7 +129,7 @@ class Books:
         self.now = self._blank()
         self.held: dict[str, Held] = {}
         self._coming: set[str] = set()
-        # Deleted, and not gone when it had to be: it holds what it holds, nothing waits for it, and nobody can take it back.
+        # Past their deadline: they still hold their devices, no workload waits for them, and no reclaim selects them again.
         self._stuck: set[str] = set()
         # What that is of each line of each tenant.
         self._returning: dict[str, Counter[Line]] = {}

@@ -2,10 +2,10 @@
 
     what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
 
-Known are ends by activeDeadlineSeconds and the deadlines of what is being taken back, but for those that passed unheeded. Of
-everything else nobody knows when it ends: then there is no forecast. A workload that waits for room has nodes chosen for it all
-the same, those of which the least is held, and nobody behind it gets them: otherwise small work would for ever be put into what
-comes free.
+Known ends are those of activeDeadlineSeconds and the deadlines of reclaims, unless a deadline has passed without effect. The
+end of everything else is unknown, and then there is no forecast. A workload that waits for room still has nodes
+reserved, those with the least in use, and later workloads cannot use them: otherwise small workloads would take whatever
+becomes free, forever.
 
 Works on `Books.later` and leaves it as it was. The number of places tried is logarithmic in what is held.
 """

@@ -21,7 +21,7 @@ _APART: Final = timedelta(minutes=2)
 # With this between both, and no time known at which they agreed, nothing says which of them is right.
 _UNKNOWN: Final = timedelta(days=1)
 _STAYS_SECONDS: Final = 600.0
-_YEARS: Final = range(2000, 3000)  # of others nobody can count on
+_YEARS: Final = range(2000, 3000)  # outside of these a date is not plausible
 # Of several API servers one may be wrong, and every answer another's.
 _QUIET_SECONDS: Final = 60.0
 
@@ -36,11 +36,11 @@ class SteadyClock:
         self._jumped: float | None = None
         self._logged = float("-inf")
         self.trouble = ""
-        # Whether nobody knows what time it is, not even about: nothing may become due by it.
+        # Whether even the approximate time is unknown: then nothing may become due.
         self.unknown = False
 
     def heard(self, date: str) -> None:
-        """Take over the `Date` that a server has just answered with; what is no date is none."""
+        """Take over the `Date` that a server has just answered with; ignore text that is not a date."""
         try:
             said = parsedate_to_datetime(date)
         except (ValueError, OverflowError):

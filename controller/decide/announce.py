@@ -2,8 +2,8 @@
 
     conditions as reported, conditions now ──> one Announcement for each that is another by status or reason
 
-What is only on its way says nothing: of a new tenant one learns that it is Ready, or why it is not. Where `Ready` repeats the
-words of the part that is not true, the part speaks for both.
+Progress alone writes no Event: for a new tenant there is one when it is Ready, or when something is wrong. Where `Ready`
+repeats the words of a part that is not true, only the part's Event is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     before, reason = text(was.get("reason")), text(now.get("reason"))
     if (text(was.get("status")), before) == (text(now.get("status")), reason) or reason in _ON_THE_WAY:
         return False
-    # A part that came up for the first time is no news beside `Ready`.
+    # For a part that comes up for the first time, the Event of `Ready` is enough.
     return now.get("type") == ConditionType.READY or now.get("status") != "True" or before not in _ON_THE_WAY
 
 

@@ -231,7 +231,7 @@ def store_quota(question: Question) -> Iterator[Excess]:
         yield Excess(path, f"spec.{'.'.join(path)}: {message}")
         return
     size = asked.get("size") or offered.get("size") or STORAGE_SIZE
-    # Where nobody says a quota, planes on small volumes go on as ever.
+    # Without a quota in class or Tenant, planes on small volumes keep the built-in one.
     quota = wanted or offered.get("quota")
     if quota and quota != f"{STORE_QUOTA_MIB}Mi" and mebibytes(quota) * VOLUME_SHARE > mebibytes(size):
         room = f"is more than a quarter of the volume of {size}: raise controlPlane.storage.size, or lower the quota"

@@ -146,7 +146,7 @@ def _ready(spec: PlaneSpec, findings: Findings, verdicts: Mapping[ConditionType,
         return Verdict("False", findings.failure.reason, findings.failure.message)
     needed = [verdicts[part] for part in PARTS]
     needed += [findings.slurm.verdict] if findings.slurm is not None and findings.slurm.essential else []
-    # The API of a full one answers, and nobody can make anything in it.
+    # The API of a full store answers, but takes no new objects.
     needed += [store.verdict(spec, findings.store)] if findings.store is not None and findings.store.full else []
     first = extras.stuck(findings.refused, spec) or next((each for each in needed if each.status != "True"), None)
     if first is not None:
