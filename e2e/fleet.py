@@ -37,6 +37,18 @@ class Fleet:
         self.host.apply(kind | {"spec": standard | spec})
         self.discard("TenantClass", name)
 
+    def lend(self, name: str, rules: Obj) -> None:
+        """A Cohort with these rules, as long as there are tenants."""
+        self.host.apply({"apiVersion": names.API_VERSION, "kind": "Cohort", "metadata": {"name": name}, "spec": rules})
+        self.discard("Cohort", name)
+
+    def order_of_own_class(self, name: str, *, gpus: int, **spec: Any) -> Obj:
+        """Begin to make a tenant whose class of the same name offers these sections; returns its manifest."""
+        self.offer(name, **spec)
+        manifest = tenants.manifest(name, gpus=gpus, tenant_class=name)
+        self.order(manifest)
+        return manifest
+
     def order(self, manifest: Obj) -> None:
         """Begin to make a tenant, unless that was ordered before."""
         name = manifest["metadata"]["name"]

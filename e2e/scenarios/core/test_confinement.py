@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import names, tenants, workloads
+from e2e import names, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
@@ -21,10 +21,7 @@ GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/p
 def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class that asks for user namespaces."""
     isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {}) | {"userNamespaces": True}
-    fleet.offer(CLASS, isolation=isolation)
-    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
-    fleet.order(wanted)
-    return wanted
+    return fleet.order_of_own_class(CLASS, gpus=1, isolation=isolation)
 
 
 @pytest.fixture(scope="module")

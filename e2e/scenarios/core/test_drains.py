@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from e2e import tenants, workloads
+from e2e import workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import until
@@ -20,10 +20,7 @@ DEADLINE = 8
 def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class whose budgets hold up a drain for some seconds."""
     nodes = fleet.host.get("TenantClass", "standard")["spec"].get("nodes", {})
-    fleet.offer(CLASS, nodes=nodes | {"drainDeadline": f"{DEADLINE}s"})
-    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
-    fleet.order(wanted)
-    return wanted
+    return fleet.order_of_own_class(CLASS, gpus=1, nodes=nodes | {"drainDeadline": f"{DEADLINE}s"})
 
 
 @pytest.fixture(scope="module")

@@ -43,10 +43,7 @@ def listening() -> Iterator[int]:
 def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class that opens every address."""
     isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
-    fleet.offer(CLASS, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
-    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
-    fleet.order(wanted)
-    return wanted
+    return fleet.order_of_own_class(CLASS, gpus=1, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
 
 
 @pytest.fixture(scope="module")

@@ -51,8 +51,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
     fleet.offer(CLASS, gpuResources=[GPU, SLICES], quota=quota | {"cohorts": [COHORT], "resources": resources})
     kinds = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in KINDS]
     rules = {"flavors": kinds, "reclaim": {"minRuntime": "0s", "within": "30s"}}
-    fleet.host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
-    fleet.discard("Cohort", COHORT)
+    fleet.lend(COHORT, rules)
     wanted = []
     for name, slow, slices in ((FIRST, {"borrowingLimit": 0}, 2), (SECOND, {}, 0)):
         flavors = [{"name": FAST, "nominal": OWN}, {"name": SLOW, "nominal": OWN} | slow]

@@ -26,8 +26,7 @@ def ahead(fleet: Fleet) -> dict[str, Obj]:
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
     fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     rules = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
-    fleet.host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
-    fleet.discard("Cohort", COHORT)
+    fleet.lend(COHORT, rules)
     own = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
     wanted = {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (OWNER, BORROWER)}
     for manifest in wanted.values():

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e import machine, tenants, workloads
+from e2e import machine, workloads
 from e2e.api import Api, Obj, path_of
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
-CLASS = NAME = "e2e-own-scheduler"
+NAME = "e2e-own-scheduler"
 MINE = "my-scheduler"
 SIZE = 3
 GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
@@ -23,10 +23,7 @@ GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadSchedulin
 @cache
 def ahead(fleet: Fleet) -> Obj:
     """A tenant whose cluster knows pod groups, which its own scheduler schedules by."""
-    fleet.offer(CLASS, scheduling={"podGroups": True})
-    wanted = tenants.manifest(NAME, gpus=SIZE, tenant_class=CLASS)
-    fleet.order(wanted)
-    return wanted
+    return fleet.order_of_own_class(NAME, gpus=SIZE, scheduling={"podGroups": True})
 
 
 @pytest.fixture(scope="module")

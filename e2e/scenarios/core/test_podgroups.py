@@ -5,23 +5,20 @@ from functools import cache
 
 import pytest
 
-from e2e import tenants, workloads
+from e2e import workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
-CLASS = NAME = "e2e-podgroups"
+NAME = "e2e-podgroups"
 SIZE = 3
 
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class that offers pod groups."""
-    fleet.offer(CLASS, scheduling={"podGroups": True})
-    wanted = tenants.manifest(NAME, gpus=SIZE, tenant_class=CLASS)
-    fleet.order(wanted)
-    return wanted
+    return fleet.order_of_own_class(NAME, gpus=SIZE, scheduling={"podGroups": True})
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
         "reclaim": {"minRuntime": "0s", "within": "30s"},
         "gangs": {"bindWithin": f"{BIND_WITHIN}s"},
     }
-    fleet.host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
-    fleet.discard("Cohort", COHORT)
+    fleet.lend(COHORT, rules)
     wanted = []
     for name, fast, slow in ((LENDER, OF_NODE, 2 * OF_NODE), (THIEF, 0, 0)):
         flavors = [{"name": FAST, "nominal": fast}, {"name": SLOW, "nominal": slow}]
