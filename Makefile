@@ -43,7 +43,7 @@ NEEDS.fragmentation := binaries-for-tests
 NEEDS.client := venv
 NEEDS.store := binaries-for-tests
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
-FIRST.ledger = $(PY) -u -m bulkhead.hostcluster.binaries kwok
+FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
 RUN.slurm := e2e.performance.slurm
 RUN.sync := e2e.performance.sync
@@ -116,7 +116,7 @@ $(PACKAGES_STAMP):
 
 binaries-for-tests: venv
 	@echo "==> etcd and kube-apiserver for the tests"
-	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes $(addprefix kubernetes-,$(BULKHEAD_TEST_HOST_KUBERNETES))
+	@$(PY) -u -m workstation.hostcluster.binaries etcd kubernetes $(addprefix kubernetes-,$(BULKHEAD_TEST_HOST_KUBERNETES))
 
 host-up: setup ## the embedded host with nothing on it (root)
 	@$(BIN)/bulkhead host up
@@ -130,7 +130,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(BIN)/lint-imports
 	@$(BIN)/vulture
 	@$(PY) -m bulkhead.api.generate --check
-	@$(PY) -m bulkhead.hostcluster.gpu.regenerate --check
+	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
 	@$(PY) -m ci check
 
@@ -174,7 +174,7 @@ outages: binaries-for-tests ## minutes without an API, twenty syncers, older bac
 	@$(PYTEST) tests/apiserver/test_outages.py $(PYTEST_ARGS)
 
 ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds them first
-	@$(PY) -u -m bulkhead.hostcluster.binaries metallb contour
+	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
 	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
 
 e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upgrade, devices, registry (root)
@@ -202,7 +202,7 @@ all: venv ## every suite, what passed on this commit left out (AGAIN=1: not), an
 	@$(PY) -u -m ci all $(if $(AGAIN),--again)
 
 dist: venv ## wheel, chart, images with SBOMs, sums in build/dist; WITHOUT="slurm mariadb" or all
-	@$(PY) -u -m bulkhead.images.dist $(foreach image,$(WITHOUT),--without $(image)) $(foreach each,$(ARCHITECTURES),--architecture $(each))
+	@$(PY) -u -m workstation.images.dist $(foreach image,$(WITHOUT),--without $(image)) $(foreach each,$(ARCHITECTURES),--architecture $(each))
 
 clean: ## remove results and stamps (binaries and the host's data stay)
 	rm -rf build

@@ -7,7 +7,7 @@ Framework hooks stand in `pyproject.toml` under `ignore_names`.
 _._value_
 _.__doc__
 
-# Called by argparse as `cli.MODULE.FUNCTION` out of a text (bulkhead/cli/parsers.py).
+# Called by argparse as `cli.MODULE.FUNCTION` out of a text (workstation/cli/parsers.py).
 _.preflight
 _.print_kubeconfig
 _.print_trail
@@ -120,7 +120,7 @@ _.clique
 _.zone
 _.product
 
-# Read by its name, as one of several counts (bulkhead/api/ledger.py, bulkhead/cli/quotas/summary.py).
+# Read by its name, as one of several counts (bulkhead/api/ledger.py, workstation/cli/quotas/summary.py).
 _.borrowable
 
 # Names that tests hold the chart's policies and the syncer against.

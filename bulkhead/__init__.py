@@ -1,3 +1,6 @@
-"""What controller and syncer share: API types, Kubernetes client, asyncio machinery; and the command line and embedded host."""
+"""What all of Bulkhead's programs share: API types, Kubernetes client, asyncio machinery, the pure ledger and metering.
+
+Programs of the cluster stand beside it (`controller`, `syncer`, `frontdoor`), and the tools of a workstation (`workstation`).
+"""
 
 __version__ = "0.1.0"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster.binaries import ensure
 from e2e.poll import PATIENCE
+from workstation.hostcluster.binaries import ensure
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +78,5 @@ def bulkhead(
 ) -> Outcome:
     """The command line of this tree; `environment` on top of this process's own."""
     added = {**(environment or {}), **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})}
-    words = [sys.executable, "-m", "bulkhead.cli.main", *arguments]
+    words = [sys.executable, "-m", "workstation.cli.main", *arguments]
     return run(words, seconds=seconds, check=check, given=given, environment=added)

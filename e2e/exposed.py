@@ -6,9 +6,9 @@ No name resolves here, so kubeconfigs name the proxy's address and, beside it, t
 import socket
 import ssl
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError
+from workstation.hostcluster.component import NODE_ADDRESS
 
 DOMAIN = "k8s.test"
 PORT = 30443

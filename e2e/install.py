@@ -10,12 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from bulkhead.hostcluster.component import NODE_ADDRESS, POD_RANGE
-from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, machine, names
 from e2e.api import Api, Obj
 from e2e.names import GPU
 from e2e.poll import NotYetError, until
+from workstation.hostcluster.component import NODE_ADDRESS, POD_RANGE
+from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS
 
 CHART = Path("charts/bulkhead")
 EXAMPLES = Path("examples")

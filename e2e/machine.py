@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from bulkhead.hostcluster import cgroups
 from e2e.api import Api
+from workstation.hostcluster import cgroups
 
 DATA = Path(os.environ.get("BULKHEAD_DATA_DIR", "/var/lib/bulkhead"))
 KUBECONFIG = DATA / "kubeconfig"
@@ -71,7 +71,7 @@ def bring_up(report: Callable[[str], None], *flags: str) -> bool:
     Its own progress goes line by line to `report`; `flags` are further ones of `host up`. True when it was started.
     """
     was_up = is_up()
-    command = [sys.executable, "-u", "-m", "bulkhead.cli.main", "host", "up", *flags]
+    command = [sys.executable, "-u", "-m", "workstation.cli.main", "host", "up", *flags]
     last: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():

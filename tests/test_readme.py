@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.cli.main import _split, build_parser
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.images.build import KUBERNETES
-from bulkhead.images import catalogue, valuesfile
 from tests.kit import yamlfiles
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer
+from workstation.cli.main import _split, build_parser
+from workstation.hostcluster import binaries
+from workstation.hostcluster.images.build import KUBERNETES
+from workstation.images import catalogue, valuesfile
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

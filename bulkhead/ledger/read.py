@@ -185,7 +185,7 @@ def _shared_gang(gang: AdmittedGang) -> AdmittedGang:
 def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
     """Whether it looks like one that the platform made; others' operators use the same labels.
 
-    All of it a tenant can write: whether it is one, the controller says (`controller.ledger.workers`).
+    All of it a tenant can write: whether it is one, the controller says (`controller.dispatch.workers`).
     """
     marks = mapping(meta.get("labels"))
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
 from e2e import install, machine, tenants
 from e2e.conformance import comparison, environment, images, suite
 from e2e.conformance.suite import Spec
+from workstation.hostcluster import binaries
 
 REPORT = machine.RESULTS / "conformance.json"
 CONFORMANCE = r"\[Conformance\]"

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.component import RUN_DIR
-from bulkhead.hostcluster.images import build, python_root
-from bulkhead.hostcluster.images.layercache import cached_layer, file_key, key_of
-from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer
 from e2e import machine
 from e2e.conformance.suite import SuiteError, source
+from workstation.hostcluster import binaries
+from workstation.hostcluster.component import RUN_DIR
+from workstation.hostcluster.images import build, python_root
+from workstation.hostcluster.images.layercache import cached_layer, file_key, key_of
+from workstation.hostcluster.images.oci import Entry, ImageSpec, Layer
 
 TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "libc-bin", "netcat-openbsd", "util-linux")
 WEB = ("nginx-light",)

@@ -8,9 +8,9 @@ import json
 import sys
 from dataclasses import asdict
 
-from bulkhead.hostcluster import binaries
 from e2e import machine
 from e2e.conformance import images, suite
+from workstation.hostcluster import binaries
 
 REPORT = machine.RESULTS / "network-policy.json"
 FOCUS = r"\[sig-network\] Netpol|NetworkPolicyLegacy|NetworkPolicy API"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
+from workstation.hostcluster import binaries
 
 VERSION = "v1.36.3"
 MODULE = Path(binaries.__file__).parent / "e2e-suite"

@@ -13,8 +13,8 @@ import sys
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.work import jsonlog
-from controller.ledger import metrics
-from controller.ledger.loop import Ledger
+from controller.dispatch import metrics
+from controller.dispatch.loop import Ledger
 
 
 async def run() -> None:

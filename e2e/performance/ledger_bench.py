@@ -25,7 +25,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
-from controller.ledger.apply import each
+from controller.dispatch.apply import each
 from e2e import machine
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ledgerhost import LedgerHost, gated, verdict

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.images import build, slurm_root
 from e2e import commands
 from e2e.commands import Outcome
 from e2e.poll import NotYetError, until
+from workstation.hostcluster import binaries
+from workstation.hostcluster.images import build, slurm_root
 
 USER = "alice"
 UID = 10001

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bulkhead.hostcluster import cgroups
-from bulkhead.hostcluster.component import CGROUP
 from e2e import machine, tenants
 from e2e.api import Api
 from e2e.commands import Outcome
@@ -25,6 +23,8 @@ from e2e.poll import NotYetError, until
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
 from e2e.workloads import whole
+from workstation.hostcluster import cgroups
+from workstation.hostcluster.component import CGROUP
 
 NAME = "bench-slurm"
 GRACE = 5  # seconds that a job keeps a worker that has to go

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from bulkhead.api import names
 from bulkhead.api.conditions import condition_of
-from bulkhead.hostcluster.kwok.nodes import node_status, simulated_node
 from e2e import install, machine, tenants
 from e2e.api import Api
 from e2e.poll import NotYetError, until
+from workstation.hostcluster.kwok.nodes import node_status, simulated_node
 
 NAMESPACE = "bench"
 _PODS_A_NODE = 250

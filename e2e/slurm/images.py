@@ -5,9 +5,9 @@ They are large and come from Debian's packages, so neither `make demo` nor `make
 
 from collections.abc import Callable
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.images import build
 from e2e import machine
+from workstation.hostcluster import binaries
+from workstation.hostcluster.images import build
 
 
 def ensure(note: Callable[[str], None]) -> None:

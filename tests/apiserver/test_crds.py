@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bulkhead.api import crd
-from bulkhead.hostcluster import binaries
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
@@ -22,6 +21,7 @@ from tests.kit import yamlfiles
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.syncerbed import SECONDS, until
+from workstation.hostcluster import binaries
 
 DATA = Path(__file__).parent.parent / "api" / "data"
 EXAMPLES = [

@@ -6,7 +6,7 @@ import os
 from bulkhead.api import names
 from bulkhead.kube.errors import Forbidden
 from bulkhead.kube.resources import PODS
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LedgerHost, Watched, gated, leads, verdict
 from tests.kit.syncerbed import until

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bulkhead.kube.resources import COHORTS, TENANTS
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LedgerHost, leads
 from tests.kit.syncerbed import until

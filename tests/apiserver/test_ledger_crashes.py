@@ -13,7 +13,7 @@ from bulkhead.api import names
 from bulkhead.kube.resources import COHORTS
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Mortal, Watched, gated, leads, lived, verdict
 from tests.kit.syncerbed import until

@@ -2,7 +2,7 @@
 
 from bulkhead.api import ledger, names
 from bulkhead.kube.resources import COHORTS, NODES
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads
 from tests.kit.servers import ApiServer

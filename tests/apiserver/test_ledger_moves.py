@@ -5,7 +5,7 @@ import json
 from bulkhead.api import labels, ledger, names
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, PODS
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.background import background
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Watched, leads

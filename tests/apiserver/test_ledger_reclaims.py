@@ -3,7 +3,7 @@
 from bulkhead.api import ledger, names
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, TENANTS
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.background import background
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads

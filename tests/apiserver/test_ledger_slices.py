@@ -12,7 +12,7 @@ from bulkhead.api import deviceclaims, names
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LedgerHost, gated, leads
 from tests.kit.servers import ApiServer

@@ -5,7 +5,7 @@ from typing import Any
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.kube.resources import PODS
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from controller.slurm.board import Board
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import LedgerHost, leads

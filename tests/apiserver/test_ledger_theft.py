@@ -18,7 +18,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from bulkhead.ledger import books, given
 from bulkhead.ledger.model import Share, Tenant
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from controller.slurm.board import Board
 from tests.kit.background import background
 from tests.kit.leading import leading

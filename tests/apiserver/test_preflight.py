@@ -14,14 +14,14 @@ import pytest_asyncio
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.preflight import run
-from bulkhead.preflight.findings import Report, State
-from bulkhead.preflight.probes import objects, space
-from bulkhead.preflight.values import Values, merged, parse
 from tests.kit.commandline import finish, start
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
+from workstation.preflight import run
+from workstation.preflight.findings import Report, State
+from workstation.preflight.probes import objects, space
+from workstation.preflight.values import Values, merged, parse
 
 _SHORT = run.Order(seconds=5.0)  # no probe ever runs here, and each is waited for as long as this
 _KILLED, _OTHER = "bulkhead-preflight-killed", "somebody-elses"

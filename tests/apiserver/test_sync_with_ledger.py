@@ -10,7 +10,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.resources import EVENTS, NODES, PODS, RESOURCE_QUOTAS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LINE, LedgerHost, leads
 from tests.kit.syncerbed import SyncerBed, until

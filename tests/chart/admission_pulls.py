@@ -3,8 +3,8 @@
 from typing import Any
 
 from bulkhead.api.names import PULL_SECRET
-from bulkhead.hostcluster.images.build import MARIADB, SLURM
 from tests.chart.admission_objects import CLOSED, GRANTED, Change, debugger, pod
+from workstation.hostcluster.images.build import MARIADB, SLURM
 
 PULLED = {"imagePullSecrets": [{"name": PULL_SECRET}]}
 

@@ -7,12 +7,12 @@ import pytest
 
 from bulkhead.api import labels, names, planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
-from bulkhead.cli import acceptdata
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from tests.kit.commandline import Cli, Controller
 from tests.kit.syncerbed import until
+from workstation.cli import acceptdata
 
 SAID = "plane changed identity: cluster UID was old, is new"
 

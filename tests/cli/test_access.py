@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli import access
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, start
+from workstation.cli import access
 
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
 

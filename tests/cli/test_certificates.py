@@ -15,8 +15,6 @@ import pytest
 from cryptography import x509
 
 from bulkhead.api import names
-from bulkhead.cli.credentials import cache, certificate
-from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden
@@ -26,6 +24,8 @@ from tests.kit.commandline import Cli, Controller
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
+from workstation.cli.credentials import cache, certificate
+from workstation.cli.failures import CliError
 
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
@@ -70,7 +70,7 @@ async def test_the_kubeconfig_names_a_command_that_gives_kubectl_a_certificate(c
     user = json.loads((await cli("kubeconfig", tenant)).out)["users"][0]["user"]
     plugin = user["exec"]
     words = [plugin["command"], *plugin["args"]]
-    assert words[:3] == [sys.executable, "-m", "bulkhead.cli.main"]
+    assert words[:3] == [sys.executable, "-m", "workstation.cli.main"]
     # Called without the host's kubeconfig in the environment, as kubectl does in a shell of `connect`.
     done = await cli(*words[3:], KUBECONFIG="/nonexistent")
     answer = json.loads(done.out)
@@ -85,7 +85,7 @@ async def test_the_kubeconfig_names_a_command_that_gives_kubectl_a_certificate(c
 
 async def test_ten_at_once_ask_the_host_once(tenant: str, host_file: Path, host_client: Client) -> None:
     # Each asked by a process of its own, as by one kubectl each.
-    words = f"{sys.executable} -m bulkhead.cli.main credential certificate {tenant} --kubeconfig {host_file}; exit $?"
+    words = f"{sys.executable} -m workstation.cli.main credential certificate {tenant} --kubeconfig {host_file}; exit $?"
 
     async def ask() -> bytes:
         process = await asyncio.create_subprocess_exec("sh", "-c", words, stdout=asyncio.subprocess.PIPE)

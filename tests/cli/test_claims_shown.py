@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api import deviceclaims, labels, names
-from bulkhead.cli.quotas import top, whytext
-from bulkhead.cli.quotas.explained import explain
-from bulkhead.cli.quotas.summary import cohorts
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.ledger.model import Claim, Node, Pod, Share, Snapshot, Stage, Tenant
 from tests.kit.commandline import Cli
+from workstation.cli.quotas import top, whytext
+from workstation.cli.quotas.explained import explain
+from workstation.cli.quotas.summary import cohorts
 
 GPU, CLASS = "nvidia.com/gpu", "gpu.example.com"
 LINES = {("h100", GPU): Share(8), ("a100", GPU): Share(4)}

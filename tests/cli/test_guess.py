@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from bulkhead.cli.quotas.why import _meant
+from workstation.cli.quotas.why import _meant
 
 HERE = ["train-0 -n default", "done -n default", "train-1 -n ml", "web -n ml", "train-1 -n default"]
 

@@ -17,12 +17,6 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli import arrival, connection
-from bulkhead.cli.credentials import document, handed, provider
-from bulkhead.cli.credentials.token import Tokens
-from bulkhead.cli.failures import CliError
-from bulkhead.cli.main import main
-from bulkhead.hostcluster import binaries
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
@@ -33,6 +27,12 @@ from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import Dex, running
 from tests.kit.people import Browser
 from tests.kit.pki import Authority
+from workstation.cli import arrival, connection
+from workstation.cli.credentials import document, handed, provider
+from workstation.cli.credentials.token import Tokens
+from workstation.cli.failures import CliError
+from workstation.cli.main import main
+from workstation.hostcluster import binaries
 
 pytestmark = pytest.mark.apiserver
 
@@ -86,7 +86,7 @@ class Person:
         programs = folder / "programs"
         programs.mkdir()
         command = programs / "bulkhead"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m bulkhead.cli.main "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m workstation.cli.main "$@"\n')
         command.chmod(0o700)
         (programs / "kubectl").symlink_to(binaries.ensure("kubernetes")["kubectl"])
         self.environment = self.browser.environment | {"HOME": str(self.home), "XDG_CACHE_HOME": str(self.home / ".cache")}

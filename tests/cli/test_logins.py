@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli import logins
-from bulkhead.cli.credentials import certificate
-from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller
+from workstation.cli import logins
+from workstation.cli.credentials import certificate
+from workstation.cli.failures import CliError
 
 
 @pytest.fixture

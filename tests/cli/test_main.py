@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import bulkhead
-from bulkhead.cli import connection, main, parsers
-from bulkhead.cli.failures import CliError
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
+from workstation.cli import connection, main, parsers
+from workstation.cli.failures import CliError
 
 
 async def test_help_teaches_by_examples() -> None:
@@ -36,7 +36,7 @@ async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(("closed", "shows"), [("", True), ("2>&-", True), (">&-", False), (">&- 2>&-", False)])
 def test_closed_outputs_are_no_fault(closed: str, shows: bool) -> None:
-    line = f"{sys.executable} -m bulkhead.cli.main images list {closed}"
+    line = f"{sys.executable} -m workstation.cli.main images list {closed}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr, "proxy" in done.stdout) == (0, "", shows)
 
@@ -64,13 +64,13 @@ def test_what_can_be_no_objects_name_is_wrong_usage(
 
 
 def test_help_and_version_load_nothing_heavy() -> None:
-    code = "import sys; from bulkhead.cli.main import main; main(['version']); print(*sorted(sys.modules))"
+    code = "import sys; from workstation.cli.main import main; main(['version']); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert not {"aiohttp", "asyncio", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
 
 
 def test_who_asks_no_identity_provider_loads_no_client_for_one() -> None:
-    code = "import sys; from bulkhead.cli import access, logins; print(*sorted(sys.modules))"
+    code = "import sys; from workstation.cli import access, logins; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert not {"aiohttp", "pydantic", "rich"} & set(loaded)
 

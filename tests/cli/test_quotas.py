@@ -19,7 +19,7 @@ from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from tests.kit.background import background
 from tests.kit.beside import beside
 from tests.kit.commandline import Cli, Controller, finish, start_anew
@@ -129,7 +129,7 @@ async def on_terminal(*words: str, lines: int, **environment: str) -> str:
     termios.tcsetwinsize(writer, (lines, 100))
     plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES", "NO_COLOR"}}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bulkhead.cli.main", *words, stdout=writer, env=plain | {"TERM": "xterm"} | environment
+        sys.executable, "-m", "workstation.cli.main", *words, stdout=writer, env=plain | {"TERM": "xterm"} | environment
     )
     os.close(writer)
     written = bytearray()

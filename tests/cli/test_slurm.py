@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api.slurmtoken import sign
-from bulkhead.cli import slurm
-from bulkhead.cli.failures import CliError
-from bulkhead.cli.main import main
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, start
+from workstation.cli import slurm
+from workstation.cli.failures import CliError
+from workstation.cli.main import main
 
 READY = {"type": "Ready", "status": "True"}
 KUBECTL = """#!/bin/sh
@@ -151,7 +151,7 @@ async def test_on_a_terminal_the_pod_gets_one_too(tenant: str, plane: Plane, kub
     await plane.pod("login", 0, READY)
     primary, secondary = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bulkhead.cli.main", "slurm", tenant),
+        *(sys.executable, "-m", "workstation.cli.main", "slurm", tenant),
         stdin=secondary,
         stdout=secondary,
         stderr=asyncio.subprocess.PIPE,

@@ -19,9 +19,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bulkhead.api import names
-from bulkhead.cli.credentials import cache
-from bulkhead.cli.failures import CliError
-from bulkhead.cli.ssh import certificate, plane
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -41,6 +38,9 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.slurmsamples import KEYS, slurm_spec
 from tests.kit.tenantsamples import plane_spec
+from workstation.cli.credentials import cache
+from workstation.cli.failures import CliError
+from workstation.cli.ssh import certificate, plane
 
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
 HOST_KEY = make_ssh_key().public

@@ -11,11 +11,11 @@ import yaml
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
-from bulkhead.cli.description import unlimited
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
+from workstation.cli.description import unlimited
 
 GPU = "nvidia.com/gpu"
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli.credentials import device, provider, token
-from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import PUBLIC, Dex, running
 from tests.kit.people import Browser
+from workstation.cli.credentials import device, provider, token
+from workstation.cli.failures import CliError
 
 OURS = "bulkhead-red"
 
@@ -84,7 +84,7 @@ async def test_a_browser_signs_in_and_the_token_is_kept_for_this_user_alone(
 
 
 async def test_ten_at_once_sign_in_once(dex: Dex, browser: Browser) -> None:
-    command = " ".join([sys.executable, "-m", "bulkhead.cli.main", *words(dex), "; exit $?"])
+    command = " ".join([sys.executable, "-m", "workstation.cli.main", *words(dex), "; exit $?"])
 
     async def one() -> bytes:
         process = await asyncio.create_subprocess_exec(

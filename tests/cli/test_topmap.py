@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.labels import NVLINK_DOMAIN, RACK
-from bulkhead.cli.quotas import topmap, whytext
-from bulkhead.cli.quotas.explained import FITS, explain
-from bulkhead.cli.quotas.topmap import Block, blocks, letters, picture
 from bulkhead.ledger.model import Expression, Needs, Node, Pod, Rules, Share, Snapshot, Stage, Taint, Tenant, Toleration
+from workstation.cli.quotas import topmap, whytext
+from workstation.cli.quotas.explained import FITS, explain
+from workstation.cli.quotas.topmap import Block, blocks, letters, picture
 
 GPU = "nvidia.com/gpu"
 

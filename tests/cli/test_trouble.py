@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli.output import Progress, age, plain, table
-from bulkhead.cli.trouble import troubles, unscheduled
-from bulkhead.cli.waiting import current
+from workstation.cli.output import Progress, age, plain, table
+from workstation.cli.trouble import troubles, unscheduled
+from workstation.cli.waiting import current
 
 
 def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:

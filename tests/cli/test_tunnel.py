@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from bulkhead.api.kubeconfig import Credential, kubeconfig
-from bulkhead.cli import connection, tunnel
-from bulkhead.cli.failures import CliError
-from bulkhead.cli.tunnel import Tunnel
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.websocket import BINARY, PING, Messages, frame
 from tests.kit.proxying import Plane, certificate, plane
 from tests.kit.syncerbed import until
 from tests.kube.test_websocket import unmasked
+from workstation.cli import connection, tunnel
+from workstation.cli.failures import CliError
+from workstation.cli.tunnel import Tunnel
 
 OPTIONS = argparse.Namespace(tenant="team-a", tunnel="auto")
 

@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from bulkhead.cli.main import _split, build_parser
 from tests.docs.pages import Block, command_lines
+from workstation.cli.main import _split, build_parser
 
 # What a shell reads, and the program never sees.
 _SHELL = {"|", ">", ">>", "<", "&", "&&", ";", "||", "#"}

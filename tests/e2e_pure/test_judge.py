@@ -30,7 +30,10 @@ def test_all_of_the_judge_but_the_benchmarks_is_under_the_contract() -> None:
     contracts = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (contract,) = [each for each in contracts if each["name"] == CONTRACT]
     assert set(contract["source_modules"]) == parts("e2e") - SHARES
-    assert set(contract["forbidden_modules"]) == parts("bulkhead") | {"controller", "frontdoor", "syncer"} | SHARES
+    assert (
+        set(contract["forbidden_modules"])
+        == parts("bulkhead") | parts("workstation") | {"controller", "frontdoor", "syncer"} | SHARES
+    )
 
 
 def test_the_platform_is_called_what_was_promised() -> None:

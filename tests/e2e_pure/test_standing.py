@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import cgroups
 from e2e.machine import Standing, stand
+from workstation.hostcluster import cgroups
 
 
 def test_a_prober_weighs_more_than_the_host_and_a_load_less_than_the_pods(

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bulkhead.hostcluster.binaries.versions import COMPONENTS, recipe
-from bulkhead.hostcluster.component import HostContext, HostOptions
+from workstation.hostcluster.binaries.versions import COMPONENTS, recipe
+from workstation.hostcluster.component import HostContext, HostOptions
 
 
 def make_context(folder: Path) -> HostContext:

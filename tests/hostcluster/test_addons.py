@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
-from bulkhead.hostcluster.addons.objects import storage_classes
-from bulkhead.hostcluster.addons.processes import components
-from bulkhead.hostcluster.component import CLUSTER_DNS, HostContext, HostOptions
+from workstation.hostcluster.addons.dns import COREFILE, dns_objects
+from workstation.hostcluster.addons.objects import storage_classes
+from workstation.hostcluster.addons.processes import components
+from workstation.hostcluster.component import CLUSTER_DNS, HostContext, HostOptions
 
 
 def context(**options: Any) -> HostContext:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.binaries import download, gobuild
-from bulkhead.hostcluster.binaries.versions import COMPONENTS, Download, Recipe, recipe
-from bulkhead.hostcluster.progress import Silent
+from workstation.hostcluster import binaries
+from workstation.hostcluster.binaries import download, gobuild
+from workstation.hostcluster.binaries.versions import COMPONENTS, Download, Recipe, recipe
+from workstation.hostcluster.progress import Silent
 
 MODULES = Path(binaries.__file__).parent
 MODULE_OF = {

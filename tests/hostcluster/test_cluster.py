@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.cli import host
-from bulkhead.hostcluster import cluster, imports, state
-from bulkhead.hostcluster.component import HostOptions
-from bulkhead.hostcluster.node import Node
-from bulkhead.hostcluster.progress import Silent
 from tests.hostcluster.context import make_context
+from workstation.cli import host
+from workstation.hostcluster import cluster, imports, state
+from workstation.hostcluster.component import HostOptions
+from workstation.hostcluster.node import Node
+from workstation.hostcluster.progress import Silent
 
 
 def _state(pid: int, options: HostOptions, phase: state.HostPhase = "running") -> state.HostState:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import configuration, upstream
-from bulkhead.hostcluster.node import Node
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import configuration, upstream
+from workstation.hostcluster.node import Node
 
 
 def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import cluster, namespaces, outage, state
-from bulkhead.hostcluster.component import NODE_NAME, REAL_POD_RANGE, CommandHealth, Component, HostContext
-from bulkhead.hostcluster.node import NODE_RANGE, nodes_of, present
 from tests.hostcluster.context import make_context
 from tests.hostcluster.test_supervisor import House, _alive, _shell, _until
+from workstation.hostcluster import cluster, namespaces, outage, state
+from workstation.hostcluster.component import NODE_NAME, REAL_POD_RANGE, CommandHealth, Component, HostContext
+from workstation.hostcluster.node import NODE_RANGE, nodes_of, present
 
 SECOND = f"{NODE_NAME}-2"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import cgroups, debian, machine_settings, remains
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import cgroups, debian, machine_settings, remains
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bulkhead.hostcluster import health, pki
-from bulkhead.hostcluster.addons import metrics, objects
-from bulkhead.hostcluster.addons.processes import components
-from bulkhead.hostcluster.component import NODE_ADDRESS, Component, HostContext, HttpHealth
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import health, pki
+from workstation.hostcluster.addons import metrics, objects
+from workstation.hostcluster.addons.processes import components
+from workstation.hostcluster.component import NODE_ADDRESS, Component, HostContext, HttpHealth
 
 
 class Notes:

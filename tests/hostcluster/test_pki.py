@@ -8,8 +8,8 @@ import pytest
 import yaml
 from cryptography import x509
 
-from bulkhead.hostcluster import pki
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import pki
 
 
 def _certificate(path: Path) -> x509.Certificate:

@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 
-from bulkhead.hostcluster import configuration, pki, registry
-from bulkhead.hostcluster.addons import components
-from bulkhead.hostcluster.component import HostContext
-from bulkhead.hostcluster.node import Node
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import configuration, pki, registry
+from workstation.hostcluster.addons import components
+from workstation.hostcluster.component import HostContext
+from workstation.hostcluster.node import Node
 
 
 def _with_registry(folder: Path) -> HostContext:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import health, state, supervisor
-from bulkhead.hostcluster.component import AliveHealth, CommandHealth, Component, HostContext
 from tests.hostcluster.context import make_context
+from workstation.hostcluster import health, state, supervisor
+from workstation.hostcluster.component import AliveHealth, CommandHealth, Component, HostContext
 
 _DEADLINE = 60.0
 ALIVE = AliveHealth(0.05)

@@ -3,10 +3,10 @@
 import hashlib
 from pathlib import Path
 
-from bulkhead.hostcluster.images.oci import Entry, ImageSpec, write_archive
-from bulkhead.images import documents, sbom
-from bulkhead.images.catalogue import About, Image
-from bulkhead.images.documents import Packed
+from workstation.hostcluster.images.oci import Entry, ImageSpec, write_archive
+from workstation.images import documents, sbom
+from workstation.images.catalogue import About, Image
+from workstation.images.documents import Packed
 
 WHEN = "2026-01-01T00:00:00Z"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images.build import PROJECT
-from bulkhead.hostcluster.images.oci import Entry, write_layer
-from bulkhead.hostcluster.images.python_root import PACKAGE_LIST
-from bulkhead.images import catalogue, gobuildinfo, sbom, valuesfile
-from bulkhead.images.archive import Archive, ArchiveError
 from tests.images.samples import archive
 from tests.kit import yamlfiles
 from tests.kit.helmchart import rendered
+from workstation.hostcluster.images.build import PROJECT
+from workstation.hostcluster.images.oci import Entry, write_layer
+from workstation.hostcluster.images.python_root import PACKAGE_LIST
+from workstation.images import catalogue, gobuildinfo, sbom, valuesfile
+from workstation.images.archive import Archive, ArchiveError
 
 _OTHERS = {"registry", "digests", "pullPolicy", "pullSecrets"}
 DIGEST = "sha256:" + "a" * 64

@@ -9,9 +9,9 @@ import zipfile
 from pathlib import Path
 
 import bulkhead
-from bulkhead.hostcluster.images.build import PROJECT
-from bulkhead.images import dist, sbom
 from tests.kit import yamlfiles
+from workstation.hostcluster.images.build import PROJECT
+from workstation.images import dist, sbom
 
 
 def test_there_is_one_version() -> None:
@@ -43,7 +43,7 @@ def test_a_release_is_whole_and_takes_nothing_of_others_away(tmp_path: Path) -> 
     (folder / dist.SUMS).write_text("00  bulkhead-0.0.1.tgz\n00  ../outside\n")
     (tmp_path / "outside").write_text("of somebody")
     # Named from where it is run, as `make dist` does.
-    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "all", "--folder", "dist"]
+    command = [sys.executable, "-m", "workstation.images.dist", "--without", "all", "--folder", "dist"]
     found = {**os.environ, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr
@@ -55,7 +55,7 @@ def test_a_release_is_whole_and_takes_nothing_of_others_away(tmp_path: Path) -> 
     with zipfile.ZipFile(wheel) as content:
         (metadata,) = (name for name in content.namelist() if name.endswith("METADATA"))
         assert f"\nVersion: {bulkhead.__version__}\n" in content.read(metadata).decode()
-        assert "bulkhead/hostcluster/binaries/etcd/go.mod" in content.namelist()
+        assert "workstation/hostcluster/binaries/etcd/go.mod" in content.namelist()
         packages = {path.parent.name for path in PROJECT.glob("*/__init__.py")} - {"tests", "e2e", "ci"}
         assert {name.partition("/")[0] for name in content.namelist()} >= packages >= {"bulkhead", "controller", "syncer"}
     listed = json.loads((folder / f"{wheel.name}.spdx.json").read_text())
@@ -64,7 +64,7 @@ def test_a_release_is_whole_and_takes_nothing_of_others_away(tmp_path: Path) -> 
 
 
 def test_an_image_that_there_is_not_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "nothing", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "workstation.images.dist", "--without", "nothing", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert "no image is called nothing" in done.stderr

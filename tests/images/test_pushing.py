@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.progress import Silent
-from bulkhead.images import place
-from bulkhead.images.archive import Archive, ArchiveError
-from bulkhead.images.credentials import Credentials
-from bulkhead.images.pushing import Push, Pushed
-from bulkhead.images.registry import Registry, RegistryRefusedError
-from bulkhead.images.transport import BrokenError, RegistryError, Transport
-from bulkhead.images.uploads import Uploads
 from tests.images.fakeregistry import FakeRegistry, Handler, serving
 from tests.images.samples import archive, digest
+from workstation.hostcluster.progress import Silent
+from workstation.images import place
+from workstation.images.archive import Archive, ArchiveError
+from workstation.images.credentials import Credentials
+from workstation.images.pushing import Push, Pushed
+from workstation.images.registry import Registry, RegistryRefusedError
+from workstation.images.transport import BrokenError, RegistryError, Transport
+from workstation.images.uploads import Uploads
 
 WHO = Credentials("bulkhead", "w0rd")
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bulkhead.images import credentials, place, valuesfile
-from bulkhead.images.credentials import Credentials, CredentialsError
-from bulkhead.images.place import PlaceError
-from bulkhead.images.registry import Registry, RegistryRefusedError
-from bulkhead.images.transport import MOST_DOCUMENT, Answer, BrokenError, RegistryError, Transport, TrustError, trust
+from workstation.images import credentials, place, valuesfile
+from workstation.images.credentials import Credentials, CredentialsError
+from workstation.images.place import PlaceError
+from workstation.images.registry import Registry, RegistryRefusedError
+from workstation.images.transport import MOST_DOCUMENT, Answer, BrokenError, RegistryError, Transport, TrustError, trust
 
 WHO = Credentials("me", "word")
 HOST = "registry.example.org"

@@ -107,7 +107,7 @@ async def start_anew(*arguments: str, environment: dict[str, str] | None = None)
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "bulkhead.cli.main",
+        "workstation.cli.main",
         *arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

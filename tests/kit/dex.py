@@ -22,9 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bulkhead.hostcluster import binaries
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
+from workstation.hostcluster import binaries
 
 PUBLIC: Final = "bulkhead"
 CONFIDENTIAL: Final = "console"

@@ -1,6 +1,6 @@
 """A process that has loaded the command and forks for each that a test runs: a process of its own for a tenth of the CPU.
 
-    test ── arguments, environment, folder; stdin, stdout, stderr, end ──> this ── fork ──> bulkhead.cli.main
+    test ── arguments, environment, folder; stdin, stdout, stderr, end ──> this ── fork ──> workstation.cli.main
          <── its pid and, when it has ended, its exit code, written into `end` ──┘
 
 It runs as `python -m tests.kit.forker FD`, on the other end of a socket, ends with whoever holds that, and takes nothing from
@@ -18,16 +18,16 @@ import signal
 import socket
 import sys
 
-from bulkhead import cli
-from bulkhead.cli import main as command
+from workstation import cli
+from workstation.cli import main as command
 
 _LARGEST = 1 << 20
 
 
 def main(channel: socket.socket) -> None:
     """Fork until nobody asks any more; returns in each child, as the command that it is."""
-    for module in pkgutil.walk_packages(cli.__path__, "bulkhead.cli."):
-        if module.name != "bulkhead.cli.host":
+    for module in pkgutil.walk_packages(cli.__path__, "workstation.cli."):
+        if module.name != "workstation.cli.host":
             importlib.import_module(module.name)
     gc.freeze()
     # What interrupts the tests reaches their whole group; a command decides for itself what that means.

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from bulkhead.hostcluster import binaries
 from tests.kit import yamlfiles
+from workstation.hostcluster import binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"

@@ -20,7 +20,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
-from controller.ledger.loop import Ledger
+from controller.dispatch.loop import Ledger
 from controller.slurm.board import Board
 from tests.kit import lag
 from tests.kit.background import background

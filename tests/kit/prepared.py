@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bulkhead.hostcluster.binaries import cache_dir
+from workstation.hostcluster.binaries import cache_dir
 
 # What a server writes of itself: who it is, that it lives, and the authority of its clients.
 OF_ONE_SERVER = (

@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.images import proxy_root, slurm_root
 from frontdoor.haproxy import Limits, configuration, hosts_map
 from frontdoor.routes import Route
 from frontdoor.runtime import Runtime, UnreachableError
 from tests.kit import machine
 from tests.kit.ports import free_port
 from tests.kit.syncerbed import until
+from workstation.hostcluster import binaries
+from workstation.hostcluster.images import proxy_root, slurm_root
 
 FEW = Limits(connections=1000, threads=1)  # few open files
 HELLO = b"hello from "

@@ -25,13 +25,13 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit import prepared
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.pki import Authority, signing_key
 from tests.kit.ports import free_port
 from tests.kit.strain import slow_disk
+from workstation.hostcluster import binaries
 
 _READY_SECONDS = 240.0
 _STOP_SECONDS = 60.0
@@ -193,7 +193,7 @@ class ApiServer:
 
     def start_kwok(self) -> None:
         """Start kwok, which plays the kubelet of every node that is annotated for it; `kill` ends it."""
-        stages = Path(str(resources.files("bulkhead.hostcluster.kwok") / "stages.yaml"))
+        stages = Path(str(resources.files("workstation.hostcluster.kwok") / "stages.yaml"))
         flags = (
             f"--kubeconfig={self._kubeconfig()}",
             f"--config={stages}",

@@ -14,7 +14,7 @@ from bulkhead.ledger.decide import decide
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
 from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.usagebook import Sums
-from controller.ledger import patches
+from controller.dispatch import patches
 
 GPU = "nvidia.com/gpu"
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z

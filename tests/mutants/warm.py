@@ -34,9 +34,9 @@ _SLOW: Final = (
     "aiohttp.web", "pydantic", "prometheus_client", "cryptography.x509", "jinja2", "kopf", "unittest.mock", "pdb",
 )  # fmt: skip
 
-_PACKAGES: Final = ("bulkhead", "controller", "frontdoor", "syncer")
+_PACKAGES: Final = ("bulkhead", "controller", "frontdoor", "syncer", "workstation")
 # The embedded host's, which nothing here runs; what they bring along must not be there before a fork.
-_OF_THE_HOST: Final = ("bulkhead.hostcluster", "bulkhead.images")
+_OF_THE_HOST: Final = ("workstation.hostcluster", "workstation.images")
 _READY: Final = "ready\n"
 # Plugins that are imported already are fine as they are.
 _IMPORTED: Final = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")

@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bulkhead.preflight.facts import Observed, Phases, Probed, Pull, Unseen
-from bulkhead.preflight.values import Values, merged, parse
 from tests.kit import yamlfiles
+from workstation.preflight.facts import Observed, Phases, Probed, Pull, Unseen
+from workstation.preflight.values import Values, merged, parse
 
 _HERE = Path(__file__).parent
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bulkhead.preflight.probes import network, objects, space, trials
-from bulkhead.preflight.values import merged, parse
+from workstation.preflight.probes import network, objects, space, trials
+from workstation.preflight.values import merged, parse
 
 _SHAPE = objects.shape(parse(merged([])), None, ("registry",))
 _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkhead.kube import resources as kinds
-from bulkhead.preflight.observe import INSTALLED
-from bulkhead.preflight.values import DEFAULTS, merged, parse
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, rendered
+from workstation.preflight.observe import INSTALLED
+from workstation.preflight.values import DEFAULTS, merged, parse
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> list[str]:

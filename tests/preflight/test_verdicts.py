@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bulkhead.preflight.facts import Observed, Unseen
-from bulkhead.preflight.findings import Report, State, document
-from bulkhead.preflight.judge import CHECKS, judge
 from tests.kit import yamlfiles
 from tests.preflight.observing import changed, healthy, observed
+from workstation.preflight.facts import Observed, Unseen
+from workstation.preflight.findings import Report, State, document
+from workstation.preflight.judge import CHECKS, judge
 
 _CASES: dict[str, Any] = yamlfiles.load(Path(__file__).parent / "cases.yaml")
 _HEALTHY = {each.check: each.finding for each in judge(*observed(healthy()))}

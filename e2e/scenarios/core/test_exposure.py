@@ -17,12 +17,12 @@ from functools import partial
 import pytest
 import yaml
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, install, machine, names, tenants
 from e2e.api import Api, ApiError
 from e2e.exposed import DOMAIN, MOST, PORT, VALUES, at_the_proxy, authority, certified, dial
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
+from workstation.hostcluster.component import NODE_ADDRESS
 
 ADMIN = "bulkhead:host:bulkhead-host-admin"  # the embedded host's own, as planes know it
 ADDRESS_SECONDS = 30.0

@@ -121,7 +121,7 @@ def test_kubectl_gets_its_certificates_through_the_plugin(alice: Tenant, cache: 
 def test_it_is_a_subcommand_of_kubectl(alice: Tenant, tmp_path: Path) -> None:
     plugin = tmp_path / "bin" / "kubectl-bulkhead"
     plugin.parent.mkdir()
-    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m bulkhead.cli.main "$@"\n')
+    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m workstation.cli.main "$@"\n')
     plugin.chmod(0o755)
     environment = {"PATH": f"{plugin.parent}:/usr/bin:/bin", "KUBECONFIG": str(machine.KUBECONFIG)}
     target = tmp_path / "alice.yaml"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
@@ -16,6 +15,7 @@ from e2e.poll import NotYetError, holds, until
 from e2e.tenants import Tenant
 from tests.kit.dex import Dex, running
 from tests.kit.people import Browser
+from workstation.hostcluster.component import NODE_ADDRESS
 
 CLASS, OURS, THEIRS = "e2e-oidc", "e2e-oidc-a", "e2e-oidc-b"
 ADA = "corp:ada@example.org"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bulkhead.hostcluster.component import POD_RANGE
-from bulkhead.hostcluster.netpol.render import TABLE
 from e2e import machine, workloads
 from e2e.api import Api
 from e2e.commands import Outcome, bulkhead, run
 from e2e.poll import until
+from workstation.hostcluster.component import POD_RANGE
+from workstation.hostcluster.netpol.render import TABLE
 
 # Images of Slurm are imported only for its own tests.
 VALUES = f"slurmVersions: []\npodNetworks: [{POD_RANGE}]\n"
@@ -51,7 +51,7 @@ def finds(host: Api, what: str, judged: Callable[[int, dict[str, Any]], bool], *
 def unenforced() -> Iterator[None]:
     """A host whose policies nobody enforces: no rules in the kernel, and no program that would put them there."""
     # Half a minute without rules, and the supervisor would start the enforcer again.
-    supervisor, enforcer = running("bulkhead.hostcluster.supervisor"), running("bulkhead.hostcluster.netpol.enforcer")
+    supervisor, enforcer = running("workstation.hostcluster.supervisor"), running("workstation.hostcluster.netpol.enforcer")
     for each in (supervisor, enforcer):
         each.send(signal.SIGSTOP)
     try:

@@ -10,12 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.component import RUN_DIR
 from e2e import machine
 from e2e.api import Api
 from e2e.conformance import suite
 from e2e.poll import NotYetError, until
+from workstation.hostcluster import binaries
+from workstation.hostcluster.component import RUN_DIR
 
 NAME = "test-driver.cdi.k8s.io"
 _KUBELET = machine.DATA / "kubelet"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import registry
-from bulkhead.hostcluster.component import HostContext, HostOptions
 from e2e import commands, machine
 from e2e.api import Api
+from workstation.hostcluster import registry
+from workstation.hostcluster.component import HostContext, HostOptions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

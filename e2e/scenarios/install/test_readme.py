@@ -8,9 +8,9 @@ import json
 import re
 import time
 
-from bulkhead.hostcluster import registry
 from e2e import machine, names, tenants
 from e2e.scenarios.install.conftest import NODES, ROOT, Site
+from workstation.hostcluster import registry
 
 SECTION = (ROOT / "README.md").read_text().partition("## Install it on your cluster")[2].partition("\n## ")[0]
 (WORDS,) = re.findall(r"^```sh\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, install, tenants
 from e2e.api import Api
 from e2e.scenarios.nodes.places import FLAGS, REAL, SECOND, THIRD, only
 from e2e.tenants import Tenant
+from workstation.hostcluster.component import NODE_ADDRESS
 
 GPUS = 32  # more than three nodes have
 VALUES = {"storageClass": "local", "planeClientCIDRs": f"{{{NODE_ADDRESS}/32}}"}  # the chart's

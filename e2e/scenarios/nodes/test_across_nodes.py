@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import binaries, registry
-from bulkhead.hostcluster.images import build
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.names import GPU
 from e2e.poll import NotYetError, holds, until
 from e2e.scenarios.nodes.places import FIRST, PORT, REAL, SECOND, THIRD, fetch, gets, on, web
 from e2e.tenants import Tenant
+from workstation.hostcluster import binaries, registry
+from workstation.hostcluster.images import build
 
 _EACH = 8  # GPUs of a node
 _REFERENCE = f"{registry.ADDRESS}/e2e/busybox:1"

@@ -2,11 +2,11 @@
 
 import json
 
-from bulkhead.hostcluster import cgroups, mounts
 from e2e import commands, machine
 from e2e.api import Api
 from e2e.poll import NotYetError, until
 from e2e.scenarios.nodes.places import REAL, SECOND, THIRD
+from workstation.hostcluster import cgroups, mounts
 
 
 def _traces() -> set[str]:

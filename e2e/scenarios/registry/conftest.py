@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import registry
 from e2e import commands, install, machine, names, tenants
 from e2e.api import Api
 from e2e.tenants import Tenant
+from workstation.hostcluster import registry
 
 FOLDER = Path("build/e2e/registry")
 VALUES = FOLDER / "images.yaml"

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from bulkhead.hostcluster import registry
 from e2e import names, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
 from e2e.scenarios.registry.conftest import CREDENTIALS, PLACE, VALUES, install_chart, push, put_secret, wrong_password
 from e2e.tenants import Tenant
+from workstation.hostcluster import registry
 
 OF_PLANES = ("bulkhead", "coredns", "etcd", "kubernetes")
 SLURM = {"mode": "Slurm", "slurm": {"nodeSets": [{"name": "cpu", "replicas": 1}], "login": {"enabled": False}}}

@@ -128,7 +128,7 @@ def test_exclusive_leaves_the_node_to_one_job(quiet: Cluster) -> None:
 
 
 def test_srun_pty_gives_a_terminal_on_the_node(red: Cluster) -> None:
-    ours = [sys.executable, "-m", "bulkhead.cli.main", "--kubeconfig", str(machine.KUBECONFIG), "slurm", red.name]
+    ours = [sys.executable, "-m", "workstation.cli.main", "--kubeconfig", str(machine.KUBECONFIG), "slurm", red.name]
     line = clusters.quoted([*ours, "--", "srun", "--pty", "sh", "-c", "tty; hostname; stty size"])
     # `script` gives the command a terminal of this machine.
     done = subprocess.run(["script", "-qec", line, "/dev/null"], capture_output=True, text=True, timeout=90, check=False)

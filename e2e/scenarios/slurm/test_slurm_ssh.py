@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, machine, names, tenants
 from e2e.api import Api, Obj
 from e2e.commands import Outcome
@@ -21,6 +20,7 @@ from e2e.scenarios.slurm.test_slurm_home import forwarded, ssh
 from e2e.slurm import clusters
 from e2e.slurm.clusters import ALICE, BOB, Cluster, node_set
 from tests.kit.dex import Dex, running
+from workstation.hostcluster.component import NODE_ADDRESS
 
 CLASS, NAME = "e2e-ssh", "e2e-slurm-ssh"
 ADA = "corp:ada@example.org"

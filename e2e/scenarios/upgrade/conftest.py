@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images import build
 from e2e import commands, install, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.poll import NotYetError, until
@@ -21,6 +20,7 @@ from e2e.scenarios.upgrade import former, queued, seen
 from e2e.scenarios.upgrade.queued import Queued
 from e2e.slurm import images
 from e2e.tenants import Tenant
+from workstation.hostcluster.images import build
 
 WANTED = ("up-one", "up-two")
 EVERYBODY = (*WANTED, queued.NAME)

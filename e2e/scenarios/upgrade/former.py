@@ -14,12 +14,12 @@ import sys
 import tarfile
 from pathlib import Path
 
-from bulkhead.hostcluster.component import POD_RANGE, RUN_DIR
-from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, install, machine, names, tenants, workloads
 from e2e.api import Api
 from e2e.poll import Note, until
 from e2e.tenants import Tenant
+from workstation.hostcluster.component import POD_RANGE, RUN_DIR
+from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS
 
 # The last one before planes could be placed, reached from outside, and their definitions upgraded.
 COMMIT = "a4dbc2f82d7a584c14bc43d6ae268d02b771d4d7"
@@ -64,7 +64,7 @@ def opened(name: str) -> Tenant:
     tenants.KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = tenants.KUBECONFIGS / f"{name}.yaml"
     path.touch(mode=0o600)
-    path.write_text(run("-m", "bulkhead.cli.main", "kubeconfig", name))
+    path.write_text(run("-m", "workstation.cli.main", "kubeconfig", name))
     return Tenant(name, Api(path))
 
 

@@ -12,9 +12,9 @@ from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Informer
 from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.work.clock import SystemClock
+from controller.dispatch.usagestore import UsageStore
 from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
-from controller.ledger.usagestore import UsageStore
 from controller.plane.syncer import PLANE_ROLE
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources

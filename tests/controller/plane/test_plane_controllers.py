@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from bulkhead.hostcluster import binaries
 from controller.plane.controller_manager import CONTROLLERS, POD_GROUP_CONTROLLERS
+from workstation.hostcluster import binaries
 
 NODES = "nodes are the host's; the syncer shows them"
 VOLUMES = "volumes are the host's, and addresses in volumes and classes would aim requests at its network"

@@ -16,9 +16,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from bulkhead.hostcluster.gpu import deviceplugin_pb2 as messages
-from bulkhead.hostcluster.gpu import plugin
-from bulkhead.hostcluster.gpu.devices import Gpu
+from workstation.hostcluster.gpu import deviceplugin_pb2 as messages
+from workstation.hostcluster.gpu import plugin
+from workstation.hostcluster.gpu.devices import Gpu
 
 
 class Kubelet:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.gpu.devices import Gpu, grant, prefer
+from workstation.hostcluster.gpu.devices import Gpu, grant, prefer
 
 GPUS = tuple(Gpu(index, Path(f"/nodes/nvidia{index}")) for index in range(8))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.gpu.regenerate import FOLDER, PROJECT, WRITTEN, write
+from workstation.hostcluster.gpu.regenerate import FOLDER, PROJECT, WRITTEN, write
 
 pytest.importorskip("grpc_tools")
 

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.images import slurm_root
-from bulkhead.hostcluster.images.build import PROJECT
 from tests.kit import machine
 from tests.kit.ports import free_port
+from workstation.hostcluster import binaries
+from workstation.hostcluster.images import slurm_root
+from workstation.hostcluster.images.build import PROJECT
 
 _SECONDS = 20.0
 _OWN = PROJECT / "images/slurm/rootfs"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images import slack
-from bulkhead.hostcluster.images.build import PROJECT
-from bulkhead.hostcluster.images.pause import elf_x86_64
-from bulkhead.hostcluster.images.python_root import make_tree, own_sources, runtime_requirements
+from workstation.hostcluster.images import slack
+from workstation.hostcluster.images.build import PROJECT
+from workstation.hostcluster.images.pause import elf_x86_64
+from workstation.hostcluster.images.python_root import make_tree, own_sources, runtime_requirements
 
 
 def test_pods_get_the_runtime_dependencies_alone() -> None:
@@ -26,7 +26,7 @@ def test_pods_get_our_packages_without_the_host_and_the_command_line() -> None:
     names = [path.relative_to(PROJECT).as_posix() for path in own_sources(PROJECT)]
     assert "controller/__init__.py" in names
     assert "syncer/__init__.py" in names
-    assert not [name for name in names if name.startswith(("bulkhead/hostcluster/", "bulkhead/cli/")) or name.endswith(".pyc")]
+    assert not [name for name in names if name.startswith("workstation/") or name.endswith(".pyc")]
 
 
 def test_pause_is_a_small_elf_whose_entry_lies_in_its_only_segment() -> None:

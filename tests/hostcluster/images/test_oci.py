@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images.layercache import cached_layer, drop_unused_blobs, key_of
-from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, blob_path, image_key, write_image, write_layer
+from workstation.hostcluster.images.layercache import cached_layer, drop_unused_blobs, key_of
+from workstation.hostcluster.images.oci import Entry, ImageSpec, Layer, blob_path, image_key, write_image, write_layer
 
 ENTRIES = [Entry("usr/bin/tool", "file", b"tool", 0o755), Entry("bin", "link", "usr/bin"), Entry("tmp", "dir", mode=0o1777)]
 

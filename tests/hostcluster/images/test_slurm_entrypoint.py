@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images.build import PROJECT
 from controller.slurm.spec import image
 from tests.kit import machine
+from workstation.hostcluster.images.build import PROJECT
 
 SCRIPT = PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint"
 NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")

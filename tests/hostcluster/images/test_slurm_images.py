@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.images import build, slurm_root
-from bulkhead.hostcluster.images.build import PROJECT, Workshop
-from bulkhead.hostcluster.images.oci import blob_path
-from bulkhead.hostcluster.images.proxy_root import PROXY_TREE
-from bulkhead.hostcluster.images.python_root import ImageError
-from bulkhead.hostcluster.images.slurm_root import MARIADB_TREE, SLURM_TREE, DebianTree
 from tests.hostcluster.images.test_oci import members
+from workstation.hostcluster.images import build, slurm_root
+from workstation.hostcluster.images.build import PROJECT, Workshop
+from workstation.hostcluster.images.oci import blob_path
+from workstation.hostcluster.images.proxy_root import PROXY_TREE
+from workstation.hostcluster.images.python_root import ImageError
+from workstation.hostcluster.images.slurm_root import MARIADB_TREE, SLURM_TREE, DebianTree
 
 ENTRYPOINTS = [
     PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkhead.hostcluster.images.build import PROJECT
+from workstation.hostcluster.images.build import PROJECT
 
 PATH = PROJECT / "images/slurm/rootfs/usr/local/libexec/srun-pmix"
 PRTERUN = "prterun --np {} --map-by ppr:{}:node:OVERSUBSCRIBE --bind-to none"

@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from bulkhead.hostcluster.kwok import nodes
+from workstation.hostcluster.kwok import nodes
 
 
 def test_a_simulated_node_is_marked_tainted_and_labelled() -> None:
@@ -48,6 +48,6 @@ def test_addresses_differ() -> None:
 def test_stages_cover_nodes_and_pods() -> None:
     from importlib import resources
 
-    text = (resources.files("bulkhead.hostcluster.kwok") / "stages.yaml").read_text()
+    text = (resources.files("workstation.hostcluster.kwok") / "stages.yaml").read_text()
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(text)]
     assert names == ["node-ready", "pod-running", "job-pod-succeeded", "pod-gone"]

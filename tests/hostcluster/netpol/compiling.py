@@ -1,8 +1,8 @@
 """The rules of a whole cluster in one go: what the rulebook, which works step by step, must come to as well."""
 
-from bulkhead.hostcluster.netpol.cluster import Cluster
-from bulkhead.hostcluster.netpol.compiler import PodRules, Sources, compile_namespace, policies_by_namespace
-from bulkhead.hostcluster.netpol.index import ClusterIndex
+from workstation.hostcluster.netpol.cluster import Cluster
+from workstation.hostcluster.netpol.compiler import PodRules, Sources, compile_namespace, policies_by_namespace
+from workstation.hostcluster.netpol.index import ClusterIndex
 
 
 def compile_rules(cluster: Cluster, node: str) -> tuple[PodRules, ...]:

@@ -6,9 +6,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from bulkhead.hostcluster.netpol.attachments import Attachments, attachment
-from bulkhead.hostcluster.netpol.cluster import cluster_from
 from bulkhead.kube.objects import Key
+from workstation.hostcluster.netpol.attachments import Attachments, attachment
+from workstation.hostcluster.netpol.cluster import cluster_from
 
 
 def result(name: str, address: str) -> dict[str, Any]:

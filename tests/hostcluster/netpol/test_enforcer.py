@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.netpol import enforcer
-from bulkhead.hostcluster.netpol.attachments import Attachments
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
 from tests.kit.background import background
 from tests.kit.syncerbed import until
+from workstation.hostcluster.netpol import enforcer
+from workstation.hostcluster.netpol.attachments import Attachments
 
 NODE = "netpol-node"
 

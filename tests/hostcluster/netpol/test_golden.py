@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.netpol.cluster import cluster_from, pod_from
-from bulkhead.hostcluster.netpol.render import render
 from tests.hostcluster.netpol.compiling import compile_rules
 from tests.kit import yamlfiles
+from workstation.hostcluster.netpol.cluster import cluster_from, pod_from
+from workstation.hostcluster.netpol.render import render
 
 CASES = Path(__file__).parent / "cases"
 

@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.hostcluster.netpol.cluster import cluster_from
-from bulkhead.hostcluster.netpol.compiler import PodRules, Profile
-from bulkhead.hostcluster.netpol.render import render
 from tests.hostcluster.netpol.compiling import compile_rules
 from tests.hostcluster.netpol.naive import Packet, World
+from workstation.hostcluster.netpol.cluster import cluster_from
+from workstation.hostcluster.netpol.compiler import PodRules, Profile
+from workstation.hostcluster.netpol.render import render
 
 NODE = "node"
 OUTSIDE = ("192.0.2.1", "10.1.2.3", "172.31.255.1")

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.hostcluster.netpol import compiler, rulebook
-from bulkhead.hostcluster.netpol.cluster import Cluster, cluster_from
-from bulkhead.hostcluster.netpol.compiler import PodRules
-from bulkhead.hostcluster.netpol.index import LabelIndex
-from bulkhead.hostcluster.netpol.render import Chains, _Writer, render
-from bulkhead.hostcluster.netpol.rulebook import Rulebook
 from tests.hostcluster.netpol.compiling import compile_rules
 from tests.hostcluster.netpol.test_laws import NODE, worlds
+from workstation.hostcluster.netpol import compiler, rulebook
+from workstation.hostcluster.netpol.cluster import Cluster, cluster_from
+from workstation.hostcluster.netpol.compiler import PodRules
+from workstation.hostcluster.netpol.index import LabelIndex
+from workstation.hostcluster.netpol.render import Chains, _Writer, render
+from workstation.hostcluster.netpol.rulebook import Rulebook
 
 Obj = dict[str, Any]
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.addons.objects import storage_classes
-from bulkhead.hostcluster.component import NODE_NAME
-from bulkhead.hostcluster.storage.provisioner import Provisioner
-from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS, PROVISIONER, volume_node
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from tests.kit.background import background
 from tests.kit.syncerbed import until
+from workstation.hostcluster.addons.objects import storage_classes
+from workstation.hostcluster.component import NODE_NAME
+from workstation.hostcluster.storage.provisioner import Provisioner
+from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS, PROVISIONER, volume_node
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.hostcluster.storage.volumes import PROVISIONER, folder_to_remove, volume_for, volume_node, wants_volume
+from workstation.hostcluster.storage.volumes import PROVISIONER, folder_to_remove, volume_for, volume_node, wants_volume
 
 FOLDER = Path("/data/volumes")
 FOLDERS = {"real": FOLDER, "second": Path("/data/nodes/second/volumes")}

@@ -1,0 +1,62 @@
+"""Admits pods: each by one patch that takes the gate away, a whole gang in one go.
+
+    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what is begun is finished
+
+What is left goes into the next turn's decision, as does a pod whose patch failed: of a gang of which one pod is admitted the
+others go first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bulkhead.ledger.gangs import as_admitted
+from bulkhead.ledger.model import Admission, Node, Pod, Stage
+from bulkhead.work.clock import Clock
+from controller.dispatch import metrics, patches
+from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.moves import Moves
+from controller.dispatch.seen import Pods
+
+# So long new workloads are begun in one turn.
+_SECONDS: Final = 1.0
+
+
+def workload(pod: Pod) -> tuple[str, ...]:
+    """What is admitted and taken back in one piece with this pod."""
+    return (pod.tenant, pod.virtual_namespace, pod.gang.name) if pod.gang is not None else (pod.uid,)
+
+
+class Admissions:
+    """Carries out what was decided."""
+
+    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock) -> None:
+        self._writes = writes
+        self._pods = pods
+        self._moves = moves
+        self._clock = clock
+
+    async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
+        """Write as many as there is time for."""
+        deadline = self._clock.monotonic() + _SECONDS
+        begun = until(admissions, deadline, self._clock.monotonic, lambda admission: workload(admission.pod))
+        await each(begun, lambda admission: self._admit(admission, nodes))
+
+    async def _admit(self, admission: Admission, nodes: Mapping[str, Node]) -> None:
+        seen = self._pods.get(admission.pod.uid)
+        if seen is None:
+            return
+        now = self._clock.now().timestamp()
+        node = nodes.get(admission.node)
+        hostname = patches.pinned(admission, node)
+        body = patches.admission(admission, now, hostname)
+        then = replace(
+            as_admitted(admission),
+            stage=Stage.ADMITTED,
+            admitted=now,
+            flavor=admission.flavor,
+            pinned=admission.node if hostname else "",
+        )
+        if await self._writes.patch("admit", admission.pod, body, then=then):
+            self._moves.forget(admission.instead)
+            metrics.admission_seconds.observe(max(0.0, self._clock.monotonic() - seen.since))

@@ -1,0 +1,138 @@
+"""Tells why pods wait, which run over a quota and what tenants have, by annotations that are read. Never touches a gate.
+
+    verdicts ──> another text than the pod bears? ──> pods without any first ──> as many as there is time for
+    notices ──┘      └── none any more, and the pod runs: the text goes
+    standings ──> another text than the quota bears? ──> at most one write a second for a tenant
+
+A pod that has only just come is given a moment: most are admitted in it, and the members of a gang come one after another.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from bulkhead.api import ledger, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.ledger.model import HELD, Line, Rules, Standing, Verdict
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.dispatch import metrics, patches
+from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.hostpod import Seen
+from controller.dispatch.quotas import Quota
+from controller.dispatch.seen import Pods
+
+_log = logging.getLogger(__name__)
+# Together with a turn well within the two seconds in which a pod is to know.
+_A_MOMENT: Final = 0.7
+# A text that changes is written again after so long.
+_AGAIN: Final = 2.0
+_SECONDS: Final = 0.5
+_LONGEST_MESSAGE: Final = 1024
+_MOST: Final = 20_000
+
+
+class Verdicts:
+    """Tells pods."""
+
+    def __init__(self, writes: Writes, pods: Pods, clock: Clock) -> None:
+        self._writes = writes
+        self._pods = pods
+        self._clock = clock
+        self._written: Remembered[str, float] = Remembered(_MOST)
+
+    async def carry_out(self, verdicts: Mapping[str, Verdict], notices: Mapping[str, Verdict]) -> float | None:
+        """Write what is due, in the order of the queue; returns in how many seconds more is."""
+        now = self._clock.monotonic()
+        due: list[tuple[bool, Seen, str | None]] = []
+        later = []
+        for uid, verdict in (*verdicts.items(), *notices.items(), *self._over(notices)):
+            seen = self._pods.get(uid)
+            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
+            if seen is None or seen.verdict == (text or ""):
+                continue
+            wait = max(seen.since + _A_MOMENT, self._written.get(uid, now - _AGAIN) + _AGAIN) - now
+            if wait > 0:
+                later.append(wait)
+            else:
+                due.append((bool(seen.verdict), seen, text))
+        due.sort(key=lambda item: item[0])
+        started = len(due)
+        begun = until(due, now + _SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
+        await each(begun, lambda item: self._write(item[1], item[2]))
+        if started and self._clock.monotonic() > now + _SECONDS:
+            later.append(0.0)
+        return min(later, default=None)
+
+    def _over(self, notices: Mapping[str, Verdict]) -> Iterator[tuple[str, None]]:
+        """Pods that run and bear a notice that does not hold any more."""
+        for seen in self._pods.seen():
+            if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
+                yield seen.pod.uid, None
+
+    async def _write(self, seen: Seen, text: str | None) -> None:
+        self._written[seen.pod.uid] = self._clock.monotonic()
+        await self._writes.patch("verdict", seen.pod, patches.verdict(seen.pod, text), then=seen.pod)
+
+
+class Standings:
+    """Tells tenants, on their quotas."""
+
+    def __init__(self, client: Client, writes: Writes, clock: Clock) -> None:
+        self._client = client
+        self._writes = writes
+        self._clock = clock
+        self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST)
+        self.away = 0
+
+    async def carry_out(
+        self,
+        standings: Mapping[str, Mapping[Line, Standing]],
+        quotas: Mapping[str, Quota],
+        rules: Mapping[str, Rules],
+    ) -> float | None:
+        """Write where something else stands there; returns in how many seconds more is due."""
+        due: list[tuple[Quota, dict[str, str | None]]] = []
+        later: list[float] = []
+        now = self._clock.monotonic()
+        for name, lines in standings.items():
+            quota = quotas.get(name)
+            if quota is None:
+                continue
+            said = self._said(quota, lines, rules.get(quota.tenant.cohort, Rules()))
+            text, at = self._written.get(name, ("", now - _AGAIN))
+            if not said or (text == str(said) and now < at + _AGAIN):
+                continue
+            if now < at + 1.0:
+                later.append(at + 1.0 - now)
+            else:
+                due.append((quota, said))
+        await each(due, lambda item: self._write(*item))
+        return min(later, default=None)
+
+    def _said(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
+        """The annotations that have to change."""
+        text = ledger.write_standing({line: dataclasses.asdict(standing) for line, standing in lines.items()})
+        said: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
+        over = rules.over_quota == "Reclaim" and any(each.used > each.ceiling for each in lines.values())
+        if over != (quota.tenant.over_since is not None):
+            said[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
+        return said
+
+    async def _write(self, quota: Quota, said: dict[str, str | None]) -> None:
+        tenant = quota.tenant.name
+        self._written[tenant] = (str(said), self._clock.monotonic())
+        self._writes.may_write()
+        try:
+            await self._client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, patches.annotations(said), quota.namespace)
+        except NotFound:
+            return
+        except KubeError as error:
+            self.away += 1
+            metrics.writes.labels("standing", "failed").inc()
+            _log.warning("standing not written: %s", error, extra={"tenant": tenant})
+        else:
+            metrics.writes.labels("standing", "ok").inc()

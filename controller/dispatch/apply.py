@@ -1,0 +1,181 @@
+"""Writes what was decided: many pods at once, each in one request, never more than one at a time for a pod.
+
+    decision ──> body ──> request ──┬─ answer ──────────────> the pod as it is now
+                                    ├─ refused, gone ────────> the next turn sees what is there, and waits with this pod
+                                    └─ no answer, conflict ──> doubt: read again before anything is decided
+
+Nothing is repeated here: whether a write is still wanted, only the next decision knows. A pod that the host refuses keeps no
+other waiting; a host that is away does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import STRATEGIC_PATCH, Client
+from bulkhead.kube.errors import ApiError, KubeError, NotFound, Throttled
+from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.ledger.model import Pod
+from bulkhead.work.backoff import PerKeyBackoff
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.dispatch import metrics
+from controller.dispatch.seen import Pods
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+AT_ONCE: Final = 16
+_MOST: Final = 20_000
+
+
+class DeposedError(Exception):
+    """The lease is another's, or nobody's: nothing may be written any more."""
+
+
+async def each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """Do all of it, a few at a time, in order."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(worker())
+
+
+def until(items: Iterable[T], deadline: float, monotonic: Callable[[], float], whole: Callable[[T], object]) -> Iterator[T]:
+    """Items until a moment has passed, and then those that belong together with the last one."""
+    last: object = None
+    for item in items:
+        this = whole(item)
+        if this != last and monotonic() > deadline:
+            return
+        last = this
+        yield item
+
+
+class Writes:
+    """Writes to pods, and what came of them."""
+
+    def __init__(self, client: Client, pods: Pods, clock: Clock, leads: Callable[[], bool]) -> None:
+        self._client = client
+        self._leads = leads
+        self._pods = pods
+        self._clock = clock
+        self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.5, 60.0, max_keys=_MOST)
+        # Before when nothing is written to a pod that was refused.
+        self._refused: Remembered[str, float] = Remembered(_MOST)
+        # How often in this turn the host was away.
+        self.away = 0
+
+    def may_write(self) -> None:
+        """Raise unless this process leads at this moment: one that was stopped does not know it by its tasks."""
+        if not self._leads():
+            raise DeposedError
+
+    def due(self) -> float | None:
+        """In how many seconds the first pod that was refused may be written to again."""
+        now = self._clock.monotonic()
+        return min((at - now for at in self._refused.values() if at > now), default=None)
+
+    async def patch(self, what: str, pod: Pod, body: Obj, *, then: Pod, subresource: str | None = None) -> bool:
+        """Patch a pod, strategically; `then` is what it may be where no answer comes."""
+
+        async def call() -> Obj | None:
+            return await self._client.patch(
+                kinds.PODS, pod.name, body, pod.namespace, content_type=STRATEGIC_PATCH, subresource=subresource
+            )
+
+        return await self._write(what, pod, call, then)
+
+    async def delete(self, what: str, pod: Pod, *, grace: int | None = None, version: str | None = None) -> bool:
+        """Delete a pod, this one and no other of its name; with a version only as it was seen."""
+
+        async def call() -> Obj | None:
+            return await self._client.delete(
+                kinds.PODS, pod.name, pod.namespace, grace_seconds=grace, uid=pod.uid, resource_version=version
+            )
+
+        return await self._write(what, pod, call, replace(pod, ending=True))
+
+    async def evict(self, pod: Pod, body: Obj) -> bool:
+        """Ask for an eviction; False where a disruption budget, or anything else, says no."""
+        self.may_write()
+        try:
+            await self._client.create_subresource(kinds.PODS, pod.name, "eviction", body, pod.namespace)
+        except Throttled as error:
+            metrics.writes.labels("evict", "budget").inc()
+            _log.info("eviction refused for now: %s", error, extra=_names(pod))
+            return False
+        except KubeError as error:
+            return self._trouble("evict", pod, replace(pod, ending=True), error)
+        metrics.writes.labels("evict", "ok").inc()
+        self._accepted(pod)
+        # The answer does not hold the pod.
+        self._pods.doubt(replace(pod, ending=True))
+        return True
+
+    async def read_again(self) -> None:
+        """Read the pods of which it is not known what they are."""
+        await each(self._pods.doubts(), self._read)
+
+    async def _read(self, pod: Pod) -> None:
+        try:
+            found = await self._client.get(kinds.PODS, pod.name, pod.namespace)
+        except NotFound:
+            self._pods.gone(pod.uid)
+        except KubeError as error:
+            self.away += 1
+            _log.warning("pod not read: %s", error, extra=_names(pod))
+        else:
+            if uid_of(found) == pod.uid:
+                self._pods.answered(found)
+            else:
+                self._pods.gone(pod.uid)
+
+    async def _write(self, what: str, pod: Pod, call: Callable[[], Awaitable[Obj | None]], then: Pod) -> bool:
+        if self._refused.get(pod.uid, 0.0) > self._clock.monotonic():
+            return False
+        self.may_write()
+        try:
+            answer = await call()
+        except KubeError as error:
+            return self._trouble(what, pod, then, error)
+        metrics.writes.labels(what, "ok").inc()
+        self._accepted(pod)
+        if answer is None:
+            self._pods.gone(pod.uid)
+        else:
+            self._pods.answered(answer)
+        return True
+
+    def _trouble(self, what: str, pod: Pod, then: Pod, error: KubeError) -> bool:
+        if isinstance(error, NotFound):
+            self._pods.gone(pod.uid)
+            metrics.writes.labels(what, "gone").inc()
+            return False
+        if not isinstance(error, ApiError) or error.status >= 500 or error.status == 0:
+            self.away += 1
+            self._pods.doubt(then)
+        elif isinstance(error, Throttled):
+            self.away += 1
+        else:
+            self._refused[pod.uid] = self._clock.monotonic() + self._backoff.next(pod.uid)
+            # It may be another one by now, or not be as it was seen.
+            self._pods.doubt(pod)
+        metrics.writes.labels(what, "failed").inc()
+        _log.warning("not written: %s: %s", what, error, extra=_names(pod))
+        return False
+
+    def _accepted(self, pod: Pod) -> None:
+        self._backoff.forget(pod.uid)
+        self._refused.pop(pod.uid, None)
+
+
+def _names(pod: Pod) -> dict[str, str]:
+    return {"namespace": pod.namespace, "pod": pod.name, "tenant": pod.tenant}

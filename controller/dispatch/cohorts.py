@@ -1,0 +1,103 @@
+"""Says on each Cohort what its tenants have together, what waits, and what of its rules cannot work. Never makes a Cohort.
+
+    Snapshot, Decisions ──> summaries, in a thread ──> another status than the Cohort bears? ──> one write of it
+
+Counted at most once a second, whatever happens in between. A cohort without an object has no status, and one that was deleted
+meanwhile is left alone. What an outsider wrote there is put right with the next turn.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.ledger.cohorts import EMPTY, Summary, status, summaries
+from bulkhead.ledger.model import Decisions, Snapshot
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.dispatch import metrics
+from controller.dispatch.apply import DeposedError, each
+from controller.dispatch.quotas import Cohort
+
+_log = logging.getLogger(__name__)
+_EVERY: Final = 1.0
+# What was written is not written again before the watch can have shown it; where it was refused, nothing is for longer.
+_AGAIN: Final = 2.0
+_REFUSED: Final = 30.0
+# Where there are no turns.
+_AT_LATEST: Final = 30.0
+_MOST: Final = 10_000
+
+
+class Statuses:
+    """The statuses of all Cohorts."""
+
+    def __init__(self, client: Client, leads: Callable[[], bool], clock: Clock) -> None:
+        self._client = client
+        self._leads = leads
+        self._clock = clock
+        self._at = -_EVERY
+        # What was written last, without the times in it, and before when that is not written again; None: nothing is.
+        self._written: Remembered[str, tuple[Obj | None, float]] = Remembered(_MOST)
+
+    async def carry_out(self, snapshot: Snapshot, decisions: Decisions, cohorts: Mapping[str, Cohort]) -> float | None:
+        """Write where something else stands there; returns in how many seconds more is due."""
+        wait = self._wait()
+        if wait > 0 or not cohorts:
+            return wait if cohorts else None
+        return await self._say(await asyncio.to_thread(summaries, snapshot, decisions, cohorts.keys()), cohorts)
+
+    async def of_nobody(self, cohorts: Mapping[str, Cohort]) -> float | None:
+        """The same where no tenant is in any cohort."""
+        wait = self._wait()
+        if wait > 0 or not cohorts:
+            return wait if cohorts else None
+        return await self._say(dict.fromkeys(cohorts, EMPTY), cohorts) or _AT_LATEST
+
+    def _wait(self) -> float:
+        return self._at + _EVERY - self._clock.monotonic()
+
+    async def _say(self, found: Mapping[str, Summary], cohorts: Mapping[str, Cohort]) -> float | None:
+        self._at = now = self._clock.monotonic()
+        due: list[tuple[str, Obj]] = []
+        later: list[float] = []
+        for name, cohort in cohorts.items():
+            said = status(found[name], cohort.status, cohort.generation, self._clock.now())
+            if said == cohort.status:
+                continue
+            written, until = self._written.get(name, ({}, now))
+            if now < until and (written is None or written == _apart_from_times(said)):
+                later.append(until - now)
+            else:
+                due.append((name, said))
+        await each(due, lambda item: self._write(*item))
+        refused = (self._written.get(name, ({}, now)) for name, _ in due)
+        later += [until - now for written, until in refused if written is None]
+        return min(later, default=None)
+
+    async def _write(self, name: str, said: Obj) -> None:
+        if not self._leads():
+            raise DeposedError
+        now = self._clock.monotonic()
+        self._written[name] = (_apart_from_times(said), now + _AGAIN)
+        try:
+            await self._client.patch(kinds.COHORTS, name, {"status": said}, subresource="status")
+        except NotFound:
+            # It was deleted, or its definition is of an older version.
+            self._written[name] = (None, now + _REFUSED)
+        except KubeError as error:
+            self._written[name] = (None, now + _REFUSED)
+            metrics.writes.labels("status", "failed").inc()
+            _log.warning("status of a cohort not written: %s", error, extra={"cohort": name})
+        else:
+            metrics.writes.labels("status", "ok").inc()
+
+
+def _apart_from_times(said: Obj) -> Obj:
+    """When a condition changed is known only once the watch has shown what was written before."""
+    conditions = [{**condition, "lastTransitionTime": ""} for condition in said["conditions"]]
+    return said | {"conditions": conditions}

@@ -1,0 +1,212 @@
+"""The ledger while its process leads: one turn after another, never two at once.
+
+    needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
+                  ^                                                                              │
+                  └─ a pause <── statuses <── standings <── verdicts <── admissions <── reclaims ┘
+
+Losing the lease cancels it, and with it every write that has not been sent; and none is begun without a look at the lease. What
+was sent then the next leader sees, as it does what a dead one left.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Decisions, Snapshot
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock, SystemClock
+from controller.dispatch import metrics
+from controller.dispatch.admissions import Admissions
+from controller.dispatch.answers import Standings, Verdicts
+from controller.dispatch.apply import Writes
+from controller.dispatch.avoid import Avoided
+from controller.dispatch.cohorts import Statuses
+from controller.dispatch.keeps import Keeps
+from controller.dispatch.moves import Moves
+from controller.dispatch.observe import Need, Observed
+from controller.dispatch.reclaims import Reclaims
+from controller.slurm.board import Board
+
+Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
+_log = logging.getLogger(__name__)
+# So long changes are gathered; pods of a gang come one after another.
+_PAUSE: Final = 0.1
+# While nothing can be given, deciding takes half of a processor at most.
+_LONGEST_PAUSE: Final = 0.3
+# What an outsider wrote over is put right so late at the latest.
+_AT_LATEST: Final = 30.0
+
+
+class Ledger:
+    """Runs for one reign."""
+
+    def __init__(
+        self,
+        client: Client,
+        leads: Callable[[], bool],
+        clock: Clock | None = None,
+        decide: Decide = decide,
+        board: Board | None = None,
+    ) -> None:
+        self._client = client
+        self._leads = leads
+        self._board = board or Board()
+        self._decide = decide
+        self._clock = clock or SystemClock()
+        self._news = asyncio.Event()
+        self._memory = Avoided(), Moves(), Keeps()
+        self._statuses = Statuses(client, leads, self._clock)
+        # Whether it has found that nobody needs it, and watches no pods.
+        self.resting = False
+
+    async def run(self) -> None:
+        """Decide while anybody needs it, until cancelled."""
+        need = Need(self._client, self._news.set)
+        async with asyncio.TaskGroup() as group:
+            for informer in need.informers:
+                group.create_task(informer.run(), name=f"ledger: {informer.resource}")
+            for informer in need.informers:
+                await informer.synced()
+            # Pods with the gate are looked for once: nobody gives it to new ones where no Tenant and no class says so.
+            left = not need.said() and await self._any_gated(need)
+            while True:
+                self._news.clear()
+                if left or need.said():
+                    left = False
+                    await self._watch(need)
+                else:
+                    await self._rest(need)
+
+    async def _rest(self, need: Need) -> None:
+        """Wait for news. Nobody is in any cohort; of those that have rules that is said."""
+        self.resting = True
+        due = await self._statuses.of_nobody(need.cohorts.by_name())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(due):
+                await self._news.wait()
+        self.resting = False
+
+    async def _any_gated(self, need: Need) -> bool:
+        backoff = Backoff(1.0, 30.0)
+        while True:
+            try:
+                return await need.any_gated()
+            except KubeError as error:
+                _log.warning("pods not listed: %s", error)
+                await self._clock.sleep(backoff.next())
+
+    async def _watch(self, need: Need) -> None:
+        """Take turns for as long as anybody needs them."""
+        observed = Observed(self._client, self._clock, self._news.set, self._board, need.cohorts)
+        turns = Turns(
+            self._client,
+            self._leads,
+            self._decide,
+            self._clock,
+            observed=observed,
+            memory=self._memory,
+            statuses=self._statuses,
+        )
+        _log.info("ledger: watching")
+        try:
+            await self._watching(need, turns)
+        except BaseException:
+            self._board.silent()
+            raise
+
+    async def _watching(self, need: Need, turns: "Turns") -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
+            for informer in turns.observed.informers:
+                await informer.synced()
+            while need.said() or turns.observed.pods.any_open():
+                self._news.clear()
+                due = await turns.take()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(due):
+                        await self._news.wait()
+                await self._clock.sleep(turns.pause)
+            for task in tasks:
+                task.cancel()
+        # Nobody is taken back any more.
+        self._board.show(())
+        _log.info("ledger: not needed any more")
+
+
+class Turns:
+    """Observes, decides, writes."""
+
+    def __init__(
+        self,
+        client: Client,
+        leads: Callable[[], bool],
+        decide: Decide,
+        clock: Clock,
+        *,
+        observed: Observed,
+        memory: tuple[Avoided, Moves, Keeps],
+        statuses: Statuses,
+    ) -> None:
+        self._decide = decide
+        self.observed = observed
+        self._statuses = statuses
+        pods = observed.pods
+        self.pause = _PAUSE
+        self._clock = clock
+        self._avoided, self._moves, self._keeps = memory
+        self._backoff = Backoff(0.2, 10.0)
+        self._writes = Writes(client, pods, clock, leads)
+        self._reclaims = Reclaims(self._writes, pods, self._avoided, self._moves, clock)
+        self._admissions = Admissions(self._writes, pods, self._moves, clock)
+        self._verdicts = Verdicts(self._writes, pods, clock)
+        self._standings = Standings(client, self._writes, clock)
+
+    async def take(self) -> float:
+        """One turn; returns after how many seconds the next is due, whatever changes."""
+        with metrics.turn_seconds.time():
+            self._writes.away = self._standings.away = 0
+            await self._writes.read_again()
+            now = self._now()
+            snapshot = self.observed.snapshot(self._avoided, self._moves, self._keeps, now)
+            begun = self._clock.monotonic()
+            decisions = await asyncio.to_thread(self._decide, snapshot, now)
+            took = self._clock.monotonic() - begun
+            metrics.decide_seconds.observe(took)
+            self._keeps.note(decisions.keeps, decisions.verdicts, now)
+            self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
+            due = await self._carry_out(snapshot, decisions)
+            self.observed.workers.tell()
+            self._report(decisions)
+        if not self._writes.away + self._standings.away:
+            self._backoff.reset()
+            return due
+        # Pods change all the time: that alone is no reason to ask a host again that has just not answered.
+        await self._clock.sleep(self._backoff.next())
+        return 0.0
+
+    async def _carry_out(self, snapshot: Snapshot, decisions: Decisions) -> float:
+        reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)
+        if decisions.admit:
+            await self._admissions.carry_out(decisions.admit, self.observed.nodes())
+        seconds = [
+            await self._verdicts.carry_out(decisions.verdicts, decisions.notices),
+            await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),
+            self._writes.due(),
+            await self._statuses.carry_out(snapshot, decisions, self.observed.cohorts()),
+        ]
+        now = self._now()
+        seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
+        return max(0.0, min((each for each in seconds if each is not None), default=_AT_LATEST))
+
+    def _report(self, decisions: Decisions) -> None:
+        metrics.pods.set(len(self.observed.pods))
+        metrics.report_waiting(decisions.verdicts.values())
+        metrics.report_standings(decisions.standings)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()

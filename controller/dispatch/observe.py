@@ -1,0 +1,169 @@
+"""What the ledger watches while it is needed: pods that have not ended, nodes and their devices, tenants' quotas, cohorts.
+
+    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: informers, and Cohorts ──> Snapshot
+
+A host that has none of these watches three small kinds and nothing of pods. A standby watches nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.api import labels, ledger, names
+from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Meta, Obj, Resource
+from bulkhead.ledger import read
+from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
+from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
+from bulkhead.work.clock import Clock
+from controller.dispatch.avoid import Avoided
+from controller.dispatch.keeps import Keeps
+from controller.dispatch.moves import Moves
+from controller.dispatch.quotas import Cohort, Kept, Quota, cohort_of, quota_of, without_standing, without_status
+from controller.dispatch.seen import Pods
+from controller.dispatch.workers import Workers
+from controller.slurm.board import Board
+
+ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_MIB: Final = 1024 * 1024
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    scheduling_gates: Any = None
+
+
+class _Pod(msgspec.Struct, gc=False):
+    spec: _Spec | None = None
+
+
+_pod: Final = msgspec.json.Decoder(_Pod)
+
+
+class Need:
+    """Whether anybody needs the ledger."""
+
+    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
+        self._client = client
+        self._tell, self._told = changed, False
+        self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=self._heard)
+        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=self._heard)
+        # Nobody needs the ledger for a Cohort without tenants, but it says so in its status.
+        self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
+        self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """To be run for as long as this is asked."""
+        return self._tenants, self._classes, self._cohorts
+
+    def said(self) -> bool:
+        """Whether a Tenant or a class says so."""
+        return bool(len(self._tenants.store) or len(self._classes.store))
+
+    def _heard(self, _: Change) -> None:
+        """Who needs the ledger writes no more than its status with every turn: only the first and the last are news."""
+        before, self._told = self._told, self.said()
+        if self._told != before:
+            self._tell()
+
+    async def any_gated(self) -> bool:
+        """Whether a pod of the host bears the gate, of a tenant that was in a cohort before."""
+        async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
+            for raw in page.items:
+                spec = decode_with(_pod, raw).spec
+                if spec is not None and any(each.get("name") == ledger.GATE for each in mappings(spec.scheduling_gates)):
+                    return True
+        return False
+
+
+class Observed:
+    """The host, as far as decisions are made from it."""
+
+    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, cohorts: Kept[Cohort]) -> None:
+        self.pods = Pods(clock.monotonic, changed)
+        self.workers = Workers(board, self.pods, clock)
+        self._nodes: Kept[Node] = Kept(read.node_of, changed)
+        self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
+        self._cohorts = cohorts
+        self._claims: Kept[Obj] = Kept(read.bare_claim, changed)
+        self._classes: Kept[Mapped] = Kept(mapped_of, changed)
+        self._slices: Kept[Slice] = Kept(slice_of, changed)
+        self.informers = (
+            Informer(
+                client,
+                kinds.PODS,
+                field_selector=ALIVE,
+                shrink=self.pods.shrink,
+                on_change=self.pods.heard,
+                max_bytes=256 * _MIB,
+            ),
+            _kept(client, kinds.NODES, self._nodes, 64),
+            _kept(client, kinds.RESOURCE_QUOTAS, self._quotas, 64, field_selector=f"metadata.name={names.POD_QUOTA}"),
+            _kept(client, kinds.RESOURCE_CLAIMS, self._claims, 64, label_selector=labels.MIRRORED, optional=True),
+            _kept(client, kinds.DEVICE_CLASSES, self._classes, 16, optional=True),
+            _kept(client, kinds.RESOURCE_SLICES, self._slices, 64, optional=True),
+        )
+
+    def nodes(self) -> dict[str, Node]:
+        """Every node, by name, with the devices that slices list."""
+        return {node.name: node for node in offered(self._nodes.all(), self._classes.all(), self._slices.all())}
+
+    def quotas(self) -> dict[str, Quota]:
+        """Every tenant's quota, by tenant."""
+        return {quota.tenant.name: quota for quota in self._quotas.all()}
+
+    def cohorts(self) -> dict[str, Cohort]:
+        """Each cohort that has an object."""
+        return self._cohorts.by_name()
+
+    def rules(self) -> dict[str, Rules]:
+        """The rules of each cohort that has any."""
+        return {name: cohort.rules for name, cohort in self._cohorts.by_name().items()}
+
+    def snapshot(self, avoided: Avoided, moves: Moves, keeps: Keeps, now: float) -> Snapshot:
+        """Everything that one decision is made from."""
+        tenants = {name: quota.tenant for name, quota in self.quotas().items()}
+        claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
+        return Snapshot(
+            tenants=tenants,
+            nodes=tuple(self.nodes().values()),
+            pods=self.workers.valued(self.pods.all()),
+            rules=self.rules(),
+            avoid=avoided.at(now),
+            claims=tuple(claim for claim in claims if claim is not None),
+            moved=moves.at(now, self._pod),
+            kept_since=keeps.since(),
+        )
+
+    def _pod(self, uid: str) -> Pod | None:
+        seen = self.pods.get(uid)
+        return None if seen is None else seen.pod
+
+
+def _kept(client: Client, r: Resource, kept: Kept[Any], mebibytes: int, **more: Any) -> Informer:
+    """An informer of what is kept, which is no larger than that."""
+    return Informer(client, r, shrink=kept.shrink, on_change=kept.heard, max_bytes=mebibytes * _MIB, **more)
+
+
+def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]:
+    """Of an object that matters its name is kept, and nothing of any other."""
+
+    def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+        found = meta or decode_meta(raw)
+        bare = Meta(name=found.name, uid=found.uid, resource_version=found.resource_version)
+        return bare, b"{}" if matters(decode_obj(raw)) else b""
+
+    return shrink
+
+
+def _in_cohort(tenant: Obj) -> bool:
+    return bool(mapping(mapping(tenant.get("spec")).get("quota")).get("cohort"))
+
+
+def _with_gangs(tenant_class: Obj) -> bool:
+    return mapping(mapping(tenant_class.get("spec")).get("scheduling")).get("gangs") is True

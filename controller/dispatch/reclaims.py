@@ -1,0 +1,150 @@
+"""Takes pods back, step by step (`steps`), whole workloads side by side.
+
+    decided, or noted before ──> all of a workload that has a node noted ──> marked, evicted, at the deadline deleted
+
+Once noted, a pod is taken back by whoever leads then: the note is the decision. A deadline that stands there is never moved.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bulkhead.api import ledger
+from bulkhead.api.ledger import Reclaimed
+from bulkhead.ledger.model import Cause, Pod, Reclaim, Stage
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.dispatch import metrics, patches
+from controller.dispatch.admissions import workload
+from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.avoid import Avoided
+from controller.dispatch.hostpod import Seen
+from controller.dispatch.moves import Moves
+from controller.dispatch.seen import Pods
+from controller.dispatch.steps import Step, last_grace, next_step
+
+# A disruption budget that says no is asked again so often.
+_EVICT_AGAIN: Final = 2.0
+_MOST: Final = 20_000
+# So long new workloads are begun in one turn.
+_SECONDS: Final = 1.0
+
+
+class Reclaims:
+    """Carries out what was decided, and what was noted."""
+
+    def __init__(self, writes: Writes, pods: Pods, avoided: Avoided, moves: Moves, clock: Clock) -> None:
+        self._writes = writes
+        self._pods = pods
+        self._avoided = avoided
+        self._moves = moves
+        self._clock = clock
+        self._refused: Remembered[str, float] = Remembered(_MOST)
+
+    async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
+        """Do what is due; returns when more is, by the wall clock."""
+        await each(spare, self._spare)
+        deadline = self._clock.monotonic() + _SECONDS
+        moved = {reclaim.pod.uid: reclaim for reclaim in decided if reclaim.to}
+        begun: list[tuple[Pod, Reclaimed]] = []
+        broken: set[tuple[str, ...]] = set()
+
+        async def note(item: tuple[Pod, Reclaimed]) -> None:
+            begun.append(item)
+            # Before it is noted: where no answer comes it may well be.
+            if item[0].uid in moved:
+                self._moves.note(moved[item[0].uid], self._now())
+            if not await self._note(*item):
+                broken.add(workload(item[0]))
+
+        workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
+        for item in self._all(decided):
+            workloads.setdefault(workload(item[0]), []).append(item)
+        all_of_it = [item for members in workloads.values() for item in members]
+        await each(until(all_of_it, deadline, self._clock.monotonic, lambda item: workload(item[0])), note)
+        # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
+        whole = [item for item in begun if workload(item[0]) not in broken]
+        due = [] if len(begun) == len(all_of_it) else [self._now()]
+
+        async def go_on(item: tuple[Pod, Reclaimed]) -> None:
+            at = await self._go_on(item[0].uid, item[1])
+            if at is not None:
+                due.append(at)
+
+        await each(whole, go_on)
+        return min(due, default=None)
+
+    def _all(self, decided: Sequence[Reclaim]) -> Iterable[tuple[Pod, Reclaimed]]:
+        """What was decided now, in its order, and then what was noted before."""
+        now = {reclaim.pod.uid: reclaim for reclaim in decided}
+        for reclaim in decided:
+            seen = self._pods.get(reclaim.pod.uid)
+            noted = None if seen is None else seen.reclaim
+            yield reclaim.pod, noted or _reclaimed(reclaim, said=seen is not None and seen.pod.slurm_worker)
+        for seen in list(self._pods.seen()):
+            if seen.reclaim is not None and seen.pod.uid not in now:
+                yield seen.pod, seen.reclaim
+
+    async def _spare(self, pod: Pod) -> None:
+        """Of a worker that nobody waits for any more the note goes; its Slurm takes the drain away."""
+        seen = self._pods.get(pod.uid)
+        if seen is not None and seen.reclaim is not None and not seen.disrupted:
+            then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
+            await self._writes.patch("spare", seen.pod, patches.spared(seen.pod), then=then)
+
+    async def _note(self, pod: Pod, reclaimed: Reclaimed) -> bool:
+        seen = self._pods.get(pod.uid)
+        if seen is None or next_step(seen, reclaimed, self._now()).step is not Step.NOTE:
+            return True
+        body = patches.reclaim(seen.pod, reclaimed)
+        then = replace(seen.pod, reclaim_by=reclaimed.by, reclaim_cause=reclaimed.cause)
+        done = await self._writes.patch("note", seen.pod, body, then=then)
+        if done:
+            metrics.count_reclaim(reclaimed.cause)
+        return done
+
+    async def _go_on(self, uid: str, reclaimed: Reclaimed) -> float | None:
+        """As many steps as can be done now; returns when there is one more."""
+        marked = False
+        while (seen := self._pods.get(uid)) is not None:
+            # Its condition is for those who read it: that the host does not take it keeps nobody from the pod's end.
+            following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
+            if following.step is Step.EVICT:
+                return await self._evict(seen, following.at)
+            if following.step in (Step.DELETE, Step.DROP):
+                await self._end(following.step, seen, reclaimed)
+            if following.step is not Step.MARK:
+                return following.at
+            body = patches.disruption(seen.pod, reclaimed, ledger.moment(self._now())[:19] + "Z")
+            await self._writes.patch("mark", seen.pod, body, then=seen.pod, subresource="status")
+            marked = True
+        return None
+
+    async def _end(self, step: Step, seen: Seen, reclaimed: Reclaimed) -> None:
+        pod = seen.pod
+        if step is Step.DELETE:
+            await self._writes.delete("delete", pod, grace=last_grace(seen))
+            return
+        if reclaimed.cause == Cause.ROLLBACK and pod.stage is Stage.ADMITTED and pod.pinned:
+            self._avoided.note(pod, self._now())
+        if await self._writes.delete("drop", pod, version=seen.version) and seen.reclaim is None:
+            metrics.count_reclaim(reclaimed.cause)
+
+    async def _evict(self, seen: Seen, deadline: float | None) -> float | None:
+        now, uid = self._clock.monotonic(), seen.pod.uid
+        again = self._refused.get(uid, 0.0)
+        if now >= again:
+            if await self._writes.evict(seen.pod, patches.eviction(seen.pod)):
+                return None
+            again = self._refused[uid] = now + _EVICT_AGAIN
+        at = self._now() + again - now
+        return at if deadline is None else min(at, deadline)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _reclaimed(reclaim: Reclaim, *, said: bool) -> Reclaimed:
+    """The note; of a pod that says that it is a worker, with whether it is one, so that whoever leads next need not ask."""
+    worker = reclaim.pod.slurm_worker if said else None
+    return Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message, worker)

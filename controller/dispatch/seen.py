@@ -1,0 +1,170 @@
+"""Host pods as the ledger keeps them: decoded once for each change, and what was written on top until the host shows it.
+
+    event ──> Seen ──┐ older than an own write? ── yes ──> left out, for at most half a minute
+    answer to a write ┴──> by UID ──> pods of the next decision
+    no answer ──> doubt: it counts as written ──> read again before the next decision
+
+Never asks the host anything.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube.codec import decode_meta, decode_obj
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Meta, Obj
+from bulkhead.ledger import read
+from bulkhead.ledger.model import GATED, Pod
+from controller.dispatch.hostpod import Seen, decoded
+
+# Some hundred bytes each. What says little is shared between pods that are alike, and is not counted.
+MOST_REQUIREMENTS_OF_A_TENANT: Final = 65_536
+# Longer than any watch is behind on a host that works.
+_SHOWN_WITHIN: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """An own write that the informer has not shown."""
+
+    version: str
+    until: float
+
+
+class Pods:
+    """All host pods by UID. For one informer, as its `shrink` and its `on_change`."""
+
+    def __init__(self, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._monotonic = monotonic
+        self._changed = changed
+        self._seen: dict[str, Seen] = {}
+        self._own: dict[str, _Own] = {}
+        self._doubts: dict[str, Pod] = {}
+        # By tenant: how many requirements its pods have that share none.
+        self._weights: Counter[str] = Counter()
+        # What `shrink` decoded last: the informer calls `heard` right after, if at all.
+        self._next: Seen | None = None
+
+    def shrink(self, raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+        """For the informer: of a pod it keeps nothing but its name."""
+        found = meta or decode_meta(raw)
+        bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
+        self._next = decoded(decode_obj(raw), self._monotonic(), self._seen.get(found.uid))
+        return bare, b"" if self._next is None else b"{}"
+
+    def heard(self, change: Change) -> None:
+        """For the informer: something changed."""
+        uid = change.meta.uid
+        if change.kind == "deleted":
+            self._forget(uid)
+        elif self._next is not None and self._next.pod.uid == uid and not self._behind(uid, self._next):
+            self._take(self._next)
+
+    def answered(self, obj: Obj) -> None:
+        """The host's answer to a write or to a read, which its watch shows some time later."""
+        seen = decoded(obj, self._monotonic())
+        uid = str(mapping(obj.get("metadata")).get("uid") or "")
+        self._doubts.pop(uid, None)
+        if seen is None:
+            self._forget(uid)
+        elif uid not in self._seen:
+            # Deleted since, and the watch has shown that.
+            return
+        elif _older(self._seen[uid].version, seen.version):
+            self._own[uid] = _Own(seen.version, self._monotonic() + _SHOWN_WITHIN)
+            self._take(seen)
+        elif seen.version == self._seen[uid].version:
+            self._own.pop(uid, None)
+
+    def gone(self, uid: str) -> None:
+        """The host has no such pod, or another of its name."""
+        self._forget(uid)
+
+    def doubt(self, pod: Pod) -> None:
+        """A write may have been done that leaves the pod like this."""
+        self._doubts[pod.uid] = pod
+
+    def doubts(self) -> list[Pod]:
+        """Pods that have to be read again: no answer came to a write, or no watch has shown one."""
+        now = self._monotonic()
+        late = [uid for uid, own in self._own.items() if own.until <= now]
+        return [*self._doubts.values(), *(self._seen[uid].pod for uid in late if uid in self._seen)]
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def get(self, uid: str) -> Seen | None:
+        """One pod."""
+        return self._seen.get(uid)
+
+    def seen(self) -> Iterator[Seen]:
+        """Every pod."""
+        return iter(self._seen.values())
+
+    def all(self) -> tuple[Pod, ...]:
+        """Every pod, as the next decision takes it to be."""
+        if not self._doubts:
+            return tuple(each.pod for each in self._seen.values())
+        return tuple(self._doubts.get(uid, each.pod) for uid, each in self._seen.items())
+
+    def any_open(self) -> bool:
+        """Whether any pod bears the gate, or a note that it is taken back."""
+        return any(each.reclaim is not None or each.pod.stage in GATED for each in self._seen.values())
+
+    def _take(self, seen: Seen) -> None:
+        before = self._seen.get(seen.pod.uid)
+        if before is not None:
+            seen = replace(seen, since=before.since)
+        seen = self._bounded(seen, before)
+        self._seen[seen.pod.uid] = seen
+        if not seen.same(before):
+            self._changed()
+
+    def _bounded(self, seen: Seen, before: Seen | None) -> Seen:
+        """Of what says much about its nodes a tenant has a share: beyond it a pod is one that fits nowhere."""
+        self._release(before)
+        weight = _weight(seen)
+        if not weight:
+            return seen
+        if self._weights[seen.pod.tenant] + weight > MOST_REQUIREMENTS_OF_A_TENANT:
+            return replace(seen, pod=replace(seen.pod, needs=read.NOWHERE))
+        self._weights[seen.pod.tenant] += weight
+        return seen
+
+    def _release(self, seen: Seen | None) -> None:
+        weight = 0 if seen is None else _weight(seen)
+        if seen is not None and weight:
+            self._weights[seen.pod.tenant] -= weight
+            if not self._weights[seen.pod.tenant]:
+                del self._weights[seen.pod.tenant]
+
+    def _behind(self, uid: str, seen: Seen) -> bool:
+        own = self._own.get(uid)
+        if own is None:
+            return False
+        if _older(seen.version, own.version) and self._monotonic() < own.until:
+            return True
+        del self._own[uid]
+        return False
+
+    def _forget(self, uid: str) -> None:
+        self._own.pop(uid, None)
+        self._doubts.pop(uid, None)
+        gone = self._seen.pop(uid, None)
+        if gone is not None:
+            self._release(gone)
+            self._changed()
+
+
+def _weight(seen: Seen) -> int:
+    weight = read.weight(seen.pod.needs)
+    return weight if weight > read.SHARED_REQUIREMENTS else 0
+
+
+def _older(left: str, right: str) -> bool:
+    return left.isdigit() and right.isdigit() and int(left) < int(right)

@@ -1,0 +1,196 @@
+"""Meters for how long pods and claims of tenants hold devices, of all tenants alike; only while leading.
+
+    pods of tenants ──> Held, nothing else is kept ──┬─> Meter ── every minute ──> Page ──> open page on the host ──> counters
+       ^         claims, where there may be any ─────┘     ^                                    │
+       └── informer: goes, ends, is bound                  └─ counted up to where the page says ┘
+
+What was counted and up to when is one write, so a controller may die before or after it: the next one goes on from what the
+host has, and each pod says itself since when it was held, running and over. A minute in which nothing holds devices writes
+nothing. Why it is so: docs/decisions/0041-metering.md.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_obj
+from bulkhead.kube.errors import KubeError
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Meta
+from bulkhead.ledger.metering import HOUR, Held, Lines, Meter, Resting, Steady, Tally, held_of
+from bulkhead.ledger.model import Line
+from bulkhead.ledger.usagebook import Page
+from bulkhead.work.clock import Clock, SystemClock
+from controller.dispatch import usagemetrics
+from controller.dispatch.usageclaims import Claims
+from controller.dispatch.usagestore import OvertakenError, UsageStore
+
+_log = logging.getLogger(__name__)
+EVERY: Final = 60.0
+# What happened before is known by now: kubelets and watches are late.
+_LATE: Final = 10_000
+# A watch that said nothing for so long may have missed something. Servers send a bookmark about once a minute.
+_SILENT: Final = 180.0
+_MOST_PENDING: Final = 100_000
+_MIB: Final = 1024 * 1024
+
+
+def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """What is kept of a pod: what it holds, and nothing where it never held anything."""
+    meta = meta or decode_meta(raw)
+    bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+    held = held_of(decode_obj(raw))
+    return bare, b"" if held is None else msgspec.json.encode(held)
+
+
+def _nobody() -> tuple[tuple[str, str], ...]:
+    return ()
+
+
+def _no_lines() -> Mapping[str, Mapping[str, Line]]:
+    return {}
+
+
+class Usage:
+    """Runs for one reign."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        resting: Callable[[], Resting] = _nobody,
+        lines: Callable[[], Lines] = _no_lines,
+        clock: Clock | None = None,
+        every: float = EVERY,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._resting = resting
+        self._lines = lines
+        self._every = every
+        self._store = UsageStore(client, namespace, secrets.token_hex(8))
+        self._pods = Informer(
+            client,
+            kinds.PODS,
+            label_selector=labels.MIRRORED,
+            shrink=of_pod,
+            on_change=self._heard,
+            max_bytes=64 * _MIB,
+        )
+        self._claims = Claims(client, self._heard_claim, _SILENT)
+        # Whether what the meter knows of claims is still true.
+        self._hears_claims = False
+        self._steady = Steady(self._wall(), self._monotonic())
+        self._meter: Meter | None = None
+        self._page = Page(0, 0)
+        # Counted, and not known to be stored.
+        self._pending: list[Tally] = []
+
+    async def run(self) -> None:
+        """Meter until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run(), name="usage: pods")
+            await self._pods.synced()
+            while True:
+                lines = self._lines()
+                await self._claims.look(group, lines)
+                try:
+                    more = await self._turn(lines)
+                except OvertakenError as error:
+                    _log.warning("%s", error)
+                    self._meter = None
+                    more = False
+                except KubeError as error:
+                    usagemetrics.pages.labels("failed").inc()
+                    _log.warning("usage not stored: %s", error)
+                    more = False
+                if not more:
+                    await self._clock.sleep(self._every)
+
+    async def _turn(self, lines: Lines) -> bool:
+        """Count up to the end of an hour or to now, and store it; returns whether there is more to count."""
+        now = self._now()
+        meter = self._meter or await self._begin(now)
+        if self._pods.silence() > _SILENT:
+            _log.warning("usage not counted: the host's watch is silent")
+            return False
+        self._listen(meter)
+        to = min(now - _LATE, (meter.until // HOUR + 1) * HOUR)
+        if to <= meter.until:
+            return False
+        found = list(meter.count(to, self._resting(), lines))
+        for each in found:
+            self._page.add(each)
+        self._pending = [*self._pending, *found][-_MOST_PENDING:]
+        if found or self._pending:
+            await self._write(to)
+        return to < now - _LATE
+
+    async def _begin(self, now: int) -> Meter:
+        """Go on from what the host has."""
+        self._page = await self._store.open(now)
+        self._pending = []
+        meter = Meter(self._page.until)
+        for each in self._pods.store.objects():
+            meter.see(msgspec.convert(each, Held), listed=True)
+        self._meter, self._hears_claims = meter, False
+        return meter
+
+    def _listen(self, meter: Meter) -> None:
+        """Count no claim of which the host says nothing, and all of them again once it does."""
+        hears = not self._claims.deaf
+        if hears and not self._hears_claims:
+            for each in self._claims.all():
+                meter.see_claim(each, None)
+        elif self._hears_claims and not hears:
+            if self._claims.watched:
+                _log.warning("claims for devices not counted: the host's watch of them is silent")
+            meter.no_claims()
+        self._hears_claims = hears
+
+    async def _write(self, to: int) -> None:
+        self._page.until = to
+        stored = await self._store.save(self._page)
+        usagemetrics.pages.labels("ok").inc()
+        usagemetrics.report(self._pending)
+        self._pending = []
+        if self._page.is_full(len(stored)):
+            self._page = await self._store.close(self._page, stored)
+            await self._store.tidy(to)
+
+    def _heard(self, change: Change) -> None:
+        if self._meter is None:
+            return
+        if change.kind == "deleted":
+            self._meter.gone(change.meta.uid, None if change.relist else self._now())
+            return
+        found = self._pods.store.get(change.key)
+        if found is not None:
+            self._meter.see(msgspec.convert(found, Held))
+
+    def _heard_claim(self, change: Change) -> None:
+        if self._meter is None or not self._hears_claims:
+            # All are seen with the turn in which they can be heard again.
+            return
+        at = None if change.relist else self._now()
+        claimed = None if change.kind == "deleted" else self._claims.of(change)
+        if claimed is None:
+            self._meter.claim_gone(change.meta.uid, at)
+        else:
+            self._meter.see_claim(claimed, at)
+
+    def _now(self) -> int:
+        return self._steady.now(self._wall(), self._monotonic())
+
+    def _wall(self) -> int:
+        return round(self._clock.now().timestamp() * 1000)
+
+    def _monotonic(self) -> int:
+        return round(self._clock.monotonic() * 1000)

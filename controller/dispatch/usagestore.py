@@ -1,0 +1,202 @@
+"""Where metered usage lies on the host: one open page, written over and over, and closed ones that nobody changes.
+
+    open() ──> save(page), save(page), … ── full ──> close(page) ──┬─ a ConfigMap that cannot change any more
+                                                                   └─ the open page, empty, of the next number
+    every write names the version that it follows ──> another one wrote ──> OvertakenError ──> open() again
+    what somebody damaged by hand ──> written over from memory, or counted again from the end of the last closed page
+
+Sums and the moment up to which they reach are one object and one write. A page that was closed by a controller which died
+before it began the next one is found by its number. Old pages go by age, and by the bytes of all pages.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.api import labels, names
+from bulkhead.api.ledger import moment, seconds
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
+from bulkhead.kube.objects import Obj, uid_of, version_of
+from bulkhead.ledger import usagebook
+from bulkhead.ledger.metering import HOUR
+from bulkhead.ledger.usagebook import Page, UnreadableError
+from controller.dispatch import usagemetrics
+
+_log = logging.getLogger(__name__)
+_KEPT: Final = 400 * 24 * HOUR
+_MOST_BYTES: Final = 128 * 1024 * 1024
+# After a longer gap pods are not asked for what was before.
+_LONGEST_GAP: Final = 40 * 24 * HOUR
+
+
+class OvertakenError(Exception):
+    """Another process has written usage: what this one has counted since its last write is not its own to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """A closed page, by what its name and its annotations say."""
+
+    name: str
+    uid: str
+    number: int
+    until: int
+    size: int
+
+
+class UsageStore:
+    """The pages, for one writer."""
+
+    def __init__(self, client: Client, namespace: str, writer: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._writer = writer
+        self._version = ""
+
+    async def open(self, now: int) -> Page:
+        """The page to go on with; from now on where nothing was ever counted, or where what there is cannot be read."""
+        closed = await self._closed()
+        last = max((each.number for each in closed), default=0)
+        self._version = ""
+        page, is_mended = None, False
+        try:
+            stored = await self._client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace)
+        except NotFound:
+            begun = now
+        else:
+            self._version = version_of(stored)
+            begun = _created(stored, now)
+            page = _continued(stored, last)
+            is_mended = page is None
+        if page is None:
+            # What was on it and is not closed is counted anew, of all that is still there to say since when it is held.
+            page = Page(last + 1, await self._end_of(closed, begun))
+        if any(each.number == page.number and each.until >= page.until for each in closed):
+            page = Page(page.number + 1, page.until)
+        page.until = min(max(page.until, now - _LONGEST_GAP), now)
+        page.writer = self._writer
+        if is_mended:
+            usagemetrics.pages.labels("mended").inc()
+            _log.error("usage is counted again from %s on", moment(page.until / 1000))
+        if is_mended or not self._version:
+            # From this moment on nothing is lost.
+            await self.save(page)
+        return page
+
+    async def save(self, page: Page) -> bytes:
+        """Write the open page; returns it as it is written."""
+        stored = usagebook.write(page)
+        body = usagebook.config_map(page, stored, closed=False)
+        try:
+            if self._version:
+                await self._replace(body)
+            else:
+                self._version = version_of(await self._client.create(kinds.CONFIG_MAPS, body, self._namespace))
+        except (AlreadyExists, Conflict) as error:
+            await self._own_write(page.number, error)
+            await self._replace(body)
+        except NotFound:
+            # Somebody deleted it: everything that it had is here.
+            self._version = version_of(await self._client.create(kinds.CONFIG_MAPS, body, self._namespace))
+        return stored
+
+    async def _replace(self, body: Obj) -> None:
+        """Write over the version that was read or written last, and over no other."""
+        versioned = body | {"metadata": body["metadata"] | {"resourceVersion": self._version}}
+        try:
+            answer = await self._client.patch(kinds.CONFIG_MAPS, names.USAGE_OPEN, versioned, self._namespace)
+        except Unprocessable as error:
+            stored = await self._client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace)
+            if not usagebook.is_spoilt(stored):
+                raise
+            _log.error("the open page of usage takes no writes, and is made anew: %s", error)
+            usagemetrics.pages.labels("mended").inc()
+            await self._client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace, resource_version=self._version)
+            answer = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
+        self._version = version_of(answer)
+
+    async def close(self, page: Page, stored: bytes) -> Page:
+        """Keep a page as it was saved, and begin the next one."""
+        same = [each for each in await self._closed() if each.number == page.number]
+        for each in same:
+            # Left by a controller that died, or that did not know yet that it no longer led.
+            if each.until < page.until:
+                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
+        if all(each.until < page.until for each in same):
+            await self._client.create(kinds.CONFIG_MAPS, usagebook.config_map(page, stored, closed=True), self._namespace)
+        following = Page(page.number + 1, page.until, self._writer)
+        await self.save(following)
+        return following
+
+    async def tidy(self, now: int) -> None:
+        """Delete closed pages that are too old, or too many."""
+        size = 0
+        for each in sorted(await self._closed(), key=lambda each: each.number, reverse=True):
+            size += each.size
+            if each.until < now - _KEPT or size > _MOST_BYTES:
+                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
+
+    async def _own_write(self, number: int, error: Exception) -> None:
+        """Take over the version of an own write without an answer, or of what is no page; another's is an `OvertakenError`."""
+        stored = await self._client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace)
+        page = _readable(stored)
+        if page is not None and page.writer != self._writer:
+            raise OvertakenError(f"usage is written by another process: {error}") from error
+        # A write of an earlier number that arrives only now holds what is closed since. One of a later number is not its own.
+        if page is None or page.number > number:
+            _log.error("the open page of usage is written over: everything that it had is here")
+            usagemetrics.pages.labels("mended").inc()
+        self._version = version_of(stored)
+
+    async def _closed(self) -> list[_Closed]:
+        selector = f"{labels.USAGE}=closed"
+        listed = await self._client.list_metadata(kinds.CONFIG_MAPS, self._namespace, label_selector=selector)
+        return [_closed_of(each) for each in listed.items if usagebook.number_of(each["metadata"]["name"])]
+
+    async def _end_of(self, closed: Sequence[_Closed], begun: int) -> int:
+        """Up to when closed pages reach, as the last one holds it: that cannot be changed, and notes on it can."""
+        last = max(closed, key=lambda each: each.number, default=None)
+        if last is None:
+            return begun
+        page = _readable(await self._client.get(kinds.CONFIG_MAPS, last.name, self._namespace))
+        return max(each.until for each in closed) if page is None else page.until
+
+
+def _continued(stored: Obj, last: int) -> Page | None:
+    """The open page, if it can be read and is the one that comes after the closed ones, or the last of them."""
+    page = _readable(stored)
+    if page is not None and last and page.number not in {last, last + 1}:
+        _log.error("the open page of usage has number %d, and the last closed one %d", page.number, last)
+        return None
+    return page
+
+
+def _readable(stored: Obj) -> Page | None:
+    try:
+        return usagebook.page_of(stored)
+    except UnreadableError as error:
+        _log.error("stored usage cannot be read: ConfigMap %s: %s", stored["metadata"]["name"], error)
+        return None
+
+
+def _created(stored: Obj, now: int) -> int:
+    """When the open page was made: with the first look at what is held."""
+    at = seconds(stored["metadata"].get("creationTimestamp"))
+    return now if at is None else round(at * 1000)
+
+
+def _closed_of(obj: Obj) -> _Closed:
+    noted = obj["metadata"].get("annotations") or {}
+    until, size = (str(noted.get(key) or "") for key in (labels.USAGE_UNTIL, labels.USAGE_BYTES))
+    name = str(obj["metadata"]["name"])
+    return _Closed(
+        name,
+        uid_of(obj),
+        usagebook.number_of(name),
+        until=int(until) if until.isdecimal() and len(until) < 20 else 0,
+        # What does not say how large it is counts as one of the largest.
+        size=int(size) if size.isdecimal() and len(size) < 10 else 1 << 20,
+    )

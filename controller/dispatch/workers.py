@@ -1,0 +1,62 @@
+"""Tells the clusters of Slurm which of their workers' pods are on the host and which go back, and hears what each is worth.
+
+    pods as observed ──> board ──> a cluster's reconcile: drains, signals, queues again
+    snapshot        <── board <── its workers by what is lost with them
+
+The drain of a worker is theirs: what is written to its pod here is the note, and after its deadline, where that was not enough,
+its end (`steps`). Nothing is remembered.
+
+A worker is not evicted and has time beyond its deadline, and whatever a pod says of itself its tenant chose. So it counts as
+one if the note that takes it back says so, or the controller's own reconcile of its tenant's cluster vouches for its UID.
+Until that has spoken for the first time it has a minute, or a controller that has just started would evict what others drain.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from bulkhead.ledger.model import Pod, Stage
+from bulkhead.work.clock import Clock
+from controller.dispatch.seen import Pods
+from controller.slurm.board import Board, OnHost
+
+_UNTIL_IT_SPEAKS: Final = 60.0
+
+
+class Workers:
+    """Of all tenants."""
+
+    def __init__(self, board: Board, pods: Pods, clock: Clock) -> None:
+        self._board = board
+        self._pods = pods
+        self._clock = clock
+        self._began = clock.monotonic()
+
+    def tell(self) -> None:
+        """Show what is there now."""
+        workers = (seen for seen in self._pods.seen() if not seen.pod.ending and self._is_worker(seen.pod))
+        self._board.show(
+            OnHost(seen.pod.tenant, seen.pod.virtual_name, None if seen.reclaim is None else seen.reclaim.by)
+            for seen in workers
+        )
+
+    def valued(self, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+        """The pods of a snapshot: workers with what is lost with them, and what only looks like one as what it is."""
+        return tuple(self._valued(pod) if pod.slurm_worker else pod for pod in pods)
+
+    def _valued(self, pod: Pod) -> Pod:
+        if not self._is_worker(pod):
+            return replace(pod, slurm_worker=False)
+        return replace(pod, loss=self._board.rank_of(pod.tenant, pod.virtual_name))
+
+    def _is_worker(self, pod: Pod) -> bool:
+        if not pod.slurm_worker:
+            return False
+        seen = self._pods.get(pod.uid)
+        noted = None if seen is None or seen.reclaim is None else seen.reclaim.worker
+        if noted is not None:
+            return noted
+        vouched = self._board.vouched(pod.tenant)
+        if vouched is not None:
+            return pod.virtual_uid in vouched
+        return pod.stage is Stage.BOUND and self._clock.monotonic() - self._began < _UNTIL_IT_SPEAKS

@@ -1,0 +1,148 @@
+"""The open page of metering, damaged by hand on a real API server: said, and mended, with nothing lost that can be known."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.objects import Obj
+from bulkhead.ledger import usagebook
+from bulkhead.ledger.metering import HOUR, Account, Tally
+from bulkhead.ledger.usagebook import Page
+from controller.dispatch import usagemetrics
+from controller.dispatch.usagestore import UsageStore
+from tests.controller.dispatch.test_usage import GPU, Host, host
+from tests.kit.background import background
+from tests.kit.syncerbed import until
+
+__all__ = ["host"]
+pytestmark = pytest.mark.apiserver
+
+
+def page_saying(**changes: Any) -> Callable[[Page], Obj]:
+    """What is written into the page in its stead: as it is, and these fields otherwise."""
+
+    def damaged(page: Page) -> Obj:
+        said = json.loads(zlib.decompress(usagebook.write(page))) | changes
+        return binary(zlib.compress(json.dumps(said).encode()))
+
+    return damaged
+
+
+def binary(stored: bytes) -> Obj:
+    return {"binaryData": {"page": base64.b64encode(stored).decode()}}
+
+
+ROW = [500_000, "red", "ml", "Pod/x", GPU, ""]
+DAMAGES: dict[str, Callable[[Page], Obj]] = {
+    "no page at all": lambda _: {"binaryData": None},
+    "not compressed": lambda _: binary(b"not a page"),
+    "not JSON": lambda _: binary(zlib.compress(b"{")),
+    "cut off": lambda page: binary(usagebook.write(page)[:-9]),
+    "another form": page_saying(form=2),
+    "rows that are none": page_saying(rows={}),
+    "a row that is too short": page_saying(rows=[[1]]),
+    "negative numbers": page_saying(rows=[[*ROW, 5, -5, 0]]),
+    "a negative time": page_saying(until=-5),
+    "huge numbers": page_saying(rows=[[*ROW, 1 << 70, 0, 0]]),
+    "an hour that no calendar has": page_saying(rows=[[1 << 60, *ROW[1:], 1, 1, 1]]),
+    "a number far ahead": page_saying(number=10**9),
+    "a number that no name has": page_saying(number=10**40),
+    "an older page": page_saying(number=1),
+    "filled with other keys": lambda _: binary(b"no page") | {"data": {"mine": "x" * 1_048_550}},
+    "no page, and it cannot change": lambda _: binary(b"no page") | {"immutable": True},
+}
+# What leaves the page readable: nothing is lost either, and it is written on.
+MEDDLING: dict[str, Obj] = {
+    "foreign keys": {"data": {"mine": "x"}, "binaryData": {"other": "AAAA"}},
+    "a page that cannot change": {"immutable": True},
+    "other labels and notes": {"metadata": {"labels": {labels.USAGE: "mine"}, "annotations": {labels.USAGE_UNTIL: "x"}}},
+}
+
+
+async def meddle(host: Host, patch: Obj) -> None:
+    await host.client.patch(kinds.CONFIG_MAPS, names.USAGE_OPEN, patch, host.system)
+
+
+async def the_open_page(host: Host) -> Page:
+    return usagebook.page_of(await host.client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, host.system))
+
+
+async def closed_pages(host: Host) -> list[tuple[str, str]]:
+    listed = await host.client.list(kinds.CONFIG_MAPS, host.system, label_selector=f"{labels.USAGE}=closed")
+    return [(each["metadata"]["name"], each["metadata"]["resourceVersion"]) for each in listed.items]
+
+
+def mended() -> float:
+    return float(usagemetrics.pages.labels("mended")._value.get())
+
+
+async def two_closed_pages(host: Host) -> None:
+    """Up to ten minutes ago, as though another controller had counted."""
+    store, now = UsageStore(host.client, host.system, "before"), round(host.moment() * 1000)
+    page = await store.open(now - 2 * HOUR)
+    for end in (now - HOUR, now - 600_000):
+        page.add(Tally(end // HOUR - 1, Account(host.tenant, "ml", f"Pod/old-{page.number}", GPU, ""), 7000, 0, 0))
+        page.until = end
+        page = await store.close(page, await store.save(page))
+    assert page.number == 3
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+async def test_a_damaged_page_is_begun_anew_from_what_is_still_held(host: Host, name: str) -> None:
+    """Found by a controller that begins: what ended meanwhile is lost, what is still there counts from its own beginning."""
+    await two_closed_pages(host)
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        await host.run("a", 2)
+        await host.run("b")
+        await host.seen(usage, 2)
+        await host.pass_time(120)
+        await host.sums_are(**{"old-1": (7, 0), "old-2": (7, 0), "a": (200, 20), "b": (100, 10)})
+    await host.delete("b")
+    before, told = await closed_pages(host), mended()
+    await meddle(host, DAMAGES[name](await the_open_page(host)))
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.seen(usage, 1)
+        assert mended() > told
+        assert (await the_open_page(host)).number == 3
+        await host.pass_time(60)
+        await host.sums_are(**{"old-1": (7, 0), "old-2": (7, 0), "a": (2 * 160, 20)})
+    assert await closed_pages(host) == before
+
+
+@pytest.mark.parametrize("name", [*DAMAGES, *MEDDLING])
+async def test_a_controller_that_counts_writes_over_what_somebody_did_and_loses_nothing(host: Host, name: str) -> None:
+    await two_closed_pages(host)
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        await host.run("a", 2)
+        await host.run("b")
+        await host.seen(usage, 2)
+        await host.pass_time(120)
+        await host.delete("b")
+        await _gone(host, usage)
+        before = await closed_pages(host)
+        change = DAMAGES[name](await the_open_page(host)) if name in DAMAGES else MEDDLING[name]
+        await meddle(host, change)
+        await host.pass_time(120)
+        await host.sums_are(**{"old-1": (7, 0), "old-2": (7, 0), "a": (2 * 220, 20), "b": (110, 10)})
+    assert await closed_pages(host) == before
+    stored = await host.client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, host.system)
+    assert stored["metadata"]["labels"] == {labels.USAGE: "open"}
+    assert not stored.get("immutable")
+
+
+async def _gone(host: Host, usage: Any) -> None:
+    async def so() -> bool:
+        return any(known.gone for known in usage._meter._known.values())
+
+    await until(so, "the end to be seen")

@@ -1,0 +1,129 @@
+"""`bulkhead tenant accept-data`: goes on with the data that a plane has, after it was lost or came back older.
+
+    Tenant says DataLost ──> what the syncer holds on the host, counted ──> confirmed ──> ConfigMap plane-identity deleted
+                                                                  └──> its syncer records the plane as it is, and goes on
+
+Says what the host would lose before anything is changed. Deletes nothing else itself.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from bulkhead.api import conditions, labels, names, planeidentity
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj, Resource
+from workstation.cli import confirmation, connection
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress
+
+# What of a tenant lies on the host because its plane has it; pods and volumes first, as they are what people miss.
+_MIRRORED: Final[Mapping[str, Resource]] = {
+    "pods": kinds.PODS,
+    "volume claims": kinds.PERSISTENT_VOLUME_CLAIMS,
+    "Services": kinds.SERVICES,
+    "ConfigMaps": kinds.CONFIG_MAPS,
+    "Secrets": kinds.SECRETS,
+    "NetworkPolicies": kinds.NETWORK_POLICIES,
+}
+_NAMED: Final = 10
+_LOOK_EVERY: Final = 1.0
+# Longer than a syncer that runs takes to look.
+_NOTICED_WITHIN: Final = 60.0
+
+
+def accept_data(options: argparse.Namespace) -> int:
+    """`bulkhead tenant accept-data`."""
+    try:
+        return asyncio.run(_accept(options))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\ninterrupted\nnext:  bulkhead tenant describe {options.name}\n")
+        return Exit.INTERRUPTED
+
+
+async def _accept(options: argparse.Namespace) -> int:
+    name = str(options.name)
+    async with connection.host_client(options) as client:
+        lost = _lost(await connection.get_tenant(client, name))
+        if not lost:
+            print(f"tenant {name}: its data is not reported as lost; nothing to accept")
+            return Exit.DONE
+        record = await _record(client, name)
+        sys.stderr.write(f"tenant {name}: {lost}\n")
+        sys.stderr.write(await _at_stake(client, name))
+        if not options.yes:
+            cost, warning = "going on deletes what its plane no longer has", f"This cannot be undone for tenant {name}"
+            confirmation.ask(name, cost, warning, "nothing changed")
+        with Progress() as progress:
+            if record is not None:
+                await _until_noticed(client, name, progress)
+                # This one and no other: what was written for another plane since is not accepted with it.
+                uid = str(record["metadata"]["uid"])
+                await client.delete(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name), uid=uid)
+            if not options.wait:
+                print(f"tenant {name}: the plane is accepted as it is; its syncer goes on within a minute")
+                return Exit.DONE
+            await _until_accepted(client, name, options.timeout, progress)
+    print(f"tenant {name}: the plane is accepted as it is")
+    return Exit.DONE
+
+
+def _lost(tenant: Obj) -> str:
+    """What the Tenant says of its lost data; empty where it says nothing."""
+    plane = conditions.condition_of(tenant, ConditionType.PLANE_READY)
+    return str(plane.get("message") or Reason.DATA_LOST) if plane.get("reason") == Reason.DATA_LOST else ""
+
+
+async def _record(client: Client, name: str) -> Obj | None:
+    try:
+        return await client.get(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name))
+    except NotFound:
+        return None
+
+
+async def _at_stake(client: Client, name: str) -> str:
+    """What the host holds for the tenant because its plane had it."""
+    space, lines = names.work_namespace(name), []
+    for what, resource in _MIRRORED.items():
+        found = (await client.list(resource, space, label_selector=labels.MIRRORED)).items
+        if found:
+            shown = [_virtual_name(each) for each in found[:_NAMED]]
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            lines.append(f"  {len(found):5} {what}: {', '.join(shown)}{more}\n")
+    if not lines:
+        return "The host holds nothing of it.\n"
+    return "The host holds the following. It deletes what the plane no longer has:\n" + "".join(lines)
+
+
+def _virtual_name(obj: Obj) -> str:
+    noted = obj["metadata"].get("annotations") or {}
+    name = str(noted.get(labels.VIRTUAL_NAME) or obj["metadata"]["name"])
+    namespace = noted.get(labels.VIRTUAL_NAMESPACE)
+    return f"{namespace}/{name}" if namespace else name
+
+
+async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
+    """Wait for the syncer to see it, or it would go by what it remembers; one that does not run remembers nothing."""
+    end = time.monotonic() + _NOTICED_WITHIN
+    while time.monotonic() < end and not planeidentity.recorded(await _record(client, name)).quarantine:
+        progress.show(f"waiting for the syncer of tenant {name} to look at its plane")
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _until_accepted(client: Client, name: str, seconds: float, progress: Progress) -> None:
+    end = time.monotonic() + seconds
+    while _lost(await connection.get_tenant(client, name)):
+        if time.monotonic() >= end:
+            raise CliError(
+                f"tenant {name}: still reported as lost after {seconds:.0f} s",
+                next_step=f"see whether its syncer runs: bulkhead tenant describe {name}",
+                code=Exit.TIMEOUT,
+            )
+        progress.show(f"waiting for the syncer of tenant {name} to take its plane as it is")
+        await asyncio.sleep(_LOOK_EVERY)

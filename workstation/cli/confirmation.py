@@ -1,0 +1,22 @@
+"""Asks a person to type a tenant's name before something is lost for good."""
+
+import sys
+
+from workstation.cli.failures import CliError, Exit
+
+
+def ask(name: str, cost: str, warning: str, refused: str) -> None:
+    """Return if the name was typed; without a terminal, or with another name, raise and change nothing.
+
+    `cost` is what a script reads that gives no --yes, `warning` what a person reads, and `refused` what was not done.
+    """
+    if not sys.stdin.isatty():
+        raise CliError(
+            f"tenant {name}: {cost}, which needs confirmation, and stdin is not a terminal",
+            next_step="confirm with --yes",
+            code=Exit.USAGE,
+        )
+    sys.stderr.write(f"{warning}. Type its name to go on: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != name:
+        raise CliError(f"{refused}: the name does not match")

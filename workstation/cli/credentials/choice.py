@@ -1,0 +1,34 @@
+"""By which identity provider somebody logs in to a tenant. Reads the Tenant alone: its status has the class.
+
+Tenant ──> its providers ──> the one that was named, or the first ──> Issuer; None: by a certificate of the host
+"""
+
+import argparse
+
+from bulkhead.api.providers import Provider, providers
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube.objects import Obj
+from workstation.cli.credentials.provider import Issuer
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import plain
+
+
+def of_tenant(tenant: Obj, options: argparse.Namespace) -> Issuer | None:
+    """The provider to sign in to, or None where there is none or a certificate is asked for."""
+    name = str(tenant["metadata"]["name"])
+    applied = mapping(mapping(mapping(tenant.get("status")).get("class")).get("spec"))
+    found = providers(name, mapping(mapping(tenant.get("spec")).get("access")), mapping(applied.get("access")))
+    named = [each for each in found if each.audiences and options.issuer in {None, each.name}]
+    if options.issuer and not named:
+        known = ", ".join(plain(each.name, 60) for each in found) or "none"
+        raise CliError(
+            f"tenant {name} has no identity provider {options.issuer!r}; it has {known}",
+            next_step="name one of these, or log in as an admin of the host: --certificate",
+            code=Exit.NOT_FOUND,
+        )
+    return None if options.certificate or not named else _issuer(named[0], tuple(options.scope))
+
+
+def _issuer(provider: Provider, scopes: tuple[str, ...]) -> Issuer:
+    source = provider.source
+    return Issuer(source.url, provider.audiences[0], source.discovery_url, source.certificate_authority, scopes)

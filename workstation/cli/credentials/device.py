@@ -1,0 +1,53 @@
+"""Signing in on another device: this machine shows an address and a code, and asks until the person is done (RFC 8628).
+
+device endpoint ──> code for the person, code for us ──> token endpoint, again and again ──> tokens
+"""
+
+import asyncio
+import sys
+import time
+from typing import Any, Final
+
+from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, checked, post, proof
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import plain
+
+PATIENCE: Final = 300.0
+_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+_PAUSES: Final = (1.0, 30.0)  # seconds between two questions, whatever the provider says
+_SLOWER: Final = 5.0
+
+
+async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
+    """The tokens that the provider gave."""
+    # Who wants a proof in the browser may want it here too (Keycloak); the others pass over what they do not know.
+    verifier, challenge = proof() if endpoints.proves else ("", {})
+    begun = await post(issuer, endpoints.device, {"scope": endpoints.scope, **challenge})
+    code, shown = begun.get("device_code"), begun.get("user_code")
+    if not isinstance(code, str) or not isinstance(shown, str):
+        raise CliError(f"{issuer.url} gave no code for another device", next_step="sign in with a browser here: --browser")
+    address = checked(issuer, "verification_uri", begun.get("verification_uri") or begun.get("verification_url"))
+    whole = begun.get("verification_uri_complete")
+    sys.stderr.write(f"sign in on any device:\n\n  {address}\n  code: {plain(shown, 60)}\n\n")
+    if whole:
+        sys.stderr.write(f"or by this address alone:\n\n  {checked(issuer, 'verification_uri_complete', whole)}\n\n")
+    sys.stderr.flush()
+    form = {"grant_type": _GRANT, "device_code": code} | ({"code_verifier": verifier} if verifier else {})
+    deadline = time.monotonic() + min(PATIENCE, _number(begun.get("expires_in"), PATIENCE))
+    pause = _number(begun.get("interval"), _SLOWER)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
+        try:
+            return await post(issuer, endpoints.token, form)
+        except SignInRefusedError as error:
+            if error.error == "slow_down":
+                pause += _SLOWER
+            elif error.error == "expired_token":
+                break
+            elif error.error != "authorization_pending":
+                raise
+    raise CliError("nobody signed in with that code in time", next_step="try again", code=Exit.TIMEOUT)
+
+
+def _number(value: object, otherwise: float) -> float:
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e6 else otherwise

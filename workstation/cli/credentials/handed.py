@@ -1,0 +1,170 @@
+"""The file that an admin hands to people who have no right on the host: where a tenant is, and where its people sign in.
+
+    admin:   bulkhead kubeconfig red --oidc -o red.yaml          person:   bulkhead login -f red.yaml
+                                                                           bulkhead connect -f red.yaml -- kubectl get pods
+
+It is a kubeconfig that kubectl takes as it is, without secrets (`document.with_tokens`; docs/contracts.md lists its words).
+Here only these words are read, each within its bounds; the command in it is never run, and a file that says more is refused.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bulkhead.api import names
+from bulkhead.api.untrusted import mapping, mappings, sequence
+from bulkhead.kube.errors import ConfigError
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+from workstation.cli import connection
+from workstation.cli.credentials.provider import Issuer, authority_of
+from workstation.cli.failures import CliError, Exit
+
+_BYTES: Final = 256 * 1024
+_WORDS: Final = ["credential", "token"]
+_ONCE: Final = ("--issuer-url", "--client-id", "--discovery-url", "--issuer-ca-data", "--redirect-port")
+_ASK: Final = "ask the tenant's admin for the file that this prints: bulkhead kubeconfig TENANT --oidc"
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What such a file says."""
+
+    tenant: Obj  # as far as a kubeconfig needs it: name, endpoint, authority, TLS server name
+    issuer: Issuer
+    redirect_port: int = 0
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return str(self.tenant["metadata"]["name"])
+
+
+def default_file(tenant: str) -> Path:
+    """Where the kubeconfig of a tenant goes unless somebody says where."""
+    return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
+
+
+def given(options: argparse.Namespace) -> Handed | None:
+    """The file that a command was given by `-f`; its tenant is that of the command, which need not be named."""
+    if not options.file:
+        if options.tenant is None:
+            raise CliError("no tenant is named", next_step="name one, or give its file with -f", code=Exit.USAGE)
+        return None
+    found = _of(Path(options.file))
+    if options.tenant not in {None, found.name}:
+        raise CliError(f"{options.file} is of tenant {found.name}, not of {options.tenant}", code=Exit.USAGE)
+    options.tenant = found.name
+    return found
+
+
+def kept(tenant: str) -> Handed | None:
+    """What `bulkhead login` wrote for a tenant, where its people sign in at a provider."""
+    try:
+        found = _of(default_file(tenant))
+    except CliError:
+        return None
+    return found if found.name == tenant else None
+
+
+def instead_of_host(options: argparse.Namespace) -> Handed | None:
+    """What this person logged in with, where there is no host to ask: $KUBECONFIG may be that very file."""
+    if options.kubeconfig:
+        return None
+    try:
+        path = connection.find_kubeconfig(None)
+    except CliError:
+        return kept(options.tenant)
+    try:
+        found = _of(path)
+    except CliError:
+        return None  # it is another one, of the host
+    return found if found.name == options.tenant else kept(options.tenant)
+
+
+def _of(path: Path) -> Handed:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_BYTES + 1)
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}", next_step=_ASK, code=Exit.USAGE) from error
+    try:
+        return read(data)
+    except (ValueError, ConfigError) as error:
+        raise CliError(f"{path} is no file to log in with: {error}", next_step=_ASK, code=Exit.USAGE) from error
+
+
+def read(data: bytes) -> Handed:
+    """What a file says; ValueError or ConfigError for one that is not of this form."""
+    document = _document(data)
+    cluster = _only(document, "clusters", "cluster")
+    plugin = mapping(_only(document, "users", "user").get("exec"))
+    arguments = [each for each in sequence(plugin.get("args")) if isinstance(each, str)]
+    at = next((at for at in range(len(arguments) - 2) if arguments[at : at + 2] == _WORDS), None)
+    if at is None:
+        raise ValueError("nobody signs in to an identity provider with it")
+    name = arguments[at + 2]
+    try:
+        names.check_tenant_name(name)
+    except names.InvalidTenantNameError as error:
+        raise ValueError(str(error)) from error
+    issuer, port = _issuer(arguments[at + 3 :])
+    # No file that it names is read, and what is not verified is refused.
+    config = KubeConfig.from_bytes(_anonymous(cluster), hostile=True)
+    status = {
+        "endpoint": config.server,
+        "certificateAuthority": (config.ca or b"").decode("ascii"),
+        "tlsServerName": config.tls_server_name,
+    }
+    return Handed({"metadata": {"name": name}, "status": status}, issuer, port)
+
+
+def _document(data: bytes) -> Mapping[str, Any]:
+    if len(data) > _BYTES:
+        raise ValueError(f"it has more than {_BYTES // 1024} KiB")
+    import yaml  # noqa: PLC0415 - slow to load
+
+    try:
+        found = json.loads(data) if data.lstrip().startswith(b"{") else yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError("it is neither YAML nor JSON") from error
+    return mapping(found)
+
+
+def _only(document: Mapping[str, Any], section: str, field: str) -> Mapping[str, Any]:
+    found = [mapping(each.get(field)) for each in mappings(document.get(section))]
+    if len(found) != 1:
+        raise ValueError(f"it has {len(found)} {section}, and has to have one")
+    return found[0]
+
+
+def _issuer(words: Sequence[str]) -> tuple[Issuer, int]:
+    said: dict[str, str] = {}
+    scopes: list[str] = []
+    if len(words) % 2:
+        raise ValueError("its command ends in the middle")
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option == "--scope":
+            scopes.append(value)
+        elif option in _ONCE and option not in said:
+            said[option] = value
+        else:
+            raise ValueError(f"its command says {option[:40]!r}, which no such file does")
+    if not said.get("--issuer-url") or not said.get("--client-id"):
+        raise ValueError("its command names no --issuer-url and --client-id")
+    authority = authority_of(said["--issuer-ca-data"]) if "--issuer-ca-data" in said else ""
+    port = said.get("--redirect-port", "0")
+    if not port.isascii() or not port.isdecimal() or len(port) > 5 or not (port == "0" or 1024 <= int(port) <= 65535):
+        raise ValueError(f"its command says --redirect-port {port[:10]!r}")
+    made = Issuer(said["--issuer-url"], said["--client-id"], said.get("--discovery-url", ""), authority, tuple(scopes))
+    return made, int(port)
+
+
+def _anonymous(cluster: Mapping[str, Any]) -> bytes:
+    """The cluster as a kubeconfig of nobody."""
+    scope = {"cluster": "x", "user": "x"}
+    document = {"clusters": [{"name": "x", "cluster": cluster}], "users": [{"name": "x", "user": {}}], "current-context": "x"}
+    return json.dumps(document | {"contexts": [{"name": "x", "context": scope}]}).encode()

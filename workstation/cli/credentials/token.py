@@ -1,0 +1,158 @@
+"""An ID token for kubectl: the kept one, the next one by refresh token, or one that a person signs in for.
+
+    kept and good ──> it
+    else refresh token ──> token endpoint ──> kept
+    else browser (or device code) ──> the person ──> kept
+
+The API server judges tokens. Here only that is looked at without which keeping one makes no sense: for whom it is, from whom,
+until when, and whether it answers this very sign-in.
+"""
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from workstation.cli.credentials import browser, cache, device
+from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, authority_of, discover, post
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import plain
+
+_EARLY_SECONDS: Final = 30
+_FRESH_SECONDS: Final = 60
+_TOKEN: Final = 64 * 1024
+_LATEST: Final = 1e11
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tokens:
+    """What is kept of one who signed in; seconds since 1970."""
+
+    token: str
+    refresh: str
+    issued: float
+    ends: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it lives long enough for whoever gets it now."""
+        return time.time() + _EARLY_SECONDS < self.ends
+
+
+def for_plugin(options: argparse.Namespace) -> Tokens:
+    """The token for a process that asks by `exec`: another one than it was just given, where there is a way to that."""
+    issuer = issuer_of(options)
+    entry = entry_of(issuer, options.tenant)
+    with entry.locked():
+        document = entry.read()
+        kept = _kept(document)
+        again = cache.asked_again(document)
+        # A token of a moment ago that a plane refuses is no reason to make its person sign in once more.
+        old = again and kept is not None and not (not kept.refresh and kept.issued + _FRESH_SECONDS > time.time())
+        found = kept if kept is not None and kept.is_good and not old else asyncio.run(_next(issuer, kept, options))
+        entry.write(cache.given(_document(found, options.tenant)))
+        return found
+
+
+def current(issuer: Issuer, options: argparse.Namespace) -> Tokens:
+    """The token for a person who logs in."""
+    entry = entry_of(issuer, options.tenant)
+    with entry.locked():
+        kept = _kept(entry.read())
+        found = kept if kept is not None and kept.is_good else asyncio.run(_next(issuer, kept, options))
+        entry.write(_document(found, options.tenant))
+        return found
+
+
+def issuer_of(options: argparse.Namespace) -> Issuer:
+    """The provider that the arguments name."""
+    if not options.issuer_url or not options.client_id:
+        raise CliError(
+            "--issuer-url and --client-id go together",
+            next_step="ask who gave you the issuer for its client id",
+            code=Exit.USAGE,
+        )
+    authority = authority_of(options.issuer_ca_data) if options.issuer_ca_data else ""
+    if options.issuer_ca:
+        try:
+            authority = Path(options.issuer_ca).read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            raise CliError(f"cannot read {options.issuer_ca}", next_step="give a file of PEM certificates") from error
+    return Issuer(options.issuer_url, options.client_id, options.discovery_url or "", authority, tuple(options.scope))
+
+
+def entry_of(issuer: Issuer, tenant: str) -> cache.Entry:
+    """Where it is kept: nothing of one provider or client is ever shown to another."""
+    authority = hashlib.sha256(issuer.certificate_authority.encode()).hexdigest()
+    return cache.entry("token", tenant, issuer.url, issuer.client, issuer.discovery_url, authority, *issuer.scopes)
+
+
+async def _next(issuer: Issuer, kept: Tokens | None, options: argparse.Namespace) -> Tokens:
+    endpoints = await discover(issuer)
+    if kept is not None and kept.refresh:
+        form = {"grant_type": "refresh_token", "refresh_token": kept.refresh, "scope": endpoints.scope}
+        try:
+            return _read(issuer, await post(issuer, endpoints.token, form), refresh=kept.refresh)
+        except SignInRefusedError:
+            pass  # it was withdrawn or has ended: the person signs in again
+    if _by_device(issuer, endpoints, options):
+        return _read(issuer, await device.sign_in(issuer, endpoints))
+    answer, nonce = await browser.sign_in(issuer, endpoints, options.redirect_port)
+    return _read(issuer, answer, nonce=nonce)
+
+
+def _by_device(issuer: Issuer, endpoints: Endpoints, options: argparse.Namespace) -> bool:
+    if options.device and not endpoints.device:
+        raise CliError(f"{plain(issuer.url)} offers no sign-in on another device", next_step="leave out --device")
+    return bool(options.device or (endpoints.device and not options.browser and not browser.available()))
+
+
+def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: str = "") -> Tokens:
+    token = answer.get("id_token")
+    claims = claims_of(token) if isinstance(token, str) and len(token) <= _TOKEN else {}
+    audience = claims.get("aud")
+    ends = claims.get("exp")
+    trouble = ""
+    if not claims or not isinstance(ends, int | float):
+        trouble = "no ID token that can be read"
+    elif claims.get("iss") != issuer.url:
+        trouble = "a token of another issuer"
+    elif issuer.client not in (audience if isinstance(audience, list) else [audience]):
+        trouble = "a token for another client"
+    elif nonce and not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+        trouble = "a token of another sign-in"
+    elif not ends < _LATEST:
+        trouble = "a token that never ends"
+    elif ends <= time.time():
+        trouble = "a token that has ended; compare the clocks"
+    if trouble or not isinstance(ends, int | float):
+        raise CliError(f"{issuer.url} gave {trouble}", next_step="ask who runs it; nothing was kept")
+    renewed = answer.get("refresh_token")
+    return Tokens(str(token), renewed if isinstance(renewed, str) else refresh, time.time(), float(ends))
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """What a token says, unverified; empty for what is none."""
+    try:
+        body = token.split(".")[1]
+        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, IndexError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _document(found: Tokens, tenant: str) -> dict[str, Any]:
+    return {"tenant": tenant, "token": found.token, "refresh": found.refresh, "issued": found.issued, "ends": found.ends}
+
+
+def _kept(document: dict[str, Any]) -> Tokens | None:
+    try:
+        return Tokens(str(document["token"]), str(document["refresh"]), float(document["issued"]), float(document["ends"]))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,94 @@
+"""Credentials from an `exec` entry of the admin's own kubeconfig, as clouds use them (client-go credential plugins).
+
+Only the command line does this, and only for the kubeconfig of the user who runs it, which kubectl would trust as well. The
+library's `KubeConfig` refuses `exec`, and a tenant's kubeconfig never comes here.
+
+    kubeconfig ──> exec of the chosen user ──> run it ──> ExecCredential ──> the same kubeconfig with a token or certificate
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bulkhead.api.untrusted import mapping
+from workstation.cli.failures import CliError
+
+_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_SECONDS = 120.0  # a person may have to log in
+
+
+def resolve(data: bytes, folder: Path, context: str | None) -> bytes:
+    """The kubeconfig with the chosen user's `exec` replaced by what it yields; unchanged where there is none."""
+    if b"exec" not in data:
+        return data
+    import yaml  # noqa: PLC0415 - slow to load
+
+    try:
+        document = yaml.safe_load(data)
+        scope = _entry(document, "contexts", context or document["current-context"])["context"]
+        user = _entry(document, "users", scope["user"])
+        cluster = _entry(document, "clusters", scope["cluster"])["cluster"]
+        plugin = user["user"].get("exec")
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, LookupError):
+        return data  # broken in another way, which KubeConfig explains better
+    if not isinstance(plugin, dict):
+        return data
+    status = _run(plugin, cluster, folder)
+    user["user"] = _credentials(status, str(plugin.get("command")))
+    return yaml.safe_dump(document).encode()
+
+
+def _entry(document: Any, section: str, name: str) -> Any:
+    for item in document[section]:
+        if item["name"] == name:
+            return item
+    raise LookupError(name)
+
+
+def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
+    command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
+    if version not in _VERSIONS:
+        raise CliError(f"kubeconfig: exec {command!r} speaks {version!r}; known are {', '.join(_VERSIONS)}")
+    spec: dict[str, Any] = {"interactive": sys.stdin.isatty()}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = {key: value for key, value in cluster.items() if key in {"server", "certificate-authority-data"}}
+    info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
+    extra = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
+    # A command with a slash is relative to the kubeconfig; a bare name is looked up on PATH.
+    program = str(folder / command) if os.sep in command else command
+    try:
+        done = subprocess.run(
+            [program, *map(str, plugin.get("args") or ())],
+            env=dict(os.environ) | extra | {"KUBERNETES_EXEC_INFO": info},
+            stdout=subprocess.PIPE,  # stderr stays the user's: plugins write their prompts there
+            timeout=_SECONDS,
+            check=True,
+        )
+        status = json.loads(done.stdout)["status"]
+    except FileNotFoundError as error:
+        hint = str(plugin.get("installHint") or "").strip() or "install it, or give a kubeconfig with a token or certificate"
+        raise CliError(f"kubeconfig: exec {command!r} is not installed", next_step=hint.splitlines()[0]) from error
+    except subprocess.TimeoutExpired as error:
+        raise CliError(f"kubeconfig: exec {command!r} gave no credentials within {_SECONDS:g} s") from error
+    except subprocess.CalledProcessError as error:
+        raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CliError(f"kubeconfig: exec {command!r} gave no ExecCredential: {error}") from error
+    return dict(mapping(status))
+
+
+def _credentials(status: dict[str, Any], command: str) -> dict[str, str]:
+    """The user entry for what the plugin yielded."""
+    user: dict[str, str] = {}
+    if status.get("token"):
+        user["token"] = str(status["token"])
+    if status.get("clientCertificateData") and status.get("clientKeyData"):
+        user["client-certificate-data"] = base64.b64encode(str(status["clientCertificateData"]).encode()).decode()
+        user["client-key-data"] = base64.b64encode(str(status["clientKeyData"]).encode()).decode()
+    if not user:
+        raise CliError(f"kubeconfig: exec {command!r} gave neither a token nor a certificate")
+    return user

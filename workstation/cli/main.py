@@ -1,0 +1,171 @@
+"""The entry point: the parser, and expected errors turned into one line with a next step.
+
+Builds the parser from light modules only; what talks to a cluster or draws tables is loaded by the subcommand that runs.
+Never shows a traceback for an error that the user can act on.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from workstation.cli.failures import CliError, Exit
+
+_DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU cluster."
+_EPILOG = """\
+examples:
+  bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
+  bulkhead preflight --values values.yaml             whether a cluster can carry Bulkhead, before it is installed
+  bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
+  bulkhead tenant list                                all tenants with their readiness and GPUs
+  bulkhead tenant describe red                        what it waits for, what was refused and why
+  bulkhead connect red -- kubectl get nodes           one command inside the tenant
+  bulkhead connect red                                a shell inside the tenant
+  bulkhead login red                                  a kubeconfig of your own whose credential renews itself
+  bulkhead login -f red.yaml                          the same without any right on the host, with a file of the admin's
+  bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
+  bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
+  bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
+  bulkhead ssh red                                    its login nodes by ssh, as who you are in the tenant
+  bulkhead top                                        who has which GPUs, who borrows, and a map of the nodes
+  bulkhead why red train-0                            why a pod waits, at length
+  bulkhead quota try red nvidia.com/gpu=16            who would lose what, and when; changes nothing
+  bulkhead usage --since 30d                          GPU-hours of each tenant
+  bulkhead audit red --since 1h                       who did what in the tenant
+  bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
+  bulkhead tenant delete red                          the tenant and everything in it
+
+The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
+The command is also installed as `kubectl bulkhead`.
+
+exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out, 130 interrupted;
+            `connect`, `slurm` and `ssh` return the exit code of their command
+"""
+
+
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The whole parser; the embedded host's part is loaded only when `argv` asks for it."""
+    program = "kubectl bulkhead" if os.path.basename(sys.argv[0]) == "kubectl-bulkhead" else "bulkhead"  # noqa: PTH119 - pathlib is slow to load
+    parser = argparse.ArgumentParser(
+        prog=program, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_connection(parser, default=None)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    if _command(argv) == "host":
+        from workstation.cli import host  # noqa: PLC0415 - loads the embedded host's machinery
+
+        host.add_parser(commands)
+    else:
+        commands.add_parser("host", help="start, stop and inspect a cluster on this machine")
+    shared = argparse.ArgumentParser(add_help=False)
+    _add_connection(shared, default=argparse.SUPPRESS)
+    from workstation.cli import loginparsers, parsers, quotaparsers  # noqa: PLC0415
+
+    parsers.add_preflight(commands, shared)
+    parsers.add_tenant(commands, shared)
+    loginparsers.add_logins(commands, shared)
+    loginparsers.add_kubeconfig(commands, shared)
+    loginparsers.add_connect(commands, shared)
+    parsers.add_slurm(commands, shared, argv)
+    loginparsers.add_ssh(commands, shared)
+    quotaparsers.add_top(commands, shared)
+    quotaparsers.add_why(commands, shared)
+    quotaparsers.add_cohort(commands, shared)
+    quotaparsers.add_quota(commands, shared)
+    quotaparsers.add_usage(commands, shared)
+    parsers.add_audit(commands, shared)
+    parsers.add_images(commands)
+    loginparsers.add_credential(commands, shared)
+    parsers.add_version(commands, shared)
+    return parser
+
+
+def _command(argv: Sequence[str]) -> str:
+    """The first word that is neither an option nor the value of one."""
+    words = iter(argv)
+    for word in words:
+        if word in {"--kubeconfig", "--context", "--file", "-f", "--tunnel"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own arguments, and those after `--` of a command.
+
+    Of `slurm` and `ssh`, as argparse would not find our options between the tenant and the `--`; of `connect` where no tenant
+    is named before it, as it would take the first word behind for one.
+    """
+    if "--" not in argv or _command(argv) not in {"slurm", "ssh", "connect"}:
+        return argv, []
+    place = argv.index("--")
+    if _command(argv) == "connect" and _command(argv[argv.index("connect") + 1 : place]):
+        return argv, []
+    return argv[:place], argv[place + 1 :]
+
+
+def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    group = parser.add_argument_group("host cluster")
+    group.add_argument("--kubeconfig", metavar="FILE", default=default, help="kubeconfig of the host cluster")
+    group.add_argument("--context", metavar="NAME", default=default, help="context in it, instead of its current one")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    # Whoever starts us with closed outputs wants to read nothing; everybody else here may rely on there being some.
+    sys.stdout, sys.stderr = (each or open(os.devnull, "w") for each in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
+    arguments, command = _split(list(sys.argv[1:] if argv is None else argv))
+    options = build_parser(arguments).parse_args(arguments)
+    if command:
+        options.command = command
+    try:
+        return int(options.handler(options) or 0)
+    except CliError as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`); Python would complain once more while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except Exception as error:
+        expected = _expected(error)
+        if expected is None:
+            raise
+        return _fail(expected)
+
+
+def _fail(error: CliError) -> int:
+    from workstation.cli.output import plain  # noqa: PLC0415
+
+    sys.stderr.write(f"error: {plain(error.cause, 2000)}\n")
+    if error.next_step:
+        sys.stderr.write(f"next:  {error.next_step}\n")
+    return error.code
+
+
+def _expected(error: Exception) -> CliError | None:
+    """An error of the host's API with its next step; None for what should never happen."""
+    from bulkhead.kube import errors  # noqa: PLC0415
+
+    for kind, cause, next_step in (
+        (errors.Unauthorized, "the host's API rejects these credentials", "give another --kubeconfig"),
+        (errors.Forbidden, "not allowed", "ask an admin of the host cluster for permission"),
+        (
+            errors.Unavailable,
+            "the host's API cannot be reached",
+            "check the server in the kubeconfig; for the embedded host: bulkhead host status",
+        ),
+        (errors.Timeout, "the host's API did not answer in time", "try again"),
+        (errors.KubeError, "the host's API", ""),
+        (OSError, "this machine", ""),
+    ):
+        if isinstance(error, kind):
+            return CliError(f"{cause}: {error}", next_step=next_step)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

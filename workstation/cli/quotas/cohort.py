@@ -1,0 +1,219 @@
+"""`bulkhead cohort [NAME]`: who is in a cohort, what each lends and borrows, by what rules, and what waits, in order.
+
+View ──> members, limits and standing of each line ──┐
+     └─> decide ──> the queue, with its forecasts ───┴─> tables, or JSON
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from bulkhead.api.ledger import line_name, moment
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Line, Rules, Share
+from bulkhead.ledger.verdict import clock, duration
+from workstation.cli import connection
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import age, document, heading, plain, table
+from workstation.cli.quotas import hostview, queued
+from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.hostview import View
+from workstation.cli.quotas.queued import Waiting, waiting
+from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
+
+_SHOWN: Final = 20  # of the queue, for people
+
+
+def show(options: argparse.Namespace) -> int:
+    """`bulkhead cohort [NAME] [-o text|json]`."""
+    view = asyncio.run(_observe(options))
+    found = [each for each in cohorts(view.snapshot) if each.name]
+    if options.name is None:
+        _list(view, found, options)
+        return Exit.DONE
+    members = next((each for each in found if each.name == options.name), None)
+    if members is None:
+        known = {each.name for each in found}
+        if options.name in view.snapshot.rules:
+            members = Members(options.name, (), ())
+        else:
+            raise CliError(
+                f"no tenant is in a cohort {plain(options.name, 100)}",
+                next_step=did_you_mean(options.name, known, "list them: bulkhead cohort"),
+                code=Exit.NOT_FOUND,
+            )
+    queue = waiting(view.snapshot, decide(view.snapshot, view.now), members.name)
+    if options.output == "json":
+        document(_json(view, members, queue), "json")
+    else:
+        _print(view, members, queue)
+    return Exit.DONE
+
+
+async def _observe(options: argparse.Namespace) -> View:
+    async with connection.host_client(options) as client:
+        return await hostview.observe(client)
+
+
+def _list(view: View, found: Sequence[Members], options: argparse.Namespace) -> None:
+    if options.output == "json":
+        document([_json(view, each, None) for each in found], "json")
+        return
+    if not found:
+        sys.stderr.write("no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class has to list it\n")
+        return
+    rows = []
+    for members in found:
+        waits = sum(1 for pod in waiting_pods(view.snapshot.pods) if pod.tenant in members.tenants)
+        for line in members.lines():
+            total = members.total(line)
+            counts = (number(line, getattr(total.standing, field)) for field in ("nominal", "used", "borrowed"))
+            rows.append((members.name, len(members.tenants), line_name(*line), *counts, number(line, total.waiting), waits))
+    table(["COHORT", "TENANTS", "RESOURCE", "NOMINAL", "USED", "BORROWED", "WAITING", "PODS WAITING"], rows)
+
+
+def _print(view: View, members: Members, queue: Sequence[Waiting]) -> None:
+    print(f"cohort {members.name}: {len(members.tenants)} tenants")
+    rows = [
+        (
+            row.tenant,
+            view.snapshot.tenants[row.tenant].weight,
+            line_name(*row.line),
+            *_limits(row.line, view.snapshot.tenants[row.tenant].shares[row.line]),
+            *(number(row.line, getattr(row.standing, field)) for field in ("used", "borrowed", "lent", "borrowable")),
+            number(row.line, row.waiting),
+        )
+        for row in members.rows
+        if is_device(row.line) or row.standing.ceiling
+    ]
+    table(
+        [
+            "TENANT",
+            "WEIGHT",
+            "RESOURCE",
+            "NOMINAL",
+            "MAY BORROW",
+            "MAY LEND",
+            "USED",
+            "BORROWED",
+            "LENT",
+            "BORROWABLE",
+            "WAITING",
+        ],
+        rows,
+    )
+    heading("Rules")
+    for line in _rules(view.snapshot.rules.get(members.name), members.name):
+        print(f"  {line}")
+    heading("Queue, the next one first")
+    _queue(view, queue)
+
+
+def _limits(line: Line, share: Share) -> tuple[str, str, str]:
+    borrowing = "all" if share.borrowing is None else number(line, share.borrowing)
+    lending = "all" if share.lending is None else number(line, share.lending)
+    return number(line, share.nominal), borrowing, lending
+
+
+def _rules(rules: Rules | None, name: str) -> list[str]:
+    usual = rules is None
+    rules = rules or Rules()
+    fair = (
+        "and a tenant that would borrow takes from one that borrows more, by weight" if rules.fair_preemption else "nobody else"
+    )
+    over = (
+        f"taken back {duration(rules.over_quota_grace)} after a quota was lowered"
+        if rules.over_quota == "Reclaim"
+        else "kept until they end"
+    )
+    flavors = [f"{each.name} of {each.resource} ({_labels(each.node_labels)})" for each in rules.flavors]
+    return [
+        f"there is no Cohort {name}: what holds are the usual rules" if usual else f"as Cohort {name} says",
+        f"taken back within {duration(rules.reclaim_within)}, not before a pod ran {duration(rules.min_runtime)}",
+        f"by whom: work within its tenant's nominal quota, {fair}",
+        f"pods over a lowered quota: {over}",
+        f"a gang that is not bound whole within {duration(rules.bind_within)} is admitted anew",
+        f"where no node has room: {_moves(rules)}",
+        *([f"flavors: {', '.join(flavors)}"] if flavors else []),
+    ]
+
+
+def _moves(rules: Rules) -> str:
+    if not rules.max_moves:
+        return "nobody is moved to another one"
+    return f"at most {rules.max_moves} {'pod is' if rules.max_moves == 1 else 'pods are'} moved to others for one workload"
+
+
+def _labels(found: Any) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(found.items()))
+
+
+def _queue(view: View, queue: Sequence[Waiting]) -> None:
+    if not queue:
+        print("  nothing waits")
+        return
+    now = datetime.fromtimestamp(view.now, UTC)
+    rows = [
+        (
+            each.place,
+            each.first.tenant,
+            each.name,
+            len(each.pods),
+            queued.devices(each.asks),
+            each.first.priority,
+            age(moment(each.since), now=now),
+            "" if each.verdict.starts_by is None else clock(each.verdict.starts_by),
+            each.verdict.why,
+            each.verdict.message,
+        )
+        for each in queue[:_SHOWN]
+    ]
+    headers = ["#", "TENANT", "WORKLOAD", "PODS", "ASKS", "PRIORITY", "WAITS", "STARTS BY", "REASON", "MESSAGE"]
+    table(headers, rows, indent=2)
+    if len(queue) > _SHOWN:
+        print(f"  and {len(queue) - _SHOWN} more: -o json has all of them")
+
+
+def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict[str, Any]:
+    snapshot = view.snapshot
+    rules = snapshot.rules.get(members.name)
+    said = asdict(rules or Rules())
+    made: dict[str, Any] = {
+        "name": members.name,
+        "hasObject": rules is not None,
+        "rules": {_camel(key): value for key, value in said.items() if key != "flavors"}
+        | {
+            "flavors": [
+                {"name": each.name, "resource": each.resource, "nodeLabels": dict(each.node_labels)}
+                for each in (rules or Rules()).flavors
+            ]
+        },
+        "lines": [as_json(members.total(line)) for line in members.lines()],
+        "tenants": [
+            {
+                "name": tenant,
+                "weight": snapshot.tenants[tenant].weight,
+                "lines": [
+                    as_json(row) | _share(snapshot.tenants[tenant].shares[row.line])
+                    for row in members.rows
+                    if row.tenant == tenant
+                ],
+            }
+            for tenant in members.tenants
+        ],
+    }
+    return made if queue is None else made | {"queue": [queued.as_json(each) for each in queue]}
+
+
+def _share(share: Share) -> dict[str, int | None]:
+    """None: no limit of its own."""
+    return {"borrowingLimit": share.borrowing, "lendingLimit": share.lending}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

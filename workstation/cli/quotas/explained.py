@@ -1,0 +1,203 @@
+"""Everything that is known of one host pod: why it waits, or where it runs and until when. Pure.
+
+Snapshot, pod ──> decide: verdict, place in the queue, forecast
+              ──> quota: each line that it asks for
+              ──> gang: who is there, who is missing
+              ──> nodes, one by one: the first thing that keeps the pod from each
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bulkhead.ledger.books import Books
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.flavors import Choice
+from bulkhead.ledger.model import GATED, Line, Needs, Node, Pod, Reclaim, Rules, Snapshot, Standing
+from bulkhead.ledger.nodes import Nodes, tolerates
+from workstation.cli.quotas.queued import Waiting, waiting
+from workstation.cli.quotas.summary import claimed
+
+FITS: Final = "fits now"
+_CLOSED: Final = "not ready, or cordoned"
+_LABELS: Final = "its selector or affinity names other nodes"
+_FLAVOR: Final = "of no flavor that its tenant has a quota of"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One line that a pod asks for."""
+
+    line: Line
+    asks: int
+    standing: Standing
+    # Of what is used, what its tenant's claims for devices hold.
+    claims: int
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """The gang of a pod."""
+
+    name: str
+    size: int
+    topology: str
+    pods: tuple[Pod, ...]
+
+    @property
+    def missing(self) -> int:
+        """Pods that its tenant has not made yet, or whose copies have not reached the host."""
+        return max(0, self.size - len(self.pods))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod could go, by itself and not with its gang."""
+
+    nodes: int
+    # By what keeps it from them, and how many fit.
+    nodes_by_reason: Mapping[str, int]
+    # Of what it asks most of: on the nodes that it may go to, free in sum and at most on one.
+    resource: str
+    asks: int
+    free: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """See the module."""
+
+    pod: Pod
+    cohort: str
+    quota: tuple[Quota, ...]
+    gang: Company | None
+    placement: Placement | None
+    # Where it waits, and what its cohort's queue is.
+    waits: Waiting | None
+    queue: tuple[Waiting, ...]
+    # The ledger would admit it in its next turn, on this node.
+    next_node: str
+    # The ledger would take it back in its next turn.
+    reclaim: Reclaim | None
+    # Before then nobody takes back what it borrows.
+    spared_until: float | None
+    rules: Rules
+
+
+def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
+    """Put together what is known of a pod of a tenant."""
+    decisions = decide(snapshot, now)
+    books = Books(snapshot)
+    tenant = snapshot.tenants.get(pod.tenant)
+    cohort = tenant.cohort if tenant else ""
+    rules = snapshot.rules.get(cohort, Rules())
+    queue = tuple(waiting(snapshot, decisions, cohort, pod.tenant))
+    gated = pod.stage in GATED
+    return Explanation(
+        pod,
+        cohort,
+        quota=_quota(snapshot, books, pod),
+        gang=_gang(snapshot, pod),
+        placement=_placement(snapshot, books, pod) if gated else None,
+        waits=next((each for each in queue if pod.uid in {member.uid for member in each.pods}), None) if gated else None,
+        queue=queue,
+        next_node=next((each.node for each in decisions.admit if each.pod.uid == pod.uid), ""),
+        reclaim=next((each for each in decisions.reclaim if each.pod.uid == pod.uid), None),
+        spared_until=None if pod.admitted is None else pod.admitted + rules.min_runtime,
+        rules=rules,
+    )
+
+
+def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
+    gated = pod.stage in GATED
+    choices = books.flavors.choices(pod.tenant, pod.asks) if gated else (Choice(of=books.flavors.used(pod)),)
+    account = books.now.account
+    found = {line: number for each in choices for line, number in account.charge(pod.tenant, pod.asks, each.of).items()}
+    # Before the next turn, not after it: what is true now is what the numbers of the verdict are of.
+    standings = account.standings().get(pod.tenant, {})
+    claims = claimed(snapshot, books)
+    return tuple(
+        Quota(line, number, standings[line], claims[pod.tenant, line]) for line, number in found.items() if line in standings
+    )
+
+
+def _gang(snapshot: Snapshot, pod: Pod) -> Company | None:
+    if pod.gang is None:
+        return None
+    mine = (pod.tenant, pod.virtual_namespace, pod.gang.name)
+    pods = [
+        each
+        for each in snapshot.pods
+        if each.gang is not None and (each.tenant, each.virtual_namespace, each.gang.name) == mine
+    ]
+    size = max(each.gang.size for each in pods if each.gang is not None)
+    topology = pod.gang.topology
+    said = "" if topology is None else f"{'required' if topology.required else 'preferred'}: {topology.key}"
+    return Company(pod.gang.name, size, said, tuple(sorted(pods, key=lambda each: each.virtual_name)))
+
+
+def _placement(snapshot: Snapshot, books: Books, pod: Pod) -> Placement:
+    held: dict[str, Counter[str]] = {}
+    for each in books.held.values():
+        if each.node:
+            held.setdefault(each.node, Counter()).update(each.pod.asks)
+    choices = books.flavors.choices(pod.tenant, pod.asks)
+    open_nodes = [replace(node, usable=True, taints=()) for node in snapshot.nodes]
+    labelled = Nodes(open_nodes)
+    right = labelled.matching(Needs(pod.needs.selector, pod.needs.terms))
+    flavored = 0
+    for choice in choices:
+        flavored |= labelled.matching(Needs(), choice.flavor)
+    resource = _most(pod.asks)
+    reasons: Counter[str] = Counter()
+    free: list[int] = []
+    for at, node in enumerate(snapshot.nodes):
+        bit = 1 << at
+        used = held.get(node.name, Counter())
+        reason = _barred(node, pod, labelled=bool(right & bit), flavored=bool(flavored & bit))
+        if not reason:
+            free.append(max(0, node.allocatable.get(resource, 0) - used[resource]))
+            reason = _short(node, used, pod.asks)
+        reasons[reason or FITS] += 1
+    return Placement(
+        len(snapshot.nodes),
+        dict(reasons.most_common()),
+        resource,
+        pod.asks.get(resource, 0),
+        free=sum(free),
+        largest=max(free, default=0),
+    )
+
+
+def _barred(node: Node, pod: Pod, *, labelled: bool, flavored: bool) -> str:
+    """What keeps a pod from a node whatever is free there."""
+    if not node.usable:
+        return _CLOSED
+    if not labelled:
+        return _LABELS
+    for taint in node.taints:
+        if not any(tolerates(each, taint) for each in pod.needs.tolerations):
+            return f"taint {taint.key}"
+    return "" if flavored else _FLAVOR
+
+
+def _short(node: Node, used: Mapping[str, int], asks: Mapping[str, int]) -> str:
+    """Of what too little is free."""
+    lacking = [name for name, amount in asks.items() if node.allocatable.get(name, 0) - used.get(name, 0) < amount]
+    if not lacking:
+        return ""
+    name = _most({name: asks[name] for name in lacking})
+    return f"too little {name} free" if node.allocatable.get(name, 0) >= asks[name] else f"never has so much {name}"
+
+
+def _most(asks: Mapping[str, int]) -> str:
+    """The resource that people look at first: devices before all else."""
+    return min(asks, key=lambda name: ("/" not in name, name), default="")
+
+
+def ahead(explanation: Explanation) -> Sequence[Waiting]:
+    """What is looked at before the pod."""
+    place = explanation.waits.place if explanation.waits else None
+    return [each for each in explanation.queue if place and each.place and each.place < place]

@@ -1,0 +1,193 @@
+"""What the host's API says of quotas and pods, read once, as the ledger would see it.
+
+    Tenants, Cohorts, ResourceQuotas, nodes, pods that have not ended ──> View
+
+Pods are read page by page, and of each nothing is kept but what the ledger sees of it, and those that the caller asks for.
+A read that takes longer than two seconds says on stderr how far it is.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from bulkhead.api import deviceclaims, labels, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_obj
+from bulkhead.kube.errors import Forbidden, Gone, NotFound
+from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.ledger import given, read
+from bulkhead.ledger.model import Claim, Line, Node, Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.slices import mapped_of, offered, slice_of
+from workstation.cli import connection
+from workstation.cli.failures import CliError
+from workstation.cli.output import Progress
+
+ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
+_OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
+_PATIENCE: Final = 2.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The host at one moment."""
+
+    snapshot: Snapshot
+    now: float
+    # Tenants as they are stored, by name.
+    tenants: Mapping[str, Obj]
+    # Host pods that the caller asked to keep whole.
+    kept: tuple[Obj, ...] = ()
+
+
+class Reading:
+    """How far a read is, told once it takes long."""
+
+    def __init__(self) -> None:
+        self.text = "asking the host's API"
+        # A list was read once more.
+        self.again = False
+
+    @contextlib.asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Tell it for as long as the block lasts."""
+        task = asyncio.create_task(self._tell())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _tell(self) -> None:
+        await asyncio.sleep(_PATIENCE)
+        with Progress() as progress:
+            while True:
+                progress.show(self.text)
+                await asyncio.sleep(1.0)
+
+
+@contextlib.asynccontextmanager
+async def allowed() -> AsyncIterator[None]:
+    """Say to whoever may not read what quotas are seen from which role would do, and what he can see without it."""
+    try:
+        yield
+    except Forbidden as error:
+        raise CliError(
+            f"this shows the quotas and pods of all tenants, and you may not read these on the host: {error}",
+            next_step=f"ask an admin of the host for ClusterRole {names.QUOTA_ROLE}; without it, sums of each cohort are in "
+            "`kubectl get cohorts`, those of a tenant in `bulkhead tenant describe TENANT`, and each pod that waits says why",
+        ) from error
+
+
+def _nothing(_: Obj) -> bool:
+    return False
+
+
+async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> View:
+    """Read everything."""
+    reading = Reading()
+    async with reading.told(), allowed():
+        try:
+            tenants = (await client.list(kinds.TENANTS)).items
+        except NotFound as error:
+            raise connection.not_installed() from error
+        quotas = await collected(client, kinds.RESOURCE_QUOTAS, _tenant, reading, field_selector=_QUOTAS)
+        nodes = await _nodes(client, reading)
+        kept: dict[str, Obj] = {}
+
+        def pod_of(obj: Obj) -> Pod | None:
+            if keep(obj):
+                kept[uid_of(obj)] = obj
+            return read.pod_of(obj)
+
+        pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
+        rules = await _rules(client)
+        lines = await device_lines(client, reading)
+        tenants_given = {each.name: _with_devices(each, lines.get(each.name, {})) for each in quotas}
+        claims = await _claims(client, tenants_given, reading)
+    snapshot = Snapshot(tenants_given, nodes, tuple(pods), rules, claims=claims)
+    return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
+
+
+async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
+    """The host's nodes, with the devices that slices list where a class of them stands for a resource."""
+    nodes = await collected(client, kinds.NODES, read.node_of, reading)
+    try:
+        classes = await collected(client, kinds.DEVICE_CLASSES, mapped_of, reading)
+        slices = await collected(client, kinds.RESOURCE_SLICES, slice_of, reading) if classes else []
+    except NotFound:
+        return tuple(nodes)
+    return offered(nodes, classes, slices)
+
+
+async def collected(
+    client: Client, r: Resource, take: Callable[[Obj], T | None], reading: Reading, **selectors: Any
+) -> list[T]:
+    """What `take` makes of each object of a kind, page by page; once more where the host forgot between pages where it was."""
+    while True:
+        found: list[T] = []
+        try:
+            async for page in client.pages(r, **selectors):
+                found += [made for raw in page.items if (made := take(decode_obj(raw))) is not None]
+                reading.text = f"reading {r}: {len(found)} so far"
+        except Gone:
+            if reading.again:
+                raise
+            reading.again = True
+        else:
+            return found
+
+
+def _tenant(quota: Obj) -> Tenant | None:
+    """Whose quota it is, its namespace says; who else may make quotas there is an admin of the host."""
+    found = given.tenant_of(quota)
+    return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
+
+
+async def device_lines(client: Client, reading: Reading) -> dict[str, dict[str, Line]]:
+    """By tenant that may have claims for devices: the line of its quota that a device of each class counts in."""
+
+    def take(quota: Obj) -> tuple[str, dict[str, Line]] | None:
+        tenant = names.tenant_of_work(str(quota["metadata"].get("namespace")))
+        found = deviceclaims.lines_of(quota)
+        return (tenant, found) if tenant and found else None
+
+    return dict(await collected(client, kinds.RESOURCE_QUOTAS, take, reading, field_selector=_OBJECT_QUOTAS))
+
+
+def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
+    """A tenant without a note, which the ledger has nothing to do with, with what claims count as in its quota all the same."""
+    if tenant.devices:
+        return tenant
+    resources = {resource for _, resource in tenant.shares}
+    return replace(tenant, devices={name: resource for name, (_, resource) in lines.items() if resource in resources})
+
+
+async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Reading) -> tuple[Claim, ...]:
+    """What claims for devices hold; where none stands for anything, none is read."""
+    if not any(each.devices for each in tenants.values()):
+        return ()
+
+    def take(obj: Obj) -> Claim | None:
+        bare = read.bare_claim(obj)
+        return None if bare is None else read.claim_of(bare, tenants)
+
+    try:
+        return tuple(await collected(client, kinds.RESOURCE_CLAIMS, take, reading, label_selector=labels.MIRRORED))
+    except NotFound:
+        return ()
+
+
+async def _rules(client: Client) -> dict[str, Rules]:
+    try:
+        cohorts = (await client.list(kinds.COHORTS)).items
+    except NotFound:
+        # A host whose definitions are older: there are cohorts by name, with the usual rules.
+        return {}
+    return {str(each["metadata"]["name"]): given.rules_of(each) for each in cohorts}

@@ -1,0 +1,210 @@
+"""`bulkhead quota try TENANT RESOURCE=QUANTITY…`: who would lose what, and when, if a tenant's quota were changed.
+
+    View, other numbers ──> the ledger's own decisions with them and without ──> pods that go, pods that start, quotas
+
+Nothing is changed.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from bulkhead.api.ledger import line_name, line_named, moment
+from bulkhead.api.quantity import Amount, base_units, readable
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.ledger.model import Line, Share, Standing, Tenant
+from bulkhead.ledger.trial import Trial, try_quota
+from workstation.cli import connection
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import document, heading, plain, table
+from workstation.cli.parsers import each_once
+from workstation.cli.quotas import hostview, queued
+from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.hostview import View
+from workstation.cli.quotas.summary import number
+from workstation.cli.quotas.why import tenant_of
+
+_SHOWN = 50
+
+
+def try_it(options: argparse.Namespace) -> int:
+    """`bulkhead quota try TENANT RESOURCE=QUANTITY… [-o text|json]`."""
+    view, bounds = asyncio.run(_observe(options))
+    tenant_of(view, options.tenant)
+    tenant = view.snapshot.tenants.get(options.tenant)
+    if tenant is None:
+        raise CliError(
+            f"tenant {options.tenant}: it has no quota on the host yet",
+            next_step=f"see why: bulkhead tenant describe {options.tenant}",
+        )
+    shares = changed(tenant, each_once(options.quota))
+    for warning in beyond(tenant, shares, bounds):
+        sys.stderr.write(f"warning: {warning}\n")
+    found = try_quota(view.snapshot, tenant.name, shares, view.now)
+    if options.output == "json":
+        document(_json(tenant, shares, found), "json")
+    else:
+        _print(tenant, shares, found, view.now)
+    return Exit.DONE
+
+
+async def _observe(options: argparse.Namespace) -> tuple[View, Mapping[str, Any]]:
+    """The host, and what the tenant's class says of quotas."""
+    async with connection.host_client(options) as client:
+        view = await hostview.observe(client)
+        tenant: Obj = tenant_of(view, options.tenant)
+        try:
+            found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
+        except (NotFound, Forbidden, ValueError):
+            # Then nobody can say whether it would be allowed; what it would do can be said all the same.
+            found = {}
+    return view, mapping(mapping(mapping(found.get("spec")).get("quota")).get("resources"))
+
+
+def changed(tenant: Tenant, asked: Mapping[str, str]) -> dict[Line, Share]:
+    """The shares that the tenant would have; an error for what the ledger does not count for it."""
+    found: dict[Line, Share] = {}
+    for name, said in asked.items():
+        line = line_named(name)
+        share = tenant.shares.get(line)
+        if share is None:
+            raise _no_line(tenant, name, line)
+        amount = Amount.read(said)
+        if "/" in line[1] and not amount.is_whole:
+            raise CliError(f"{name}={said}: {line[1]} can only be had whole", code=Exit.USAGE)
+        nominal = base_units(line[1], amount.number, "down")
+        lending = share.lending if share.lending is None else min(share.lending, nominal)
+        found[line] = replace(share, nominal=nominal, lending=lending)
+    return found
+
+
+def _no_line(tenant: Tenant, name: str, line: Line) -> CliError:
+    there = sorted(line_name(*each) for each in tenant.shares)
+    flavors = [each for each in there if line_named(each)[1] == line[1]]
+    if flavors:
+        how = "of no flavors of it, but of all together" if ("", line[1]) in tenant.shares else "of each flavor of it"
+        return CliError(
+            f"{plain(name, 100)}: tenant {tenant.name} has a quota {how}",
+            next_step=f"name one: {', '.join(flavors)}",
+            code=Exit.USAGE,
+        )
+    said = f"the ledger counts for it: {', '.join(there)}" if there else "the ledger counts nothing for it"
+    return CliError(
+        f"{plain(name, 100)}: the ledger keeps no quota of that for tenant {tenant.name}, so nothing would be taken back; "
+        "of a lower quota the host refuses new pods only",
+        next_step=did_you_mean(name, there, said),
+        code=Exit.USAGE,
+    )
+
+
+def beyond(tenant: Tenant, shares: Mapping[Line, Share], bounds: Mapping[str, Any]) -> list[str]:
+    """What the tenant's class would not allow, so that it would be refused."""
+    found = []
+    for resource in sorted({resource for _, resource in shares}):
+        most = readable(mapping(bounds.get(resource)).get("maxNominal"))
+        total = sum(share.nominal for (_, name), share in {**tenant.shares, **shares}.items() if name == resource)
+        if most is not None and total > base_units(resource, most, "down"):
+            allowed = number(("", resource), base_units(resource, most, "down"))
+            found.append(
+                f"{resource}: {number(('', resource), total)} is more than its class allows ({allowed}): it would be refused"
+            )
+    return found
+
+
+def _print(tenant: Tenant, shares: Mapping[Line, Share], found: Trial, now: float) -> None:
+    changes = ", ".join(
+        f"{line_name(*line)} {number(line, tenant.shares[line].nominal)} -> {number(line, share.nominal)}"
+        for line, share in shares.items()
+    )
+    print(f"if tenant {tenant.name} had {changes} (nothing is changed):")
+    heading("Pods that would be taken back")
+    rows = [
+        (
+            each.pod.tenant,
+            f"{each.pod.virtual_namespace}/{each.pod.virtual_name}",
+            queued.devices(each.pod.asks),
+            each.pod.node,
+            each.cause,
+            _when(each.by, now),
+        )
+        for each in found.losses
+    ]
+    _listed(["TENANT", "POD", "ASKS", "NODE", "WHY", "GONE BY"], rows)
+    heading("Pods that would start at once")
+    starts = [(pod.tenant, f"{pod.virtual_namespace}/{pod.virtual_name}", queued.devices(pod.asks)) for pod in found.starts]
+    _listed(["TENANT", "POD", "ASKS"], starts)
+    for name, lines in sorted(found.kept.items()):
+        over = ", ".join(f"{number(line, amount)} {line_name(*line)}" for line, amount in lines.items())
+        print(f"\n{name} would hold {over} more than it may, and keep it until its pods end (overQuota: Keep)")
+    heading("Quotas that would change")
+    _listed(["TENANT", "RESOURCE", "", "NOMINAL", "AT MOST", "USED", "BORROWED", "LENT"], _standings(found))
+
+
+def _listed(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    if not rows:
+        print("  none")
+        return
+    table(headers, rows[:_SHOWN], indent=2)
+    if len(rows) > _SHOWN:
+        print(f"  and {len(rows) - _SHOWN} more: -o json has all of them")
+
+
+def _standings(found: Trial) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for name, line, before, after in _differences(found):
+        for when, standing in (("before", before), ("after", after)):
+            counts = (number(line, getattr(standing, field)) for field in ("nominal", "ceiling", "used", "borrowed", "lent"))
+            rows.append((name, line_name(*line), when, *counts))
+    return rows
+
+
+def _differences(found: Trial) -> list[tuple[str, Line, Standing, Standing]]:
+    return [
+        (name, line, found.before[name][line], after)
+        for name, lines in sorted(found.after.items())
+        for line, after in sorted(lines.items())
+        if line in found.before.get(name, {}) and found.before[name][line] != after
+    ]
+
+
+def _when(by: float, now: float) -> str:
+    seconds = max(0, round(by - now))
+    stamp = datetime.fromtimestamp(by, UTC).strftime("%H:%M:%SZ")
+    return f"{stamp} (in {seconds} s)" if seconds < 600 else f"{stamp} (in {round(seconds / 60)} min)"
+
+
+def _json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[str, Any]:
+    def pod(each: Any) -> dict[str, Any]:
+        return {
+            "tenant": each.tenant,
+            "namespace": each.virtual_namespace,
+            "pod": each.virtual_name,
+            "asks": dict(each.asks),
+            "node": each.node,
+        }
+
+    return {
+        "tenant": tenant.name,
+        "tried": [
+            {"resource": line[1], "flavor": line[0], "nominal": share.nominal, "was": tenant.shares[line].nominal}
+            for line, share in shares.items()
+        ],
+        "losses": [pod(each.pod) | {"cause": str(each.cause), "by": moment(each.by)} for each in found.losses],
+        "starts": [pod(each) for each in found.starts],
+        "kept": [
+            {"tenant": name, "resource": line[1], "flavor": line[0], "over": amount}
+            for name, lines in sorted(found.kept.items())
+            for line, amount in lines.items()
+        ],
+        "standings": [
+            {"tenant": name, "resource": line[1], "flavor": line[0], "before": asdict(before), "after": asdict(after)}
+            for name, line, before, after in _differences(found)
+        ],
+    }

@@ -1,0 +1,201 @@
+"""`bulkhead why TENANT POD`: why a pod waits, at length; or where it runs, what it borrows, and when that is taken back.
+
+    virtual name ──> host pod, by its annotations ──> explained: quota, gang, nodes, queue, forecast
+                └──> none: the tenant's own API, if it answers ──> what the pod's condition there says
+
+The tenant's plane is asked only for what the host has not, with a short deadline, and what it says is bounded.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from bulkhead.api import labels, names
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+from workstation.cli import connection
+from workstation.cli.credentials import certificate
+from workstation.cli.credentials import document as kubeconfigs
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import document, plain
+from workstation.cli.quotas import hostview, whytext
+from workstation.cli.quotas.explained import explain
+from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.hostview import View
+
+_PLANE_SECONDS: Final = 5.0
+_PLANE_BODY: Final = 8 << 20
+_MOST_NAMES: Final = 5000
+# What a syncer says of pods that it keeps in the plane for want of quota.
+_BEYOND: Final = frozenset({"QuotaExceeded"})
+
+
+def explain_pod(options: argparse.Namespace) -> int:
+    """`bulkhead why TENANT POD [-n NAMESPACE] [-o text|json]`."""
+    return asyncio.run(_explain(options))
+
+
+async def _explain(options: argparse.Namespace) -> int:
+    async with connection.host_client(options) as client:
+        view = await hostview.observe(client, _called(options))
+        tenant = tenant_of(view, options.tenant)
+        if view.kept:
+            # Of one that was deleted and made again under its name both may be there for a while.
+            newest = max(view.kept, key=lambda obj: str(mapping(obj.get("metadata")).get("creationTimestamp") or ""))
+            uid = str(newest["metadata"]["uid"])
+            pod = next((each for each in view.snapshot.pods if each.uid == uid), None)
+            if pod is not None:
+                found = explain(view.snapshot, pod, view.now)
+                noted = mapping(newest["metadata"].get("annotations"))
+                if options.output == "json":
+                    document(whytext.as_json(found, noted) | {"claims": whytext.claims_of(newest)}, "json")
+                else:
+                    lines = (*whytext.text(found, noted, view.now), *whytext.of_claims(newest))
+                    sys.stdout.write("\n".join(lines) + "\n")
+                return Exit.DONE
+        if _text(tenant, "deletionTimestamp"):
+            raise CliError(
+                f"tenant {options.tenant} is being deleted, and its pod {options.namespace}/{options.pod} has no copy on the "
+                "host",
+                next_step=f"see what is left of the tenant: bulkhead tenant describe {options.tenant}",
+                code=Exit.NOT_FOUND,
+            )
+        said = await _ask_plane(client, options, tenant, view)
+    if options.output == "json":
+        document(said, "json")
+    else:
+        sys.stdout.write("\n".join(_lines(said)) + "\n")
+    return Exit.DONE
+
+
+def tenant_of(view: View, name: str) -> Obj:
+    """The Tenant, or an error that says whom the user may have meant."""
+    try:
+        names.check_tenant_name(name)
+    except names.InvalidTenantNameError as error:
+        raise CliError(str(error), code=Exit.USAGE) from error
+    found = view.tenants.get(name)
+    if found is None:
+        raise CliError(
+            f"tenant {name}: not found",
+            next_step=did_you_mean(name, view.tenants, "list the tenants: bulkhead tenant list"),
+            code=Exit.NOT_FOUND,
+        )
+    return found
+
+
+def _called(options: argparse.Namespace) -> Callable[[Obj], bool]:
+    """Whether a host pod is the copy of the pod that is asked for."""
+
+    def called(pod: Obj) -> bool:
+        meta = mapping(pod.get("metadata"))
+        noted = mapping(meta.get("annotations"))
+        return bool(
+            names.tenant_of_work(str(meta.get("namespace"))) == options.tenant
+            and noted.get(labels.VIRTUAL_NAME) == options.pod
+            and noted.get(labels.VIRTUAL_NAMESPACE) == options.namespace
+        )
+
+    return called
+
+
+async def _ask_plane(client: Client, options: argparse.Namespace, tenant: Obj, view: View) -> dict[str, Any]:
+    """What the pod itself says that has no copy on the host."""
+    copies = [each for each in view.snapshot.pods if each.tenant == options.tenant and each.virtual_name]
+    here = [f"{each.virtual_name} -n {each.virtual_namespace}" for each in copies]
+    try:
+        found = await certificate.current(client, options, tenant, patience=_PLANE_SECONDS)
+        config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
+        plane = Client(
+            config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
+        )
+        async with plane:
+            try:
+                pod = await plane.get(kinds.PODS, options.pod, options.namespace)
+            except NotFound:
+                listed = await plane.list_metadata(kinds.PODS)
+                here = [f"{_text(each, 'name')} -n {_text(each, 'namespace')}" for each in listed.items[:_MOST_NAMES]]
+                raise _no_such_pod(options, here) from None
+    except CliError as error:
+        if error.code == Exit.NOT_FOUND:
+            raise
+        raise _unknown(options, error.cause, here) from error
+    except KubeError as error:
+        raise _unknown(options, str(error), here) from error
+    return _of_virtual(pod, options)
+
+
+def _meant(options: argparse.Namespace, here: Iterable[str], otherwise: str) -> str:
+    """The same pod in another namespace, else pods whose names are alike, those of its namespace before others."""
+    known = list(here)
+    same = next((each for each in known if each.startswith(f"{options.pod} -n ")), None)
+    if same is not None:
+        return f"did you mean {plain(same, 300)}?"
+    # Of the namespace all have as much in common as they have with anything else there.
+    called: dict[str, str] = {}
+    for each in sorted(known, key=lambda each: each.endswith(f" -n {options.namespace}")):
+        called[each.partition(" -n ")[0]] = each
+    return did_you_mean(options.pod, called, otherwise, called)
+
+
+def _no_such_pod(options: argparse.Namespace, here: Iterable[str]) -> CliError:
+    return CliError(
+        f"tenant {options.tenant} has no pod {options.pod} in namespace {options.namespace}",
+        next_step=_meant(options, here, f"list them: bulkhead connect {options.tenant} -- kubectl get pods -A"),
+        code=Exit.NOT_FOUND,
+    )
+
+
+def _unknown(options: argparse.Namespace, cause: str, here: Iterable[str]) -> CliError:
+    step = _meant(options, here, f"see the plane: bulkhead tenant describe {options.tenant}")
+    return CliError(
+        f"pod {options.namespace}/{options.pod} has no copy on the host, and the tenant's own API, which would know why, "
+        f"does not answer: {cause}",
+        next_step=step,
+    )
+
+
+def _text(obj: Obj, field: str) -> str:
+    return str(mapping(obj.get("metadata")).get(field) or "")
+
+
+def _of_virtual(pod: Obj, options: argparse.Namespace) -> dict[str, Any]:
+    """What is known of a pod that is in the plane alone."""
+    scheduled = condition_of(pod, "PodScheduled")
+    phase = str(mapping(pod.get("status")).get("phase") or "")
+    state = phase if has_ended(pod) else "Ending" if _text(pod, "deletionTimestamp") else "NotOnHost"
+    return {
+        "tenant": options.tenant,
+        "namespace": options.namespace,
+        "pod": options.pod,
+        "state": state,
+        "node": placed_on(pod),
+        "reason": str(scheduled.get("reason") or "")[:200] if scheduled.get("status") == "False" else "",
+        "message": str(scheduled.get("message") or "")[:4000] if scheduled.get("status") == "False" else "",
+    }
+
+
+def _lines(said: Mapping[str, Any]) -> list[str]:
+    title = f"pod {said['namespace']}/{said['pod']} of tenant {said['tenant']}"
+    if said["state"] in {"Succeeded", "Failed"}:
+        return [f"{title} has ended: {said['state']}"]
+    if said["state"] == "Ending":
+        return [f"{title} is being deleted, and has no copy on the host any more"]
+    lines = [f"{title} has no copy on the host: it is not in the ledger's queue"]
+    if said["reason"]:
+        lines.append(f"  its condition says {plain(said['reason'])}: {plain(said['message'], 2000)}")
+    else:
+        lines.append(f"  nobody has said why yet; see its syncer: bulkhead tenant describe {said['tenant']}")
+    if said["reason"] in _BEYOND:
+        lines.append(
+            "  it waits in the plane: what lies beyond nominal and all that may ever be borrowed does not reach the host"
+        )
+    return lines

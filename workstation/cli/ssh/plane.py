@@ -1,0 +1,62 @@
+"""The tenant's API for who runs the command, with the credential that kubectl would use.
+
+--login FILE, else the file of `bulkhead login` ──> its exec entry is run, as kubectl would ──> kubeconfig with a credential
+else the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ConfigError
+from bulkhead.kube.kubeconfig import KubeConfig
+from workstation.cli import access, connection, execcredential, slurm
+from workstation.cli.credentials import choice, document, handed
+from workstation.cli.failures import CliError, Exit
+
+_SECONDS: Final = 10.0
+_BODY: Final = 4 << 20
+
+
+def kubeconfig(options: argparse.Namespace) -> bytes:
+    """A kubeconfig of the tenant that holds a credential, for now."""
+    path = login_file(options)
+    if path is None:
+        return asyncio.run(_of_host(options))
+    try:
+        return execcredential.resolve(path.read_bytes(), path.parent, None)
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}", next_step=f"log in: bulkhead login {options.tenant}") from error
+
+
+def login_file(options: argparse.Namespace) -> Path | None:
+    """The file of `bulkhead login`, or the one that was named; None where there is none."""
+    if options.login:
+        path = Path(options.login).expanduser()
+        if not path.is_file():
+            raise CliError(f"--login: {path} does not exist", next_step="give a kubeconfig of the tenant", code=Exit.USAGE)
+        return path
+    usual = handed.default_file(options.tenant)
+    return usual if usual.is_file() and not options.certificate else None
+
+
+async def _of_host(options: argparse.Namespace) -> bytes:
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, options.tenant)
+        slurm.slurm_spec(tenant)
+        document.place_of(tenant)
+        if (issuer := choice.of_tenant(tenant, options)) is None:
+            return await access.one_hour(client, options, tenant)
+    data = document.with_tokens(tenant, issuer, document.own_command())
+    return await asyncio.to_thread(execcredential.resolve, data, Path.cwd(), None)
+
+
+def client(tenant: str, data: bytes) -> Client:
+    """A client of the tenant's plane, which is not trusted: short deadline, bounded answers."""
+    try:
+        config = KubeConfig.from_bytes(data, hostile=True)
+    except ConfigError as error:
+        raise CliError(f"tenant {tenant}: its kubeconfig: {error}", next_step=f"log in: bulkhead login {tenant}") from error
+    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_BODY)

@@ -1,0 +1,194 @@
+"""A way to a tenant's API server where there is no route: through the host's API, by port-forward to a pod of its plane.
+
+    kubectl ──> 127.0.0.1:PORT ──> websocket ──> host's API ──> kubelet ──> kube-apiserver in pod plane-N
+
+The tunnel carries bytes and ends no TLS: the certificate is the plane's own, asked for by the name that the kubeconfig has. A
+connection that ends is opened again by whoever had it; each one looks for a pod that is ready, so that a plane that is
+restarted or moved is found again. It ends with the command that it serves.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bulkhead.api import labels, names
+from bulkhead.api.podphase import serves
+from bulkhead.kube import portforward
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ConfigError, KubeError
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.proxy import RawConnection
+from workstation.cli import connection
+from workstation.cli.failures import CliError
+
+_API_PORT: Final = 6443  # of kube-apiserver in the pod
+_PROBE_SECONDS: Final = 3.0
+_START_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 30.0  # for a pod that is ready, before a connection is given up
+_PAUSE: Final = 0.5
+
+
+@contextlib.contextmanager
+def reachable(options: argparse.Namespace, kubeconfig: bytes) -> Iterator[bytes]:
+    """The kubeconfig as long as its server answers from here; otherwise, or if asked for, one that leads through a tunnel."""
+    if options.tunnel == "never" or (options.tunnel == "auto" and answers(kubeconfig)):
+        yield kubeconfig
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            port = stack.enter_context(_running(options))
+        except CliError as error:
+            if options.tunnel == "always":
+                raise
+            # The command may need no server, or find a way that this machine does not.
+            sys.stderr.write(f"{error}\n")
+            yield kubeconfig
+            return
+        sys.stderr.write(f"tenant {options.tenant}: through the host's API, by 127.0.0.1:{port}\n")
+        yield through(kubeconfig, port)
+
+
+def answers(kubeconfig: bytes) -> bool:
+    """Whether the server is reached from here and is the tenant's: another one may have its address in this network."""
+    server, authority = _cluster(_document(kubeconfig))
+    address = urlsplit(server["server"])
+    try:
+        context = ssl.create_default_context(cadata=authority)
+        with (
+            socket.create_connection((address.hostname or "", address.port or 443), _PROBE_SECONDS) as raw,
+            context.wrap_socket(raw, server_hostname=server.get("tls-server-name") or address.hostname),
+        ):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def through(kubeconfig: bytes, port: int) -> bytes:
+    """The same kubeconfig by way of a local port; the server keeps its name."""
+    import json  # noqa: PLC0415
+
+    document = _document(kubeconfig)
+    cluster, _ = _cluster(document)
+    cluster["tls-server-name"] = cluster.get("tls-server-name") or urlsplit(cluster["server"]).hostname
+    cluster["server"] = f"https://127.0.0.1:{port}"
+    return json.dumps(document, indent=1).encode()
+
+
+@contextlib.contextmanager
+def _running(options: argparse.Namespace) -> Iterator[int]:
+    """A tunnel in a thread of its own; its local port."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    tunnel = Tunnel(options)
+    try:
+        yield asyncio.run_coroutine_threadsafe(tunnel.start(), loop).result(_START_SECONDS)
+    finally:
+        asyncio.run_coroutine_threadsafe(tunnel.stop(), loop).result(_START_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_START_SECONDS)
+
+
+class Tunnel:
+    """A local port that leads to one tenant's plane."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._client = connection.host_client(options)
+        self._namespace = names.plane_namespace(options.tenant)
+        self._tenant: str = options.tenant
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> int:
+        """Open the local port. A first try tells at once what is wrong, where nobody would read it later."""
+        await self._client.__aenter__()
+        await (await self._open(looking=0.0)).close()
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.__aexit__(None, None, None)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            await portforward.carry(await self._open(), reader, writer)
+        except (CliError, KubeError, OSError) as error:
+            sys.stderr.write(f"tenant {self._tenant}: tunnel: {error}\n")
+        finally:
+            writer.close()
+
+    async def _open(self, *, looking: float = _LOOK_SECONDS) -> RawConnection:
+        """A connection to whichever pod of the plane takes one; looked for again while there is none."""
+        said = "no pod of its plane is ready"
+        until = asyncio.get_running_loop().time() + looking
+        while True:
+            try:
+                for pod in await _ready(self._client, self._namespace):
+                    return await portforward.open_port(self._client, pod, self._namespace, _API_PORT)
+            except KubeError as error:
+                said = str(error)
+                if getattr(error, "status", 0) in {401, 403}:
+                    break
+            if asyncio.get_running_loop().time() >= until:
+                break
+            await asyncio.sleep(_PAUSE)
+        raise CliError(
+            f"tenant {self._tenant}: no way through the host's API: {said}",
+            next_step=f"it takes the rights to get and create pods/portforward in {self._namespace}",
+        )
+
+
+async def _ready(client: Client, namespace: str) -> list[str]:
+    listed = await client.list(kinds.PODS, namespace, label_selector=f"{labels.COMPONENT}=plane")
+    return [str(pod["metadata"]["name"]) for pod in listed.items if serves(pod)]
+
+
+def _document(kubeconfig: bytes) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - slow to load
+
+    document = yaml.safe_load(kubeconfig)
+    if not isinstance(document, dict):
+        raise CliError("the tenant's kubeconfig is none")
+    return document
+
+
+def _cluster(document: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The one cluster of a tenant's kubeconfig, which lies in the document, and its authority."""
+    try:
+        cluster: dict[str, Any] = document["clusters"][0]["cluster"]
+        authority = KubeConfig.from_bytes(_anonymous(cluster)).ca or b""
+        return cluster, authority.decode("ascii")
+    except (KeyError, IndexError, TypeError, ConfigError, UnicodeDecodeError) as error:
+        raise CliError("the tenant's kubeconfig names no cluster with an authority") from error
+
+
+def _anonymous(cluster: dict[str, Any]) -> bytes:
+    import json  # noqa: PLC0415
+
+    return json.dumps(
+        {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "clusters": [{"name": "x", "cluster": cluster}],
+            "users": [{"name": "x", "user": {}}],
+        }
+    ).encode()

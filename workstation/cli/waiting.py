@@ -1,0 +1,158 @@
+"""Waits that show what they wait for: until a tenant is Ready, until it is gone.
+
+    poll the Tenant ──> its conditions ──> the line on the screen
+    every two seconds its pods and events ──> warnings, each printed once
+
+It polls because a wait takes seconds, and three small reads a second are simpler than a watch. A wait changes nothing: when it
+ends early, the operation continues on the host.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from bulkhead.api import conditions, names
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Throttled, Timeout, Unavailable
+from bulkhead.kube.objects import Obj
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress
+from workstation.cli.trouble import Trouble, troubles
+
+_INTERVAL = 0.3
+_TROUBLE_EVERY = 2.0
+_PATIENT = (Unavailable, Throttled, Timeout)
+
+# The spec itself cannot be satisfied: waiting does not help, it must be edited.
+HOPELESS = frozenset(
+    {
+        Reason.UNKNOWN_CLASS,
+        Reason.INVALID_NAME,
+        Reason.VERSION_UNAVAILABLE,
+        Reason.OUT_OF_BOUNDS,
+        Reason.IMPOSSIBLE_QUOTA,
+        Reason.NOT_SUPPORTED,
+        Reason.NAMESPACE_TAKEN,
+    }
+)
+
+
+def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
+    """The Ready condition, if it is about the current spec."""
+    found = conditions.condition_of(tenant, ConditionType.READY)
+    generation = tenant["metadata"].get("generation")
+    return found if found and found.get("observedGeneration", generation) == generation else None
+
+
+def describe(tenant: Obj) -> str:
+    """What the tenant waits for: its first condition that is not true, else its Ready condition."""
+    listed = (tenant.get("status") or {}).get("conditions") or ()
+    parts = [item for item in listed if item.get("status") != "True" and item.get("type") != ConditionType.READY]
+    shown = parts[0] if parts else ready_condition(tenant)
+    if shown is None:
+        return "the controller has not reconciled it yet"
+    return f"{shown.get('type')}: {shown.get('reason')}: {shown.get('message') or 'no message'}"
+
+
+async def until_ready(client: Client, name: str, *, seconds: float, progress: Progress) -> Obj:
+    """The Tenant once it is Ready; an error with its exit code when that is impossible or takes too long."""
+    seen: set[tuple[str, str]] = set()
+    last = "no answer from the host's API yet"
+    next_warnings = _now() + _TROUBLE_EVERY
+    end = _now() + seconds
+    while _now() < end:
+        try:
+            tenant = await client.get(kinds.TENANTS, name)
+        except NotFound as error:
+            raise CliError(f"tenant {name}: deleted while waiting for it", code=Exit.NOT_FOUND) from error
+        except _PATIENT as error:
+            last = f"the host's API does not answer: {error}"
+        else:
+            found = ready_condition(tenant)
+            if found is not None and found.get("status") == "True":
+                return tenant
+            if found is not None and found.get("reason") in HOPELESS:
+                raise _hopeless(name, found)
+            last = describe(tenant)
+        progress.show(f"waiting for tenant {name}: {last}")
+        if _now() >= next_warnings:
+            await _warn(client, name, seen, progress)
+            next_warnings = _now() + _TROUBLE_EVERY
+        await asyncio.sleep(_INTERVAL)
+    raise CliError(
+        f"tenant {name}: not ready after {seconds:g} s: {last}",
+        next_step=f"it continues in the background; see why it waits: bulkhead tenant describe {name}",
+        code=Exit.TIMEOUT,
+    )
+
+
+async def until_gone(client: Client, name: str, uid: str, *, seconds: float, progress: Progress) -> None:
+    """Return when the tenant with this UID is gone; a new one of the same name counts as gone."""
+    last = "no answer from the host's API yet"
+    end = _now() + seconds
+    while _now() < end:
+        try:
+            tenant = await client.get(kinds.TENANTS, name)
+        except NotFound:
+            return
+        except _PATIENT as error:
+            last = f"the host's API does not answer: {error}"
+        else:
+            if tenant["metadata"].get("uid") != uid:
+                return
+            last = describe(tenant) if ready_condition(tenant) else "deletion was requested"
+        progress.show(f"waiting for tenant {name} to be gone: {last}")
+        await asyncio.sleep(_INTERVAL)
+    raise CliError(
+        f"tenant {name}: still there after {seconds:g} s: {last}",
+        next_step=f"deletion continues in the background; see what is left: bulkhead tenant describe {name}",
+        code=Exit.TIMEOUT,
+    )
+
+
+async def plane_troubles(client: Client, name: str) -> list[Trouble]:
+    """What keeps the pods of a tenant's plane from starting."""
+    namespace = names.plane_namespace(name)
+    pods = await client.list(kinds.PODS, namespace)
+    events = await client.list(kinds.EVENTS, namespace, field_selector="type=Warning")
+    return troubles(pods.items, current(events.items, pods.items))
+
+
+def current(events: list[Obj], pods: list[Obj]) -> list[Obj]:
+    """Events without those about pods that have been scheduled or started since, or that are gone."""
+    running = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("status") or {}).get("phase") == "Running"}
+    alive = {str(pod["metadata"]["name"]) for pod in pods}
+    kept = []
+    for event in events:
+        subject = event.get("involvedObject") or {}
+        if subject.get("kind") == "Pod" and (subject.get("name") in running or subject.get("name") not in alive):
+            continue
+        kept.append(event)
+    return kept
+
+
+async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress: Progress) -> None:
+    """Print each new warning once. Missing permission, or no answer, does not end the wait."""
+    try:
+        found = await plane_troubles(client, name)
+    except (NotFound, Forbidden, *_PATIENT):
+        return
+    except ApiError as error:
+        found = [Trouble(f"namespace {names.plane_namespace(name)}", "Unreadable", str(error))]
+    for item in found:
+        if item.key not in seen:
+            seen.add(item.key)
+            progress.warn(str(item))
+
+
+def _hopeless(name: str, found: Mapping[str, Any]) -> CliError:
+    return CliError(
+        f"tenant {name}: {found.get('reason')}: {found.get('message')}",
+        next_step=f"correct the spec with kubectl edit tenant {name}, or remove it: bulkhead tenant delete {name}",
+    )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,114 @@
+"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage, usage of pods.
+
+They start once the API server is healthy and know nothing of each other. This module starts nothing itself.
+"""
+
+from importlib import resources
+
+from workstation.hostcluster import registry
+from workstation.hostcluster.addons import metrics
+from workstation.hostcluster.component import (
+    NODE_ADDRESS,
+    SIMULATED_POD_RANGE,
+    AliveHealth,
+    CommandHealth,
+    Component,
+    HostContext,
+    HttpHealth,
+)
+from workstation.hostcluster.gpu.plugin import PLUGIN_FOLDER
+from workstation.hostcluster.kwok.nodes import SIMULATED_LABEL, TAINT_KEY
+from workstation.hostcluster.netpol.render import TABLE
+from workstation.hostcluster.node import Node, nodes_of
+
+KWOK_ADDRESS = "127.0.0.1:10447"
+METRICS_ADDRESS = f"{NODE_ADDRESS}:{metrics.PORT}"
+MOST_GPUS = 64  # of a node: device numbers of the next node begin after them
+_LEASE_SECONDS = 40
+
+
+def _gpu(node: Node) -> Component:
+    argv = (node.ctx.python, "-m", "workstation.hostcluster.gpu.plugin", f"--count={node.ctx.options.gpus_per_node}")
+    more: tuple[str, ...] = (f"--nodes={node.data_dir / 'gpu'}", f"--plugin-folder={PLUGIN_FOLDER}")
+    if not node.is_machine:
+        more += (f"--first-minor={MOST_GPUS * (node.index - 1)}",)
+    needs = (node.component("kubelet"),)
+    return Component(node.component("gpu"), node.enter + argv + more, AliveHealth(), node=node.name, depends_on=needs)
+
+
+def _kwok(ctx: HostContext) -> Component:
+    stages = resources.files("workstation.hostcluster.kwok") / "stages.yaml"
+    argv = (
+        str(ctx.binaries["kwok"]),
+        f"--kubeconfig={ctx.kubeconfig}",
+        f"--config={stages}",
+        f"--manage-nodes-with-annotation-selector={TAINT_KEY}=fake",
+        f"--cidr={SIMULATED_POD_RANGE}",
+        f"--node-lease-duration-seconds={_LEASE_SECONDS}",
+        f"--server-address={KWOK_ADDRESS}",
+        "--v=WARN",
+    )
+    return Component("kwok", argv, HttpHealth(f"http://{KWOK_ADDRESS}/healthz"), depends_on=("kube-apiserver",))
+
+
+def _netpol(node: Node) -> Component:
+    ctx = node.ctx
+    argv = (
+        ctx.python,
+        "-m",
+        "workstation.hostcluster.netpol.enforcer",
+        f"--kubeconfig={ctx.kubeconfig}",
+        f"--node={node.name}",
+    )
+    more = (f"--pod-range={node.pod_range}", *(("--alone",) if ctx.options.nodes == 1 else ()))
+    # Healthy means that rules are in the kernel; should anything remove them, the restart brings them back.
+    health = CommandHealth((*node.enter, "nft", "list", "chain", *TABLE.split(), "forward"))
+    needs = ("kube-apiserver",)
+    return Component(node.component("netpol"), node.enter + argv + more, health, node=node.name, depends_on=needs)
+
+
+def _storage(ctx: HostContext) -> Component:
+    argv = (ctx.python, "-m", "workstation.hostcluster.storage.provisioner", f"--kubeconfig={ctx.kubeconfig}")
+    folders = tuple(f"--folder={node.name}={node.volume_dir}" for node in nodes_of(ctx))
+    return Component("storage", argv + folders, AliveHealth(), depends_on=("kube-apiserver",))
+
+
+def _metrics(ctx: HostContext) -> Component:
+    pki, config = ctx.pki_dir, ctx.config_dir / "metrics-server.kubeconfig"
+    argv = (
+        str(ctx.binaries["metrics-server"]),
+        f"--kubeconfig={config}",
+        f"--bind-address={NODE_ADDRESS}",  # not on the machine's outer addresses
+        f"--secure-port={metrics.PORT}",
+        f"--tls-cert-file={pki / 'metrics-server-serving.crt'}",
+        f"--tls-private-key-file={pki / 'metrics-server-serving.key'}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        # Without these files it reads the authorities from the cluster and exits when that is refused: a new host grants its
+        # rights only after its start.
+        "--authentication-skip-lookup=true",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--node-selector={SIMULATED_LABEL}!=true",  # simulated nodes have no kubelet
+        "--metric-resolution=15s",
+    )
+    # It listens only once it has read nodes and pods, which needs its rights: no probe of it can be waited for. It starts last,
+    # after the kubelet, to be refused as seldom as possible before it has them.
+    limits = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
+    return Component("metrics-server", argv, AliveHealth(), env=limits, depends_on=("kubelet",))
+
+
+def components(ctx: HostContext) -> list[Component]:
+    """Every add-on process."""
+    nodes = nodes_of(ctx)
+    chosen = [*map(_netpol, nodes), _storage(ctx), _metrics(ctx)]
+    if ctx.options.gpus_per_node > 0:
+        chosen += map(_gpu, nodes)
+    if ctx.options.simulated_nodes > 0:
+        chosen.append(_kwok(ctx))
+    if ctx.options.registry:
+        chosen.append(registry.component(ctx))
+    return chosen

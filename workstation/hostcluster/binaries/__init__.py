@@ -1,0 +1,83 @@
+"""The binaries of the embedded host: from the cache, else the official release, else built through the Go module proxy.
+
+`ensure(component)` is the only entry. What is in the cache is used as it is: it was checked (a download) or built from
+go.sum-pinned sources (a build) when it was stored. Two concurrent runs do not collide: there is a file lock per component, and
+a whole version folder appears in one rename.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from workstation.hostcluster.binaries import download, gobuild
+from workstation.hostcluster.binaries.versions import COMPONENTS, ON_REQUEST, Recipe, recipe
+from workstation.hostcluster.component import Progress
+from workstation.hostcluster.progress import Silent
+
+__all__ = ["COMPONENTS", "cache_dir", "ensure", "ensure_all"]
+
+
+def cache_dir() -> Path:
+    """Where Bulkhead caches: `$XDG_CACHE_HOME/bulkhead`. Survives `bulkhead host down`."""
+    configured = os.environ.get("XDG_CACHE_HOME")
+    return (Path(configured) if configured else Path.home() / ".cache") / "bulkhead"
+
+
+def _complete(folder: Path, wanted: Recipe) -> bool:
+    return all(os.access(folder / name, os.X_OK) and (folder / name).is_file() for name in wanted.files)
+
+
+@contextmanager
+def _locked(path: Path, report: Progress) -> Iterator[None]:
+    """Hold a file lock; report when another run holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report.detail("another run is getting the same binaries: waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _place(made: Path, folder: Path) -> None:
+    """Put a finished folder in its place in one step, replacing an incomplete one."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    made.rename(folder)
+
+
+def ensure(component: str, report: Progress | None = None, machine: str | None = None) -> dict[str, Path]:
+    """The component's binaries by file name, of this or another architecture; got or built when the cache lacks them."""
+    wanted = recipe(component, machine) if machine else recipe(component)
+    to = report or Silent()
+    parent = cache_dir() / "binaries" / (f"{component}.{wanted.foreign}" if wanted.foreign else component)
+    folder = parent / wanted.version
+    found = {name: folder / name for name in wanted.files}
+    if _complete(folder, wanted):
+        return found
+    with _locked(parent / ".lock", to):
+        if _complete(folder, wanted):
+            return found
+        with tempfile.TemporaryDirectory(dir=parent, prefix=".making-", ignore_cleanup_errors=True) as scratch:
+            made = Path(scratch) / wanted.version
+            made.mkdir()
+            if not download.fetch(wanted, made, to):
+                gobuild.build(wanted, made, to)
+            if not _complete(made, wanted):
+                raise RuntimeError(f"binaries of {component}: the build gave no {', '.join(wanted.files)}")
+            _place(made, folder)
+    return found
+
+
+def ensure_all(report: Progress, *, also: Collection[str] = ()) -> Mapping[str, Path]:
+    """Every binary that the host needs, by file name; of those that it may do without, `also`."""
+    found: dict[str, Path] = {}
+    for component in COMPONENTS:
+        if component not in ON_REQUEST or component in also:
+            found.update(ensure(component, report))
+    return found

@@ -1,0 +1,164 @@
+"""The host's own subtree in every cgroup hierarchy of the machine: v1, v2 and the mix of both.
+
+Everything that the host starts runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`; those of
+further real nodes in the same two below `/bulkhead/nodes/<name>`. So every process of the host can be found and ended, even
+without the supervisor, and a whole node can be frozen.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from workstation.hostcluster.component import CGROUP
+
+_MOUNTS = Path("/proc/self/mounts")
+# The host's components share the CPUs with every pod of every tenant, and go first when these are short (v1, v2): twice what
+# the kubelet gives all pods on two cores. With eight times that, planes waited at every start of a container. The subtree
+# itself keeps the weight that every group has: with twenty times that, one busy pod made its user's kubectl wait for seconds.
+_SYSTEM_WEIGHT = {"cpu.shares": "4096", "cpu.weight": "160"}
+
+
+def hierarchies() -> list[Path]:
+    """Mount points of all cgroup hierarchies."""
+    found = []
+    for line in _MOUNTS.read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind in ("cgroup", "cgroup2") and Path(where) not in found:
+            found.append(Path(where))
+    return found
+
+
+def _quiet_write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError:
+        return  # a controller that this hierarchy does not have
+
+
+def _inherit_cpuset(folder: Path) -> None:
+    """A new v1 cpuset group is empty, and no process may enter an empty one."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own, parent = folder / name, folder.parent / name
+        if own.exists() and not own.read_text().strip():
+            own.write_text(parent.read_text())
+
+
+def _hand_down(folder: Path) -> None:
+    """Let groups below this one have controllers (v2)."""
+    if (folder / "cgroup.subtree_control").exists():
+        for controller in ("cpu", "memory", "pids", "cpuset", "io"):
+            _quiet_write(folder / "cgroup.subtree_control", f"+{controller}")
+
+
+def create(group: str = CGROUP) -> None:
+    """Make the host's or a node's group in every hierarchy, with its `system`."""
+    for top in hierarchies():
+        _hand_down(top)
+        folder = top
+        for name in group.split("/"):
+            folder /= name
+            folder.mkdir(exist_ok=True)
+            _inherit_cpuset(folder)
+            _hand_down(folder)
+        system = folder / "system"
+        system.mkdir(exist_ok=True)
+        _inherit_cpuset(system)
+        for name, weight in _SYSTEM_WEIGHT.items():
+            if (system / name).exists():
+                _quiet_write(system / name, weight)
+
+
+def join() -> None:
+    """Move this process into `/bulkhead/system`; its children start there."""
+    for top in hierarchies():
+        (top / CGROUP / "system" / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def groups(part: str = "") -> Iterator[Path]:
+    """Every group of the subtree, deepest first."""
+    for top in hierarchies():
+        own = top / CGROUP / part
+        if own.is_dir():
+            for folder, _, _ in os.walk(own, topdown=False):
+                yield Path(folder)
+
+
+def processes(*parts: str) -> set[int]:
+    """The processes in the subtree (or some parts of it) without this one."""
+    found: set[int] = set()
+    for group in (group for part in parts or ("",) for group in groups(part)):
+        try:
+            found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
+        except (FileNotFoundError, OSError):
+            continue  # the group went away meanwhile
+    return found - {os.getpid(), 0}
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def freeze(part: str) -> None:
+    """Stop every process of a part where it is: by the v1 hierarchy for that where there is one, else by v2."""
+    tops = [top / CGROUP / part for top in hierarchies()]
+    for name, frozen in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
+        files = [top / name for top in tops if (top / name).exists()]
+        for file in files:
+            file.write_text(frozen)
+        if files:
+            return
+
+
+def thaw(*parts: str) -> None:
+    """Let the processes go on."""
+    for group in (group for part in parts or ("",) for group in groups(part)):
+        if (group / "freezer.state").exists():
+            _quiet_write(group / "freezer.state", "THAWED")
+        elif (group / "cgroup.freeze").exists():
+            _quiet_write(group / "cgroup.freeze", "0")
+
+
+def end(*parts: str, grace: float, deadline: float = 20.0) -> set[int]:
+    """Terminate the processes of these parts (or all), then kill them. Returns those that survived both."""
+    if grace > 0:
+        _signal(processes(*parts), signal.SIGTERM)
+        until = time.monotonic() + grace
+        while processes(*parts) and time.monotonic() < until:
+            time.sleep(0.05)
+    until = time.monotonic() + deadline
+    while (left := processes(*parts)) and time.monotonic() < until:
+        thaw(*parts)  # a frozen group does not die before it thaws
+        _signal(left, signal.SIGKILL)
+        time.sleep(0.05)
+    return processes(*parts)
+
+
+def remove_part(part: str) -> None:
+    """Remove the groups of a part whose processes have ended."""
+    for group in groups(part):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+
+def remove(deadline: float = 10.0) -> list[Path]:
+    """Remove the subtree everywhere. Returns what stays."""
+    until = time.monotonic() + deadline
+    while True:
+        left = []
+        for group in groups():
+            try:
+                group.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                left.append(group)
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.1)

@@ -1,0 +1,229 @@
+"""Configuration files of the host's components, rendered from the context. Pure but for the final writes.
+
+Settings that differ from upstream's defaults carry their reason here.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workstation.hostcluster.component import (
+    CLUSTER_DNS,
+    CLUSTER_DOMAIN,
+    POD_RANGE,
+    HostContext,
+)
+from workstation.hostcluster.files import write_file
+from workstation.hostcluster.node import Node, nodes_of
+
+SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
+CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # Debian's package, then upstream's own archive
+
+
+def containerd(node: Node) -> str:
+    """The configuration of containerd. Strings are JSON strings, which TOML reads alike."""
+    ctx = node.ctx
+
+    def text(value: object) -> str:
+        return json.dumps(str(value))
+
+    runtime = "plugins.'io.containerd.cri.v1.runtime'"
+    return f"""version = 3
+root = {text(node.data_dir / "containerd")}
+state = {text(node.run_dir / "containerd")}
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing",
+  "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.differ.v1.erofs",
+  "io.containerd.mount-handler.v1.erofs"]
+imports = []
+
+[grpc]
+address = {text(node.containerd_socket)}
+
+[plugins.'io.containerd.internal.v1.opt']
+path = {text(node.data_dir / "containerd" / "opt")}
+
+[plugins.'io.containerd.shim.v1.manager']
+socket_dir = {text(node.run_dir / "containerd" / "s")}
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = {text(SANDBOX_IMAGE)}
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = {text(ctx.registries_dir)}
+
+[{runtime}]
+# Without CAP_SYS_RESOURCE a score below our own cannot be set, and every sandbox would die in `runc create`.
+restrict_oom_score_adj = true
+# Network namespaces lie in our own run folder, so that `down` finds them all.
+netns_mounts_under_state_dir = true
+enable_unprivileged_ports = true
+enable_unprivileged_icmp = true
+# Devices of drivers on this host alone; `down` removes them.
+cdi_spec_dirs = [{text(node.run_dir / "cdi")}]
+# By default containerd reads each container's usage every second, for a kubelet that takes its figures from the runtime. Ours
+# reads them itself, and the default was a fifth of the cost of ten idle planes.
+stats_collect_period = "1m"
+
+[{runtime}.containerd]
+default_runtime_name = "runc"
+
+[{runtime}.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+runtime_path = {text(ctx.binaries["containerd-shim-runc-v2"])}
+
+[{runtime}.containerd.runtimes.runc.options]
+BinaryName = {text(ctx.binaries["runc"])}
+Root = {text(node.run_dir / "runc")}
+SystemdCgroup = false
+
+[{runtime}.cni]
+bin_dirs = [{", ".join(text(folder) for folder in CNI_PLUGINS)}]
+conf_dir = {text(node.config_dir / "cni")}
+max_conf_num = 1
+"""
+
+
+def cni(node: Node) -> dict[str, Any]:
+    """Point-to-point devices: every packet of a pod is routed and so crosses the forward hook, where policy is enforced."""
+    return {
+        "cniVersion": "1.0.0",
+        "name": "bulkhead",
+        "plugins": [
+            {
+                "type": "ptp",
+                "ipMasq": False,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": node.pod_range}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                    # In the run folder: addresses of pods that died with their host are free again.
+                    "dataDir": str(node.run_dir / "cni"),
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True},
+        ],
+    }
+
+
+def kubelet(node: Node) -> dict[str, Any]:
+    """The kubelet's configuration."""
+    pki = node.ctx.pki_dir
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.address,
+        "healthzBindAddress": node.probe_address,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(pki / f"{node.identity('kubelet-server')}.crt"),
+        "tlsPrivateKeyFile": str(pki / f"{node.identity('kubelet-server')}.key"),
+        "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
+        "clusterDNS": [CLUSTER_DNS],
+        "clusterDomain": CLUSTER_DOMAIN,
+        "resolvConf": str(node.ctx.config_dir / "resolv.conf"),
+        "podLogsDir": str(node.data_dir / "logs" / "pods"),
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.cgroup}",  # one subtree of our own, which `down` removes whole
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "oomScoreAdj": 0,  # lower ones need CAP_SYS_RESOURCE
+        "makeIPTablesUtilChains": False,  # nothing here uses them, and `down` need not remove them
+        "maxPods": 250,
+        # Upstream limits neither: one fork bomb would use up the process numbers of the whole node. Slurm's workers and an API
+        # server's threads stay well within the limit, and some numbers stay reserved for the machine itself.
+        "podPidsLimit": 4096,
+        "systemReserved": {"pid": "1024"},
+        # A pod that names no profile, the platform's included, has its system calls filtered by containerd's.
+        "seccompDefault": True,
+        "serializeImagePulls": False,
+        "syncFrequency": "20s",
+        "nodeStatusUpdateFrequency": "5s",
+        "nodeStatusReportFrequency": "1m0s",
+        "nodeLeaseDurationSeconds": 40,
+        # Images come from files, not from a registry: one that was garbage-collected cannot be pulled again.
+        "imageMinimumGCAge": "87600h0m0s",
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "evictionHard": {
+            "memory.available": "200Mi",
+            "nodefs.available": "2%",
+            "nodefs.inodesFree": "1%",
+            "imagefs.available": "2%",
+        },
+        "kubeAPIQPS": 200,
+        "kubeAPIBurst": 400,
+        "eventRecordQPS": 100,
+        "eventBurst": 200,
+        "shutdownGracePeriod": "0s",
+        "volumePluginDir": str(node.kubelet_dir / "volume-plugins"),
+        "logging": {"flushFrequency": "5s"},
+    }
+
+
+def scheduler(ctx: HostContext) -> dict[str, Any]:
+    """The scheduler's configuration: at the default of 50 requests a second it is the bottleneck of every gang."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(ctx.config_dir / "scheduler.kubeconfig"), "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},  # there is one
+    }
+
+
+def proxy(node: Node, mode: str) -> dict[str, Any]:
+    """kube-proxy's configuration. Conntrack settings stay as the machine has them: some machines refuse the write."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": str(node.ctx.config_dir / "proxy.kubeconfig"), "qps": 100, "burst": 200},
+        "mode": mode,
+        "clusterCIDR": POD_RANGE,
+        "hostnameOverride": node.name,
+        "bindAddress": node.address,
+        "healthzBindAddress": f"{node.probe_address}:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "nodePortAddresses": ["primary"],
+        "oomScoreAdj": 0,
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        mode: {"syncPeriod": "30s", "minSyncPeriod": "100ms"},
+    }
+
+
+def resolv_conf(text: str) -> str:
+    """The machine's resolvers that pods can reach too: those on the loopback are another namespace's."""
+    kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
+    return "\n".join(kept) + "\n"
+
+
+def proxy_mode() -> str:
+    """Mode nftables where the `nft` program is there; kube-proxy itself checks the kernel."""
+    return "nftables" if shutil.which("nft") else "iptables"
+
+
+def _files_of(node: Node) -> dict[Path, str]:
+    documents: Mapping[str, dict[str, Any]] = {"kubelet.yaml": kubelet(node), "proxy.yaml": proxy(node, proxy_mode())}
+    files = {name: yaml.safe_dump(document, sort_keys=False) for name, document in documents.items()}
+    files["containerd.toml"] = containerd(node)
+    files["cni/10-bulkhead.conflist"] = json.dumps(cni(node), indent=2)
+    return {node.config_dir / name: content for name, content in files.items()}
+
+
+def write_configuration(ctx: HostContext) -> bool:
+    """Render all files. Returns whether any of them changed."""
+    machine = Path("/etc/resolv.conf")
+    files = {
+        ctx.config_dir / "scheduler.yaml": yaml.safe_dump(scheduler(ctx), sort_keys=False),
+        ctx.config_dir / "resolv.conf": resolv_conf(machine.read_text() if machine.exists() else ""),
+    }
+    for node in nodes_of(ctx):
+        files |= _files_of(node)
+    written = [write_file(path, content.encode()) for path, content in files.items()]
+    return any(written)

@@ -1,0 +1,82 @@
+"""Checks whether one component is healthy. Every check has a deadline."""
+
+import asyncio
+import ssl
+
+import aiohttp
+
+from workstation.hostcluster.component import AliveHealth, CommandHealth, Component, HttpHealth, SocketHealth
+
+_SECONDS = 5.0
+
+
+def _tls(check: HttpHealth) -> ssl.SSLContext:
+    if check.ca is None:
+        # A probe of our own child on the loopback, whose certificate it made for itself.
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    context = ssl.create_default_context(cafile=str(check.ca))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if check.cert is not None:
+        context.load_cert_chain(check.cert, check.key)
+    return context
+
+
+async def http(check: HttpHealth) -> str:
+    """Empty when the URL answers 200; otherwise what is wrong."""
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    tls = _tls(check) if check.url.startswith("https:") else True
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            session.get(check.url, ssl=tls) as answer,
+        ):
+            if answer.status == 200:
+                return ""
+            failed = [line for line in (await answer.text()).splitlines() if line.startswith("[-]")]
+            return f"{check.url} answers {answer.status} {' '.join(failed)}".strip()
+    except TimeoutError:
+        return f"{check.url} gives no answer in {_SECONDS:.0f} s"
+    except (aiohttp.ClientError, OSError) as error:
+        return f"{check.url}: {error}"
+
+
+async def _command(check: CommandHealth) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *check.argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_SECONDS * 2):
+            _, errors = await process.communicate()
+    except TimeoutError:
+        return f"`{check.argv[0]}` does not end"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return "" if process.returncode == 0 else errors.decode(errors="replace").strip()[-300:] or f"status {process.returncode}"
+
+
+async def _socket(check: SocketHealth) -> str:
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_unix_connection(check.path)
+    except (TimeoutError, OSError) as error:
+        return f"{check.path}: {error}"
+    writer.close()
+    return ""
+
+
+async def ask(component: Component, alive_seconds: float) -> str:
+    """Empty when the component is healthy; otherwise what is wrong."""
+    match component.health:
+        case HttpHealth() as check:
+            return await http(check)
+        case CommandHealth() as check:
+            return await _command(check)
+        case SocketHealth() as check:
+            return await _socket(check)
+        case AliveHealth(seconds):
+            return "" if alive_seconds >= seconds else f"lives for {alive_seconds:.1f} of {seconds:.0f} s"

@@ -1,0 +1,246 @@
+"""Builds every image of the embedded host, or finds it in the cache.
+
+The content of each image is here, one function per image; `oci` writes the bytes, `layercache` remembers the inputs. Called
+when the host starts and when the code changed. It imports nothing into containerd.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import bulkhead
+from workstation.hostcluster import binaries
+from workstation.hostcluster.component import Progress
+from workstation.hostcluster.images import proxy_root, python_root, slack, slurm_root
+from workstation.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
+from workstation.hostcluster.images.oci import Entry, ImageSpec, Layer, architecture, image_key, write_image
+from workstation.hostcluster.images.pause import pause_entries
+from workstation.hostcluster.images.python_root import ImageError
+
+BULKHEAD = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
+KUBERNETES = "docker.io/bulkhead/kubernetes:v1.36.3"
+ETCD = "docker.io/bulkhead/etcd:v3.6.16"
+COREDNS = "docker.io/bulkhead/coredns:v1.15.0"
+PAUSE = "registry.k8s.io/pause:3.10"
+BUSYBOX = "docker.io/library/busybox:1.36"
+SLURM = f"docker.io/bulkhead/slurm:{slurm_root.SLURM_VERSION}"
+PROXY = f"docker.io/bulkhead/proxy:{proxy_root.PROXY_VERSION}"
+MARIADB = f"docker.io/bulkhead/mariadb:{slurm_root.MARIADB_VERSION}"
+
+PROJECT = Path(bulkhead.__file__).resolve().parent.parent
+
+FindBinaries = Callable[[str], Mapping[str, Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where images are built and where their parts come from."""
+
+    cache: Path
+    binaries: FindBinaries
+    project: Path
+    architecture: str = field(default_factory=architecture)
+
+    def layer(self, name: str) -> str:
+        """The name of a layer; other architectures than the machine's have names of their own."""
+        return name if self.architecture == architecture() else f"{name}.{self.architecture}"
+
+
+def _skeleton() -> list[Entry]:
+    """What programs expect of any file system: users, a place for temporary files."""
+    passwd = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\nbulkhead:x:65532:65532::/:/bin/false\n"
+    group = b"root:x:0:\nnogroup:x:65534:\nbulkhead:x:65532:\n"
+    return [
+        Entry("etc/passwd", "file", passwd),
+        Entry("etc/group", "file", group),
+        Entry("etc/nsswitch.conf", "file", b"hosts: files dns\n"),
+        Entry("tmp", "dir", mode=0o1777),
+        Entry("run", "dir", mode=0o755),
+        Entry("var/run", "link", "/run"),
+        Entry("proc", "dir", mode=0o755),
+        Entry("sys", "dir", mode=0o755),
+        Entry("dev", "dir", mode=0o755),
+    ]
+
+
+def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Layer:
+    files = shop.binaries(component)
+    programs = [entry for name in names for entry in slack.entries(name, files[name], shop.architecture)]
+    contents = (entry.content for entry in programs)
+    key = key_of([file_key(each) if isinstance(each, Path) else each for each in contents])
+    return cached_layer(shop.cache, shop.layer(component), key, lambda: [*_skeleton(), *programs])
+
+
+def _busybox() -> Path:
+    found = shutil.which("busybox")
+    if found is None:
+        raise ImageError("busybox image: busybox is not installed (apt-get install busybox-static)")
+    path = Path(found).resolve()
+    with path.open("rb") as stream:
+        if b"/ld-" in stream.read(4096):
+            raise ImageError(f"busybox image: {path} is not linked statically (apt-get install busybox-static)")
+    return path
+
+
+def busybox(shop: Workshop) -> ImageSpec:
+    """A shell and its applets, for demos and tests."""
+    program = _busybox()
+
+    def entries() -> Iterator[Entry]:
+        yield from _skeleton()
+        yield Entry("bin/busybox", "file", program, 0o755)
+        yield Entry("usr/bin", "link", "../bin")
+        yield Entry("root", "dir", mode=0o700)
+        for applet in python_root.run("busybox image", [str(program), "--list"]).split():
+            if applet != "busybox":
+                yield Entry(f"bin/{applet}", "link", "busybox")
+
+    layer = cached_layer(shop.cache, "busybox", key_of([file_key(program)]), entries)
+    return ImageSpec(BUSYBOX, (layer,), command=("sh",), user="", environment={"PATH": "/bin:/usr/bin"})
+
+
+def pause(shop: Workshop) -> ImageSpec:
+    """The process that holds a pod's namespaces."""
+    program = _busybox()
+    entries = pause_entries(Entry("bin/busybox", "file", program, 0o755))
+    contents = [entry.content for entry in entries if isinstance(entry.content, bytes)]
+    layer = cached_layer(shop.cache, "pause", key_of(contents), lambda: entries)
+    return ImageSpec(PAUSE, (layer,), entrypoint=("/pause",), user="65535:65535")
+
+
+def etcd(shop: Workshop) -> ImageSpec:
+    """The store of a tenant's plane."""
+    return ImageSpec(ETCD, (_program_layer(shop, "etcd", ["etcd"]),), command=("etcd",), environment=_PATH)
+
+
+def kubernetes(shop: Workshop) -> ImageSpec:
+    """API server and controller manager of a tenant's plane."""
+    names = ["kube-apiserver", "kube-controller-manager"]
+    return ImageSpec(KUBERNETES, (_program_layer(shop, "kubernetes", names),), command=("kube-apiserver",), environment=_PATH)
+
+
+def coredns(shop: Workshop) -> ImageSpec:
+    """Name service of the host and of each tenant."""
+    return ImageSpec(COREDNS, (_program_layer(shop, "coredns", ["coredns"]),), entrypoint=("coredns",), environment=_PATH)
+
+
+_PATH = {"PATH": "/usr/local/bin"}
+
+
+def bulkhead_image(shop: Workshop) -> ImageSpec:
+    """Controller and syncer; the pod's command says which."""
+    compiler = python_root.debian_root(shop.cache)
+    root = python_root.debian_root(shop.cache, shop.architecture)
+    site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", compiler, shop.architecture)
+    own = python_root.own_tree(shop.cache, shop.project, compiler)
+    layers = (
+        cached_layer(shop.cache, shop.layer("debian"), root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
+        cached_layer(shop.cache, shop.layer("site"), site.name, lambda: python_root.site_entries(site)),
+        cached_layer(shop.cache, "own", own.name, lambda: python_root.tree_entries(own, f"{python_root.APP}/")),
+    )
+    environment = {
+        "PATH": "/usr/bin",
+        "PYTHONPATH": f"/{python_root.APP}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONSAFEPATH": "1",
+    }
+    return ImageSpec(BULKHEAD, layers, command=("python3",), environment=environment, working_dir=f"/{python_root.APP}")
+
+
+def proxy(shop: Workshop) -> ImageSpec:
+    """HAProxy in front of tenants' planes. SIGUSR1 ends it softly: it takes no new connections, and keeps the others."""
+    tree = slurm_root.debian_tree(shop.cache, proxy_root.PROXY_TREE, shop.architecture)
+    layer = cached_layer(
+        shop.cache, shop.layer("proxy-debian"), key_of((tree.name, proxy_root.PROXY_TREE.unneeded.pattern)),
+        lambda: [*_skeleton(), *slurm_root.tree_layer(tree, proxy_root.PROXY_TREE)],
+    )  # fmt: skip
+    command = ("haproxy", "-db", "-f", "/run/proxy/haproxy.cfg")
+    return ImageSpec(PROXY, (layer,), command=command, environment={"PATH": "/usr/sbin"}, stop_signal="SIGUSR1")
+
+
+def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, entrypoint: str) -> ImageSpec:
+    """Debian's packages in one layer, our own files in another; containers start as root and step down by themselves."""
+    tree = slurm_root.debian_tree(shop.cache, wanted, shop.architecture)
+    own = slurm_root.own_files(shop.project, wanted.name)
+    layers = (
+        cached_layer(
+            shop.cache, shop.layer(f"{wanted.name}-debian"), key_of((tree.name, wanted.unneeded.pattern)),
+            lambda: [*_skeleton(), *slurm_root.tree_layer(tree, wanted)],
+        ),
+        cached_layer(
+            shop.cache, f"{wanted.name}-own", slurm_root.own_key(shop.project, wanted.name),
+            lambda: python_root.tree_entries(own),
+        ),
+    )  # fmt: skip
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "LANG": "C.UTF-8"}
+    return ImageSpec(name, layers, entrypoint=(entrypoint,), user="0:0", environment=environment)
+
+
+def slurm(shop: Workshop) -> ImageSpec:
+    """Every daemon of a tenant's Slurm, and what its users find on login nodes and workers."""
+    return _debian_image(shop, SLURM, slurm_root.SLURM_TREE, entrypoint="/usr/local/sbin/slurm-entrypoint")
+
+
+def mariadb(shop: Workshop) -> ImageSpec:
+    """The database behind Slurm's accounting."""
+    return _debian_image(shop, MARIADB, slurm_root.MARIADB_TREE, entrypoint="/usr/local/sbin/mariadb-entrypoint")
+
+
+Recipe = Callable[[Workshop], ImageSpec]
+
+RECIPES: Mapping[str, Recipe] = {
+    PAUSE: pause,
+    BUSYBOX: busybox,
+    ETCD: etcd,
+    KUBERNETES: kubernetes,
+    COREDNS: coredns,
+    BULKHEAD: bulkhead_image,
+    PROXY: proxy,
+}
+
+# Built only on request (`--slurm`): they are large, and their packages are fetched from Debian.
+SLURM_RECIPES: Mapping[str, Recipe] = {SLURM: slurm, MARIADB: mariadb}
+
+# What the host's own pods run.
+HOST_RECIPES: Mapping[str, Recipe] = {PAUSE: pause, COREDNS: coredns}
+
+
+def chosen(*, slurm: bool) -> Mapping[str, Recipe]:
+    """The recipes of a host that imports images."""
+    return {**RECIPES, **SLURM_RECIPES} if slurm else RECIPES
+
+
+def image_file(shop: Workshop, spec: ImageSpec) -> Path:
+    """The image's tar, written if the cache has none."""
+    name = spec.name.replace("/", "_").replace(":", "_")
+    path = shop.cache / "tars" / f"{name}-{image_key(spec)}.tar"
+    if path.is_file():
+        path.touch()
+        return path
+    write_image(shop.cache, spec, path)
+    drop_older(path.parent, f"{name}-{'?' * 16}.tar")
+    return path
+
+
+def ensure_images(
+    cache_dir: Path,
+    report: Progress,
+    *,
+    find_binaries: FindBinaries = binaries.ensure,
+    project: Path = PROJECT,
+    recipes: Mapping[str, Recipe] = RECIPES,
+) -> list[Path]:
+    """Every image as a tar that `ctr images import` reads; builds only what changed."""
+    shop = Workshop(cache_dir / "images", find_binaries, project)
+    made = []
+    for name, recipe in recipes.items():
+        report.detail(f"image {name}")
+        started = time.monotonic()
+        made.append(image_file(shop, recipe(shop)))
+        took = time.monotonic() - started
+        report.detail(f"image {name} {f'made in {took:.1f} s' if took > 0.5 else 'ready'}")
+    drop_unused_blobs(shop.cache)
+    return made

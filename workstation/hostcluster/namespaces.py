@@ -1,0 +1,157 @@
+"""Makes and removes what a further real node is on the machine: namespaces for network and mounts, a cable, routes.
+
+    machine ── bulkhead0 (172.31.255.1) ──┬── bulkhead-n2 ═ eth0 (172.31.255.2) of node 2, pods 10.244.16.0/20
+                                          └── bulkhead-n3 ═ eth0 (172.31.255.3) of node 3, pods 10.244.32.0/20
+
+Packets between pods of two nodes are routed and keep their addresses; those that leave the cluster are masqueraded by the
+machine, as for its own pods. Paths that programs have fixed are the node's own folders in its mount namespace. The namespaces
+are held by files in the run folder, so they outlive every process, and go when those files are unmounted.
+"""
+
+import contextlib
+import os
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from workstation.hostcluster import cgroups, mounts
+from workstation.hostcluster.component import BRIDGE, NODE_ADDRESS
+from workstation.hostcluster.files import write_file
+from workstation.hostcluster.machine_settings import run
+from workstation.hostcluster.node import NODE_RANGE, Node, nodes_of
+
+
+def own_folders(node: Node) -> dict[Path, str]:
+    """The node's folders, and the fixed paths that they are mounted on."""
+    return {
+        node.kubelet_dir: "/var/lib/kubelet",  # device plugins
+        node.run_dir / "libcni": "/var/lib/cni",  # libcni's record of attachments, which a restart of the node ends
+        node.data_dir / "logs" / "containers": "/var/log/containers",
+    }
+
+
+def enter_script(node: Node, hierarchies: Iterable[Path]) -> str:
+    """The script behind `Node.enter`: joins the node's cgroups and namespaces, then becomes the command."""
+    groups = " ".join(shlex.quote(str(top / node.cgroup / "system" / "cgroup.procs")) for top in hierarchies)
+    net, mnt = (shlex.quote(str(path)) for path in (node.network, node.mounts))
+    return (
+        f"# sh {node.run_dir}/enter COMMAND... runs a command on the node {node.name}.\n"
+        f'for group in {groups}; do echo $$ > "$group" || exit 1; done\n'
+        f'exec nsenter --net={net} --mount={mnt} -- "$@"\n'
+    )
+
+
+def network_commands(node: Node) -> list[list[str]]:
+    """What is run in the node's network namespace once it has its cable."""
+    commands = [
+        ["link", "set", "lo", "up"],
+        ["addr", "replace", f"{node.address}/{NODE_RANGE.partition('/')[2]}", "dev", "eth0"],
+        ["link", "set", "eth0", "up"],
+        ["route", "replace", "default", "via", NODE_ADDRESS],
+        # Without it, an address that no pod has would go back and forth between node and machine.
+        ["route", "replace", "unreachable", node.pod_range],
+    ]
+    others = [other for other in nodes_of(node.ctx) if not other.is_machine and other.index != node.index]
+    commands += [["route", "replace", other.pod_range, "via", other.address] for other in others]
+    return [["ip", *command] for command in commands]
+
+
+def _exists(node: Node) -> bool:
+    held = mounts.below(mounts.TABLE.read_text(), [node.network.parent])
+    return str(node.network) in held and str(node.mounts) in held
+
+
+def _folder_of_namespaces(folder: Path) -> None:
+    """Mount namespaces can be held in a folder only that passes its mounts on to no other."""
+    if str(folder) in mounts.below(mounts.TABLE.read_text(), [folder.parent]):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    run("mount", "--bind", str(folder), str(folder))
+    run("mount", "--make-private", str(folder))
+
+
+def _own_mounts(node: Node) -> None:
+    """Let go of the mounts of others, which would be held as long as this node lives, and mount its own folders."""
+    within = ("nsenter", f"--mount={node.mounts}", "--")
+    table = run(*within, "cat", str(mounts.TABLE))
+    for where in mounts.below(table, [node.ctx.run_dir, node.ctx.data_dir]):
+        run(*within, "umount", "--lazy", where)
+    for folder, place in own_folders(node).items():
+        folder.mkdir(parents=True, exist_ok=True)
+        Path(place).mkdir(parents=True, exist_ok=True)
+        run(*within, "mount", "--bind", str(folder), place)
+    # A volume that a pod passes on must reach other pods of this node. Nothing reaches the machine.
+    run(*within, "mount", "--make-rshared", "/")
+
+
+def _let_go(node: Node) -> None:
+    """Remove the files that hold the namespaces."""
+    for path in (node.mounts, node.network):
+        with contextlib.suppress(RuntimeError):  # not mounted
+            run("umount", "--lazy", str(path))
+        path.unlink(missing_ok=True)
+
+
+def _unshare(node: Node) -> None:
+    """Make both namespaces, held by files.
+
+    The kernel holds a mount namespace in a file of an older one only. Linux 6.18 tells their age by numbers that each CPU gives
+    out by itself, so a container's namespace may seem to be the younger one; on the CPU that made it, it never does.
+    """
+    refused: RuntimeError | None = None
+    for cpu in sorted(os.sched_getaffinity(0)):
+        for path in (node.network, node.mounts):
+            path.touch()
+        held = (f"--net={node.network}", f"--mount={node.mounts}")
+        try:
+            run("taskset", "--cpu-list", str(cpu), "unshare", *held, "--propagation", "private", "true")
+        except RuntimeError as error:
+            refused = error
+            _let_go(node)
+        else:
+            return
+    raise refused or RuntimeError(f"{node.name}: no CPU to make its namespaces on")
+
+
+def _create(node: Node) -> None:
+    _folder_of_namespaces(node.network.parent)
+    _unshare(node)
+    _own_mounts(node)
+    run("ip", "link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", str(node.network))
+    run("ip", "link", "set", node.link, "master", BRIDGE, "up")
+
+
+def _route(node: Node) -> None:
+    within = ("nsenter", f"--net={node.network}", "--")
+    for command in network_commands(node):
+        run(*within, *command)
+    run(*within, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+    run("ip", "route", "replace", NODE_RANGE, "dev", BRIDGE, "src", NODE_ADDRESS)
+    run("ip", "route", "replace", node.pod_range, "via", node.address, "dev", BRIDGE)
+
+
+def ensure(nodes: Iterable[Node]) -> None:
+    """Make what is missing for these nodes, and bring their routes to one another up to date."""
+    for node in nodes:
+        if node.is_machine:
+            continue
+        if not _exists(node):
+            remove(node)
+            _create(node)
+        write_file(node.run_dir / "enter", enter_script(node, cgroups.hierarchies()).encode())
+        _route(node)
+
+
+def remove(node: Node) -> None:
+    """Remove the namespaces and the cable, and what a loss of power takes; its processes must have ended."""
+    _let_go(node)
+    if Path(f"/sys/class/net/{node.link}").exists():
+        with contextlib.suppress(RuntimeError):  # it went with its namespace meanwhile
+            run("ip", "link", "delete", node.link)
+    shutil.rmtree(node.run_dir, ignore_errors=True)
+
+
+def plug(node: Node, *, connected: bool) -> None:
+    """Plug the node's network cable in, or pull it out."""
+    run("ip", "link", "set", node.link, "up" if connected else "down")

@@ -1,0 +1,114 @@
+"""Takes one real node of a running host away and brings it back, as a fault of the machine room would; and says how all are.
+
+    killed  every process of it is killed at once and its network and mounts go, as when its power fails; its disk stays
+    paused  every process of it stands still, as when the machine hangs; its network goes on answering pings
+    cut     its network cable is out; its pods go on, and nobody hears of them
+
+The supervisor is told first and leaves the node alone until it returns. The cluster is told nothing: it finds out by itself.
+The first node cannot be lost, as it is the machine that carries the control plane.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from workstation.hostcluster import cgroups, cluster, namespaces, state
+from workstation.hostcluster.component import RUN_DIR, HostContext, Progress
+from workstation.hostcluster.node import Node, nodes_of
+from workstation.hostcluster.supervisor import load_context
+
+
+def _kill(node: Node) -> None:
+    left = cgroups.end(node.part, grace=0)
+    if left:
+        raise cluster.HostError(f"node {node.name}: processes {sorted(left)} do not end")
+    cgroups.remove_part(node.part)
+    namespaces.remove(node)
+
+
+LOSE: Mapping[str, Callable[[Node], None]] = {
+    "killed": _kill,
+    "paused": lambda node: cgroups.freeze(node.part),
+    "cut": lambda node: namespaces.plug(node, connected=False),
+}
+_RETURN: Mapping[str, Callable[[Node], None]] = {
+    "killed": lambda _: None,  # it is started like a new one
+    "paused": lambda node: cgroups.thaw(node.part),
+    "cut": lambda node: namespaces.plug(node, connected=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One line of `bulkhead host node list`."""
+
+    name: str
+    state: str  # "ready", "not ready", or how it was lost
+    address: str
+    pods: str
+    detail: str  # which of its components are not ready
+
+
+def overview(found: state.HostState) -> tuple[NodeState, ...]:
+    """How the real nodes are, as far as the supervisor knows: each by its own components."""
+    ctx = cluster.bare_context(state.options_from_json(found.options))
+    return tuple(_state_of(found, node) for node in nodes_of(ctx))
+
+
+def _state_of(found: state.HostState, node: Node) -> NodeState:
+    words = [(item, item.name.rpartition("/")[2]) for item in found.components if item.phase != "ready"]
+    ill = ", ".join(f"{word} {item.phase}" for item, word in words if item.name == node.component(word))
+    lost = found.lost.get(node.name)
+    return NodeState(node.name, lost or ("not ready" if ill else "ready"), node.address, node.pod_range, "" if lost else ill)
+
+
+def _running(run_dir: Path) -> tuple[HostContext, state.HostState]:
+    living = cluster.alive(run_dir)
+    if living is None or living.phase != "running":
+        raise cluster.HostError("no host is up; start one with `bulkhead host up --nodes 3`")
+    return load_context(run_dir)[0], living
+
+
+def find(ctx: HostContext, name: str) -> Node:
+    """The node of this name, if it is one that can be lost."""
+    nodes = {node.name: node for node in nodes_of(ctx)}
+    machine, *further = nodes
+    if name == machine:
+        raise cluster.HostError(
+            f"{name} carries the host's control plane and cannot be lost alone; `bulkhead host down` stops all"
+        )
+    if name not in nodes:
+        there = ", ".join(further) or "none; `bulkhead host up --nodes 3` adds some"
+        raise cluster.HostError(f"no node {name!r} that can be lost; there is: {there}")
+    return nodes[name]
+
+
+def lose(name: str, how: str, report: Progress, *, run_dir: Path = RUN_DIR) -> None:
+    """Take a node away."""
+    with cluster.exclusive(report):
+        ctx, living = _running(run_dir)
+        node = find(ctx, name)
+        if name in ctx.lost:
+            if ctx.lost[name] == how:
+                return
+            raise cluster.HostError(f"{name} is {ctx.lost[name]} already; run `bulkhead host node return {name}` first")
+        report.step(f"Losing {name}: {how}")
+        cluster.tell(replace(ctx, lost={**ctx.lost, name: how}), living, report)
+        LOSE[how](node)
+
+
+def bring_back(name: str, report: Progress, *, run_dir: Path = RUN_DIR) -> None:
+    """Bring a lost node back and wait until the cluster finds it ready."""
+    with cluster.exclusive(report):
+        ctx, living = _running(run_dir)
+        node = find(ctx, name)
+        how = ctx.lost.get(name)
+        if how is None:
+            return
+        report.step(f"Bringing back {name}, which was {how}")
+        left = replace(ctx, lost={other: its for other, its in ctx.lost.items() if other != name})
+        _RETURN[how](node)
+        cluster.prepare_nodes(left)
+        cluster.tell(left, living, report)
+        report.step(f"Waiting for the node {name}")
+        cluster.await_node(Node(left, node.index), report)

@@ -1,0 +1,200 @@
+"""Everything an embedded host can leave on a machine: finds it, removes it, and checks that it is gone.
+
+`clear` needs neither the supervisor nor containerd, so it also cleans up after a host that died. `leftovers` is the independent
+check afterwards: it lists what is still there, one line each.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from workstation.hostcluster import cgroups, machine_settings
+from workstation.hostcluster import mounts as mount_table
+from workstation.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
+
+MARKER = ".bulkhead-host"
+_MNT_DETACH = 2
+_GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
+_CABLE = re.compile(r"bulkhead-n\d+")
+_CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
+_FIXED_FOLDERS = (
+    _CNI_CACHE / "results",
+    _CNI_CACHE,
+    Path("/var/log/containers"),
+    Path("/var/lib/kubelet"),
+    Path("/run/containerd/s"),
+)
+_TABLE = re.compile(r"^table (\w+) (bulkhead\S*|kube-proxy)$", re.MULTILINE)
+_OUR_CHAIN = re.compile(r"^-N ((?:CNI|KUBE)-\S+)$", re.MULTILINE)
+# An embedded host that an older release started is found, too: its programs were in another package.
+_PACKAGES = ("workstation.hostcluster.", "bulkhead.hostcluster.")
+_OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
+
+
+def mounts(ctx: HostContext) -> list[str]:
+    """Mount points in the host's folders, deepest first; those that hold namespaces of nodes are among them."""
+    return mount_table.below(mount_table.TABLE.read_text(), (ctx.run_dir, ctx.data_dir))
+
+
+def _unmount(ctx: HostContext) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(3):  # mounts stacked on one another need another round
+        found = mounts(ctx)
+        if not found:
+            return
+        for where in found:
+            libc.umount2(where.encode(), _MNT_DETACH)
+
+
+def devices() -> list[str]:
+    """Our bridge, the cables of nodes, and the host ends of pods' devices."""
+    found = []
+    for link in json.loads(machine_settings.run("ip", "-j", "addr") or "[]"):
+        addresses = {item.get("local") for item in link.get("addr_info", [])}
+        name = link["ifname"]
+        if name == BRIDGE or _CABLE.fullmatch(name) or (name.startswith("veth") and _GATEWAY in addresses):
+            found.append(name)
+    return found
+
+
+def tables() -> list[tuple[str, str]]:
+    """The nftables tables of the host and of kube-proxy."""
+    if shutil.which("nft") is None:
+        return []
+    return _TABLE.findall(machine_settings.run("nft", "list", "tables"))
+
+
+def chains() -> list[tuple[str, str, str]]:
+    """Chains that CNI plugins made through iptables, as (program, table, chain)."""
+    found = []
+    for program in ("iptables", "ip6tables"):
+        if shutil.which(program) is None:
+            continue
+        for table in ("filter", "nat", "mangle"):
+            try:
+                rules = machine_settings.run(program, "-w", "5", "-t", table, "-S")
+            except RuntimeError:
+                continue  # this kernel has no such table
+            found += [(program, table, chain) for chain in _OUR_CHAIN.findall(rules)]
+    return found
+
+
+def _remove_chains() -> None:
+    found = chains()
+    for program, table in {(program, table) for program, table, _ in found}:
+        for chain, rule in _OUR_RULE.findall(machine_settings.run(program, "-w", "5", "-t", table, "-S")):
+            with contextlib.suppress(RuntimeError):
+                machine_settings.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
+    for flag in ("-F", "-X"):
+        for program, table, chain in found:
+            with contextlib.suppress(RuntimeError):
+                machine_settings.run(program, "-w", "5", "-t", table, flag, chain)
+
+
+def processes(ctx: HostContext) -> dict[int, str]:
+    """Processes of the host: in its cgroups, or running for its data wherever they are."""
+    found: dict[int, str] = {}
+    grouped = cgroups.processes()
+    marks = (f"{ctx.data_dir}/", f"{ctx.run_dir}/")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            program = str((entry / "exe").readlink())
+        except OSError:
+            continue  # it ended, or it is a thread of the kernel
+        ours = program.startswith(str(ctx.cache_dir)) or any(package in command for package in _PACKAGES)
+        if int(entry.name) in grouped or (ours and any(mark in command for mark in marks)):
+            found[int(entry.name)] = command.strip()[:160]
+    return found
+
+
+def _stands(folder: Path) -> bool:
+    if folder.is_mount():
+        return any(folder.iterdir())
+    return folder.exists() or folder.is_symlink()
+
+
+def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
+    """What is left of a host, one line each; empty when the machine is clean."""
+    found = [f"process {pid}: {command}" for pid, command in processes(ctx).items()]
+    found += [f"mount {where}" for where in mounts(ctx)]
+    found += [f"network device {name}" for name in devices()]
+    found += [f"nftables table {family} {name}" for family, name in tables()]
+    found += [f"{program} chain {chain} in {table}" for program, table, chain in chains()]
+    found += [f"cgroup {group}" for group in cgroups.groups()]
+    folders = [ctx.run_dir, machine_settings.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
+    found += [f"folder {folder}" for folder in folders if _stands(folder)]
+    return found
+
+
+def _end_processes(ctx: HostContext, report: Progress) -> None:
+    report.detail("ending the pods' processes")
+    cgroups.thaw()  # a node that was paused ends like the others
+    cgroups.end("kubepods", "nodes", grace=3)
+    report.detail("ending the components' processes")
+    cgroups.end(grace=2)
+    for pid in processes(ctx):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+
+
+def _remove_devices() -> None:
+    # Devices of pods go with their namespaces; the kernel does that in its own time.
+    until = time.monotonic() + 3
+    while [name for name in devices() if name.startswith("veth")] and time.monotonic() < until:
+        time.sleep(0.05)
+    for name in devices():
+        with contextlib.suppress(RuntimeError):
+            machine_settings.run("ip", "link", "delete", name)
+
+
+def clear(ctx: HostContext, report: Progress) -> None:
+    """End and remove everything but the data folder."""
+    _end_processes(ctx, report)
+    report.detail("removing mounts and network devices")
+    _unmount(ctx)
+    _remove_devices()
+    for family, name in tables():
+        machine_settings.run("nft", "delete", "table", family, name)
+    _remove_chains()
+    cgroups.remove()
+    if ctx.run_dir.exists() and not mounts(ctx):  # never delete through a mount that would not go
+        shutil.rmtree(ctx.run_dir, ignore_errors=True)
+
+
+def is_ours(data_dir: Path) -> bool:
+    """Whether a host made this folder: no other is ever removed."""
+    return (data_dir / MARKER).exists() or (data_dir / "pki" / "etcd-ca.crt").exists()
+
+
+def remove_files(ctx: HostContext, *, data: bool) -> None:
+    """Remove files that components put at fixed paths, and the data folder when asked."""
+    for entry in (_CNI_CACHE / "results").glob("*"):
+        if f'"{ctx.run_dir}/' in entry.read_text(errors="replace"):  # it names a network namespace of ours
+            entry.unlink(missing_ok=True)
+    for entry in Path("/var/log/containers").glob("*.log"):
+        if entry.is_symlink() and str(entry.readlink()).startswith(str(ctx.data_dir)):
+            entry.unlink(missing_ok=True)
+    for folder in _FIXED_FOLDERS:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only when it is empty
+    if data and is_ours(ctx.data_dir) and not mounts(ctx):
+        _remove_tree(ctx.data_dir)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder; if it is a mount, only its content."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if not folder.is_mount():
+        folder.rmdir()

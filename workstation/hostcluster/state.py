@@ -1,0 +1,75 @@
+"""The state of the supervisor and its components, which it writes to a file and others read."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from workstation.hostcluster.component import RUN_DIR, HostOptions
+from workstation.hostcluster.files import write_file
+
+ComponentPhase = Literal["waiting", "starting", "ready", "unhealthy", "restarting", "lost", "stopped", "failed"]
+HostPhase = Literal["starting", "running", "failed", "stopping"]
+
+
+@dataclass(slots=True)
+class ComponentState:
+    """One line of `bulkhead host status`."""
+
+    name: str
+    phase: ComponentPhase = "waiting"
+    pid: int = 0
+    restarts: int = 0
+    since: float = 0.0  # seconds since the epoch
+    detail: str = ""
+    log: str = ""
+
+
+@dataclass(slots=True)
+class HostState:
+    """The whole state file."""
+
+    pid: int
+    phase: HostPhase
+    started: float
+    options: dict[str, Any]
+    generation: str = ""  # of the context that the running plan was made from
+    error: str = ""
+    components: list[ComponentState] = field(default_factory=list)
+    lost: dict[str, str] = field(default_factory=dict)  # nodes that are away on purpose, and how
+
+
+def options_to_json(options: HostOptions) -> dict[str, Any]:
+    """Plain values of the options."""
+    return {**asdict(options), "data_dir": str(options.data_dir)}
+
+
+def options_from_json(values: dict[str, Any]) -> HostOptions:
+    """The reverse of `options_to_json`."""
+    return HostOptions(**{**values, "data_dir": Path(values["data_dir"])})
+
+
+def write(state: HostState, run_dir: Path = RUN_DIR) -> None:
+    """Replace the state file."""
+    write_file(run_dir / "state.json", json.dumps(asdict(state), indent=1).encode())
+
+
+def read(run_dir: Path = RUN_DIR) -> HostState | None:
+    """The state as last written; None when no host was started."""
+    try:
+        values = json.loads((run_dir / "state.json").read_text())
+    except FileNotFoundError:
+        return None
+    components = [ComponentState(**item) for item in values.pop("components")]
+    return HostState(**values, components=components)
+
+
+def is_supervisor(pid: int) -> bool:
+    """Whether the process exists and is a supervisor: process IDs are reused."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    # Without the first word: an older release, whose host may still run, had it in another package.
+    return b".hostcluster.supervisor" in command and pid != os.getpid()

@@ -1,0 +1,124 @@
+"""Builds what is published: an archive for each image, with every architecture that can be had, and the SBOMs beside it.
+
+    recipe, once for each architecture ─> layers ─> packed ─> documents ─> <name>-<tag>.tar, <name>-<tag>.<arch>.spdx.json
+
+Nothing of another architecture is run: programs are cross-compiled, Debian's packages only unpacked. One that cannot be had is
+named and left out, but for the machine's own. What is there already and the same is not written again.
+"""
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from workstation.hostcluster import binaries
+from workstation.hostcluster.component import Progress
+from workstation.hostcluster.files import write_file
+from workstation.hostcluster.images.build import PROJECT, Workshop
+from workstation.hostcluster.images.layercache import drop_unused_blobs
+from workstation.hostcluster.images.oci import Entry, ImageSpec, architecture, blob_path, write_archive
+from workstation.hostcluster.images.python_root import ImageError
+from workstation.images import documents, packing, sbom
+from workstation.images.archive import Archive, ArchiveError
+from workstation.images.catalogue import Image
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One architecture of an image."""
+
+    configuration: bytes
+    manifest: bytes
+    blobs: Mapping[str, Path]
+    sbom: bytes
+
+
+def created() -> str:
+    """The time that images carry: SOURCE_DATE_EPOCH, or the beginning of time, so that the same input is the same image."""
+    text = os.environ.get("SOURCE_DATE_EPOCH", "0")
+    try:
+        moment = dt.datetime.fromtimestamp(int(text), dt.UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ImageError(f"SOURCE_DATE_EPOCH: {text!r} is not a number of seconds") from error
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def archive_path(folder: Path, image: Image) -> Path:
+    """Where an image's archive lies."""
+    return folder / f"{image.name}-{image.tag}.tar"
+
+
+def sbom_path(folder: Path, image: Image, machine: str) -> Path:
+    """Where the SBOM of one of its architectures lies."""
+    return folder / f"{image.name}-{image.tag}.{machine}.spdx.json"
+
+
+def workshop(machine: str, *, project: Path = PROJECT) -> Workshop:
+    """Where images of one architecture are built."""
+    find = binaries.ensure if machine == architecture() else partial(binaries.ensure, machine=machine)
+    return Workshop(binaries.cache_dir() / "images", find, project, machine)
+
+
+def _part(shop: Workshop, image: Image, spec: ImageSpec, notes: Mapping[str, str], when: str) -> _Part:
+    packed = [packing.pack(shop.cache, layer) for layer in spec.layers]
+    layers = [each for each, _ in packed]
+    configuration = documents.config(spec, layers, notes, when)
+    manifest = documents.manifest(configuration, layers, notes)
+    found = sbom.scan(blob_path(shop.cache, layer.digest) for layer in spec.layers)
+    bill = sbom.spdx(image.name, image.tag, documents.digest_of(manifest), found, when)
+    return _Part(configuration, manifest, {each.digest: path for each, path in packed}, bill)
+
+
+def _parts(image: Image, shops: Iterable[Workshop], when: str, report: Progress) -> dict[str, _Part]:
+    parts: dict[str, _Part] = {}
+    notes = documents.annotations(image, when)
+    for shop in shops:
+        report.detail(f"{image.title} for {shop.architecture}")
+        try:
+            spec = replace(image.recipe(shop), architecture=shop.architecture)
+            parts[shop.architecture] = _part(shop, image, spec, notes, when)
+        except (ImageError, RuntimeError) as error:
+            if shop.architecture == architecture():
+                raise ImageError(f"{image.title}: {error}") from error
+            report.warn(f"{image.title} is left out for {shop.architecture}: {error}")
+    if not parts:
+        raise ImageError(f"{image.title}: none of the architectures could be built")
+    return parts
+
+
+def _write(folder: Path, image: Image, parts: Mapping[str, _Part], when: str) -> Path:
+    """Archive and SBOMs; an archive that holds the same index already stays."""
+    notes = documents.annotations(image, when)
+    index = documents.index({machine: part.manifest for machine, part in parts.items()}, notes)
+    path = archive_path(folder, image)
+    for machine, part in parts.items():
+        write_file(sbom_path(folder, image, machine), part.sbom)
+    try:
+        with Archive(path) as there:
+            if there.digest == documents.digest_of(index):
+                return path
+    except (FileNotFoundError, ArchiveError):
+        pass
+    contents: dict[str, bytes | Path] = {documents.digest_of(index): index}
+    for part in parts.values():
+        contents |= {documents.digest_of(each): each for each in (part.configuration, part.manifest)}
+        contents |= part.blobs
+    entries = [Entry(f"blobs/sha256/{digest.removeprefix('sha256:')}", "file", each) for digest, each in contents.items()]
+    layout = documents.layout(index, image)
+    entries += [Entry("index.json", "file", layout), Entry("oci-layout", "file", b'{"imageLayoutVersion":"1.0.0"}')]
+    write_archive(entries, path)
+    return path
+
+
+def build(images: Iterable[Image], folder: Path, shops: Iterable[Workshop], report: Progress) -> list[Path]:
+    """The archives of these images, built as far as they are not there."""
+    kept, when, made = list(shops), created(), []
+    for image in images:
+        report.step(f"Building {image.title}")
+        made.append(_write(folder, image, _parts(image, kept, when, report), when))
+    for cache in {shop.cache for shop in kept}:
+        drop_unused_blobs(cache)
+        packing.drop_unused(cache)
+    return made

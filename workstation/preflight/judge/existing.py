@@ -1,0 +1,152 @@
+"""What is there already: an installation, remains of one, others' webhooks, limits of the release namespace. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import bulkhead
+from bulkhead.api import labels as marks
+from bulkhead.api.names import GROUP, SYSTEM_NAMESPACE
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
+from workstation.preflight.facts import Obj, Observed, Unseen, need
+from workstation.preflight.findings import Finding, failed, ok, warning
+from workstation.preflight.values import Values
+
+# A tenant's namespaces as the controller makes them, for selectors of webhooks.
+_TENANT = "bh-example"
+_NAMESPACES: tuple[Mapping[str, str], ...] = (
+    {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE},
+    {"kubernetes.io/metadata.name": _TENANT, "bulkhead.dev/namespace": "plane"} | marks.made_for("example"),
+    {"kubernetes.io/metadata.name": f"{_TENANT}-work", "bulkhead.dev/namespace": "work"} | marks.made_for("example"),
+)
+# What Bulkhead writes there.
+_WRITTEN = {
+    ("", "pods"), ("", "services"), ("", "configmaps"), ("", "secrets"), ("", "persistentvolumeclaims"),
+    ("", "serviceaccounts"), ("apps", "statefulsets"), ("apps", "deployments"), ("networking.k8s.io", "networkpolicies"),
+    ("discovery.k8s.io", "endpointslices"),
+}  # fmt: skip
+
+
+def installation(observed: Observed, _values: Values) -> Finding:
+    """Nothing, or a whole installation; definitions or policies without a controller are remains."""
+    crds = [_name(each) for each in need(observed, "customresourcedefinitions") if _name(each).endswith(f".{GROUP}")]
+    controllers = list(_seen(observed, "controllers"))
+    policies = [_name(each) for each in _seen(observed, "admission policies") if _is_ours(each)]
+    hooks = [
+        f"{_name(each)} (webhook)" for kind in ("validating webhooks", "mutating webhooks") for each in _seen(observed, kind)
+        if _is_ours(each)
+    ]  # fmt: skip
+    if controllers:
+        where = ", ".join(
+            f"{_namespace(each)}: {_label(each, 'app.kubernetes.io/version') or 'unknown'}" for each in controllers
+        )
+        if len(controllers) > 1:
+            return failed(
+                f"there are {len(controllers)} installations: {where}", "uninstall all but one: they share definitions"
+            )
+        if hooks:
+            cure = "delete these webhook configurations: this version has none, and they decide without anybody answering"
+            return warning("an installation is there, with webhooks of another version", cure, hooks)
+        if _namespace(controllers[0]) != SYSTEM_NAMESPACE:
+            return failed(f"there is an installation in another namespace ({where})", "upgrade that one, or uninstall it first")
+        return ok(f"installed already ({where}): this would upgrade it to {bulkhead.__version__}")
+    remains = [*crds, *policies, *hooks]
+    if remains:
+        return warning(
+            "remains of an installation are there, and no controller",
+            "install the version that they are of, or delete them; deleting the definitions deletes every Tenant",
+            remains,
+        )
+    return ok("Bulkhead is not installed")
+
+
+def namespace(observed: Observed, _values: Values) -> Finding:
+    """Limits and defaults of the release namespace, if it is there."""
+    there = [each for each in need(observed, "namespaces") if _name(each) == SYSTEM_NAMESPACE]
+    if not there:
+        return ok(f"{SYSTEM_NAMESPACE} does not exist yet")
+    if mapping(there[0].get("metadata")).get("deletionTimestamp"):
+        return failed(f"{SYSTEM_NAMESPACE} is being deleted", "wait until it is gone")
+    told = [f"LimitRange {_name(each)}: gives its own limits to the controller" for each in _seen(observed, "limitranges")]
+    told += [f"ResourceQuota {_name(each)}: {_hard(each)}" for each in _seen(observed, "resourcequotas") if _hard(each)]
+    if told:
+        cure = "make sure that the controller fits (50m CPU, 512Mi memory for each replica), or use a namespace without"
+        return warning(f"{SYSTEM_NAMESPACE} has limits", cure, told)
+    level = _label(there[0], "pod-security.kubernetes.io/enforce") or "none of its own"
+    return ok(f"{SYSTEM_NAMESPACE}: no limits, Pod Security level {level}")
+
+
+def webhooks(observed: Observed, _values: Values) -> Finding:
+    """Webhooks with failurePolicy Fail that are asked about what Bulkhead writes into its namespaces."""
+    told = []
+    for kind in ("validating webhooks", "mutating webhooks"):
+        for each in need(observed, kind):
+            told += [f"{_name(each)}: {text(hook.get('name'))}" for hook in mappings(each.get("webhooks"), 64) if _meets(hook)]
+    if told:
+        return warning(
+            f"{len(told)} webhooks with failurePolicy Fail are asked about objects in Bulkhead's namespaces",
+            "exclude these namespaces by namespaceSelector (bulkhead.dev/tenant DoesNotExist), or make sure that the webhook "
+            "always answers: while it does not, no tenant's pod starts; what it adds to pods, hostMetadataDomains must allow",
+            told,
+        )
+    return ok("none")
+
+
+def _meets(hook: Mapping[str, Any]) -> bool:
+    if text(hook.get("failurePolicy")) not in {"", "Fail"} or not any(_rule(each) for each in mappings(hook.get("rules"), 64)):
+        return False
+    return any(selects(mapping(hook.get("namespaceSelector")), labels) for labels in _NAMESPACES)
+
+
+def _rule(rule: Mapping[str, Any]) -> bool:
+    groups, resources = (
+        {text(each) for each in sequence(rule.get(name))[:64]} for name in ("apiGroups", "resources")
+    )  # fmt: skip
+    if text(rule.get("scope")) == "Cluster" or not {"CREATE", "UPDATE", "*"} & set(map(text, sequence(rule.get("operations")))):
+        return False
+    return any(groups & {group, "*"} and resources & {name, "*", "*/*"} for group, name in _WRITTEN)
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches; one that is empty matches everything."""
+    if any(labels.get(str(key)) != value for key, value in mapping(selector.get("matchLabels")).items()):
+        return False
+    return all(_holds(each, labels) for each in mappings(selector.get("matchExpressions"), 64))
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = text(expression.get("key")), sequence(expression.get("values"))
+    match text(expression.get("operator")):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False
+
+
+def _hard(quota: Obj) -> str:
+    return ", ".join(f"{key}={value}" for key, value in list(mapping(mapping(quota.get("spec")).get("hard")).items())[:6])
+
+
+def _is_ours(obj: Obj) -> bool:
+    return _name(obj).startswith("bulkhead-") or _name(obj).endswith(f".{GROUP}")
+
+
+def _seen(observed: Observed, name: str) -> Iterator[Obj]:
+    found = observed.lists.get(name, ())
+    yield from (() if isinstance(found, Unseen) else found)
+
+
+def _name(obj: Obj) -> str:
+    return text(mapping(obj.get("metadata")).get("name"))
+
+
+def _namespace(obj: Obj) -> str:
+    return text(mapping(obj.get("metadata")).get("namespace"))
+
+
+def _label(obj: Obj, key: str) -> str:
+    return text(mapping(mapping(obj.get("metadata")).get("labels")).get(key))

@@ -1,0 +1,114 @@
+"""GPUs: are they there, are they whole, and does a container get one without asking (0023). Pure."""
+
+from collections.abc import Iterator
+
+from bulkhead.api.untrusted import mapping, text
+from workstation.preflight.facts import NotSeenError, Obj, Observed, need
+from workstation.preflight.findings import Finding, failed, ok, skipped, warning
+from workstation.preflight.values import Values
+
+RUNTIME = "gpu"
+_SIMULATED = "kwok.x-k8s.io/node"
+
+
+def real_nodes(nodes: tuple[Obj, ...], resources: tuple[str, ...]) -> list[str]:
+    """Nodes with such GPUs on which a pod really runs."""
+    return [
+        text(mapping(each.get("metadata")).get("name"))
+        for each in nodes
+        if _SIMULATED not in mapping(mapping(each.get("metadata")).get("annotations")) and any(_counts(each, resources))
+    ]
+
+
+def resources(observed: Observed, values: Values) -> Finding:
+    """What the device plugins or drivers of the cluster offer, under the names of gpuResources."""
+    nodes = need(observed, "nodes")
+    lacking: list[str] = []
+    there: list[str] = []
+    for name in values.gpu_resources:
+        found = [count for node in nodes for count in _counts(node, (name,))]
+        (there if found else lacking).append(f"{name}: {sum(found)} on {len(found)} nodes" if found else name)
+    if not lacking:
+        return ok("; ".join(there))
+    claimed = {text(mapping(each.get("spec")).get("driver")) for each in _slices(observed)}
+    drivers = f" (drivers with ResourceSlices: {', '.join(sorted(claimed))})" if claimed else ""
+    return warning(
+        f"no node offers {', '.join(lacking)}{drivers}",
+        "install the vendor's device plugin, or correct gpuResources; a DRA driver's devices are offered by deviceClasses",
+        there,
+    )
+
+
+def runtime(observed: Observed, values: Values) -> Finding:
+    """A container that asked for no GPU but says NVIDIA_VISIBLE_DEVICES=all must see none."""
+    if not real_nodes(need(observed, "nodes"), values.gpu_resources):
+        return skipped("there is no node with GPUs to try it on")
+    probed = observed.probes.get(RUNTIME)
+    if probed is None:
+        raise NotSeenError("no pod was tried")
+    facts = next((mapping(line["facts"]) for line in probed.said if "facts" in line), None)
+    if facts is None:
+        return skipped(f"the probe on a GPU node told nothing: {probed.trouble or 'not in time'}", "try again with --image")
+    seen = [text(each) for each in facts.get("devices", ()) if isinstance(each, str)]
+    if seen:
+        return warning(
+            f"a container on node {probed.node} without a GPU request sees GPUs by NVIDIA_VISIBLE_DEVICES=all",
+            "set accept-nvidia-visible-devices-envvar-when-unprivileged = false in the nodes' "
+            "/etc/nvidia-container-runtime/config.toml, with the device list as volume mounts or CDI: Bulkhead closes the "
+            "variable in tenants' pods, and any other pod of the host that tenants' images reach has no such wall",
+            seen,
+        )
+    return ok(f"a container on node {probed.node} that asked for no GPU sees none")
+
+
+def sharing(observed: Observed, _values: Values) -> Finding:
+    """MIG and time slicing change what one GPU of a quota is."""
+    sliced, parts = [], []
+    for node in need(observed, "nodes"):
+        labels = mapping(mapping(node.get("metadata")).get("labels"))
+        name = text(mapping(node.get("metadata")).get("name"))
+        replicas = text(labels.get("nvidia.com/gpu.replicas"))
+        strategy = text(labels.get("nvidia.com/gpu.sharing-strategy"))
+        if (replicas.isdecimal() and int(replicas[:6]) > 1) or strategy not in {"", "none"}:
+            sliced.append(f"node {name}: {replicas or '?'} replicas, {strategy or 'time-slicing'}")
+        mig = text(labels.get("nvidia.com/mig.strategy"))
+        if mig not in {"", "none"}:
+            parts.append(f"node {name}: MIG strategy {mig}")
+    if sliced:
+        return warning(
+            f"GPUs of {len(sliced)} nodes are handed out several times over (time slicing or MPS)",
+            "nothing keeps the memory of their users apart, and a quota counts the copies: keep tenants off these nodes",
+            [*sliced, *parts],
+        )
+    if parts:
+        return warning(
+            f"GPUs of {len(parts)} nodes are partitioned (MIG)",
+            "with strategy `mixed` name each profile (nvidia.com/mig-1g.10gb, …) in gpuResources; with `single` one GPU of a "
+            "quota is one partition",
+            parts,
+        )
+    return ok("no node says that it shares or partitions its GPUs")
+
+
+def device_classes(observed: Observed, values: Values) -> Finding:
+    """The classes that deviceClasses name."""
+    if not values.device_classes:
+        return skipped("deviceClasses is empty: tenants are offered no claims on devices")
+    there = {text(mapping(each.get("metadata")).get("name")) for each in need(observed, "deviceclasses")}
+    lacking = [each for each in values.device_classes if each not in there]
+    if lacking:
+        return failed(f"DeviceClasses do not exist: {', '.join(lacking)}", "create them, or take them out of deviceClasses")
+    return ok(", ".join(values.device_classes))
+
+
+def _counts(node: Obj, names: tuple[str, ...]) -> Iterator[int]:
+    allocatable = mapping(mapping(node.get("status")).get("allocatable"))
+    for name in names:
+        found = str(allocatable.get(name, ""))
+        if found.isdecimal() and int(found[:9]) > 0:
+            yield int(found[:9])
+
+
+def _slices(observed: Observed) -> tuple[Obj, ...]:
+    found = observed.lists.get("resourceslices", ())
+    return found if isinstance(found, tuple) else ()

@@ -1,0 +1,88 @@
+"""Images: what the kubelets and runtimes said when they pulled, put into cause and cure. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from workstation.preflight.facts import Observed, Pull, known
+from workstation.preflight.findings import Finding, failed, ok, skipped, warning
+from workstation.preflight.values import Values
+
+# What runtimes say, from the most telling to the least; several stand in one message.
+_REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), cause, cure)
+    for pattern, cause, cure in (
+        (
+            r"no match for platform|no image found in manifest list|no matching manifest|exec format error",
+            "the registry has it for other architectures than this node's",
+            "push it for this architecture too",
+        ),
+        (
+            r"x509|certificate|http: server gave HTTP response to HTTPS",
+            "the node does not trust the registry's certificate",
+            "give the registry's CA to the container runtime of every node",
+        ),
+        (
+            r"no such host|connection refused|i/o timeout|network is unreachable|no route to host|deadline exceeded|dial tcp",
+            "the node does not reach the registry",
+            "check the registry's name and the nodes' way to it, or set images.registry to one that they reach",
+        ),
+        (
+            r"manifest unknown|not found|NAME_UNKNOWN|MANIFEST_UNKNOWN",
+            "the registry does not have it",
+            "push it there, or correct its name or digest in the values",
+        ),
+        (
+            r"unauthorized|401|authorization failed|authentication required|denied|403|insufficient_scope|pull access",
+            "the registry refuses these credentials",
+            "correct the user name and password of the pull secret, or name the right one in images.pullSecrets",
+        ),
+        (
+            r"ErrImageNeverPull|never pull",
+            "it is not on the node, and images.pullPolicy is Never",
+            "import it on every node, or use another pullPolicy",
+        ),
+        (r"InvalidImageName|invalid reference", "it is no image's name", "correct it in the values"),
+    )
+)
+_UNKNOWN = ("it could not be pulled", "see the message")
+
+
+def secrets(observed: Observed, values: Values) -> Finding:
+    """Whether the pull secrets are there and of the right kind."""
+    if not observed.secrets:
+        if values.pull_secrets:
+            return skipped("the pull secrets were not read", "see whether they exist in the release namespace")
+        return skipped("images.pullSecrets is empty: images are pulled without credentials")
+    wrong = [f"{name}: {why}" for name, why in observed.secrets.items() if why]
+    if wrong:
+        return failed(
+            "pull secrets cannot be used",
+            "create them in the release namespace before: kubectl create secret docker-registry NAME -n bulkhead-system …",
+            wrong,
+        )
+    return ok(", ".join(observed.secrets))
+
+
+def pulls(observed: Observed, _values: Values) -> Finding:
+    """Every image by name; the cure is the first failure's."""
+    found: Mapping[str, Pull] = known(observed.pulls)
+    lacking = {name: each for name, each in found.items() if not each.pulled}
+    broken = {name: each for name, each in lacking.items() if each.trouble}
+    if broken:
+        told = [f"{each.reference} ({name}): {explained(each.trouble)[0]}: {each.trouble}" for name, each in broken.items()]
+        causes = sorted({explained(each.trouble)[0] for each in broken.values()})
+        cures = sorted({explained(each.trouble)[1] for each in broken.values()})
+        summary = f"{len(broken)} of {len(found)} images cannot be pulled: {'; '.join(causes)}"
+        return failed(summary, "; ".join(cures), told)
+    if lacking:
+        return warning(
+            f"{len(lacking)} of {len(found)} images were still being pulled at the end, without an error",
+            "run it again: what is on the nodes already is quick",
+            [each.reference for each in lacking.values()],
+        )
+    return ok(f"all {len(found)} images", *(f"{each.reference} on node {each.node}" for each in found.values()))
+
+
+def explained(message: str) -> tuple[str, str]:
+    """Cause and cure of a runtime's message."""
+    return next(((cause, cure) for pattern, cause, cure in _REASONS if pattern.search(message)), _UNKNOWN)

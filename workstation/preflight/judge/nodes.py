@@ -1,0 +1,118 @@
+"""Nodes: what their kubelets do by default, as far as they tell, and what a probe pod saw of itself. Pure."""
+
+from collections.abc import Mapping
+
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.untrusted import mapping, text
+from workstation.preflight.facts import NotSeenError, Obj, Observed, Probed, Unseen
+from workstation.preflight.findings import Finding, failed, ok, warning
+from workstation.preflight.values import Values
+
+FACTS = "open"  # the probe pod that tells what it sees of itself
+USER_NAMESPACE = "userns"
+_SIMULATED = "kwok.x-k8s.io/node"
+_FILTERED = 2  # Seccomp of /proc/self/status: a filter is loaded
+
+
+def real(nodes: tuple[Obj, ...]) -> list[str]:
+    """Nodes that take pods and really run them."""
+    return [
+        text(mapping(each.get("metadata")).get("name"))
+        for each in nodes
+        if _SIMULATED not in mapping(mapping(each.get("metadata")).get("annotations"))
+        and condition_of(each, "Ready").get("status") == "True"
+        and mapping(each.get("spec")).get("unschedulable") is not True
+    ]
+
+
+def seccomp(observed: Observed, _values: Values) -> Finding:
+    """A pod that asks for RuntimeDefault must get it; what the kubelet gives to others is told."""
+    facts = _facts(observed)
+    if facts.get("seccomp") != _FILTERED:
+        return failed(
+            f"a pod with seccompProfile RuntimeDefault runs without a filter (Seccomp: {facts.get('seccomp')})",
+            "use a container runtime and a kernel with seccomp: tenants' pods have every system call of the kernel otherwise",
+        )
+    told = [name for name, each in _configs(observed).items() if each.get("seccompDefault") is not True]
+    if told:
+        return ok(
+            "RuntimeDefault filters, and Bulkhead asks for it in every pod; others run without on these nodes (seccompDefault)",
+            *told,
+        )
+    return ok("RuntimeDefault filters, and Bulkhead asks for it in every pod")
+
+
+def pids(observed: Observed, _values: Values) -> Finding:
+    """A fork bomb must end in its own pod."""
+    configs = _configs(observed)
+    limit = _probe_facts(observed).get("pids")
+    if not configs:
+        if isinstance(limit, int):
+            return ok(f"a pod may have {limit} processes")
+        raise NotSeenError("kubelets' configuration cannot be read (nodes/proxy), and a pod does not see its own limit")
+    open_ = [name for name, each in configs.items() if not _positive(each.get("podPidsLimit"))]
+    if open_:
+        return warning(
+            f"{len(open_)} of {len(configs)} nodes do not bound the processes of a pod",
+            "set podPidsLimit in these kubelets' configuration, 4096 for instance: one pod can use up a node's processes",
+            open_,
+        )
+    least = min(each["podPidsLimit"] for each in configs.values())
+    return ok(f"podPidsLimit is set on all {len(configs)} nodes that told, {least} at the least")
+
+
+def cgroup(observed: Observed, _values: Values) -> Finding:
+    """Version 1 works; version 2 bounds memory better, and Slurm's own limits need it."""
+    found = _facts(observed).get("cgroup")
+    if found == 1:
+        return warning(
+            "nodes use cgroup v1",
+            "use nodes with cgroup v2 where you can: kubelets refuse v1 by default since Kubernetes 1.35",
+        )
+    return ok(f"version {found}")
+
+
+def user_namespaces(observed: Observed, _values: Values) -> Finding:
+    """Whether `hostUsers: false` starts, and what root is outside then."""
+    probed = observed.probes.get(USER_NAMESPACE)
+    if probed is None:
+        raise NotSeenError("no pod was tried")
+    cure = (
+        "classes with isolation.userNamespaces need a kernel of 6.3 or newer, and containerd 2 or CRI-O with a runc or crun "
+        "that maps mounts; leave it off in your classes until then"
+    )
+    if not probed.ran:
+        return warning(f"a pod with hostUsers: false did not start: {probed.trouble or 'not in time'}", cure)
+    start = _said(probed).get("root")
+    if not _positive(start):
+        return warning("a pod with hostUsers: false runs as the node's own users", cure)
+    return ok(f"users of a pod with hostUsers: false begin at {start} on the node")
+
+
+def _facts(observed: Observed) -> Obj:
+    found = _probe_facts(observed)
+    if not found:
+        probed = observed.probes.get(FACTS)
+        raise NotSeenError(f"the probe pod told nothing: {(probed.trouble if probed else '') or 'it was not run'}")
+    return found
+
+
+def _probe_facts(observed: Observed) -> Obj:
+    probed = observed.probes.get(FACTS)
+    return _said(probed) if probed else {}
+
+
+def _said(probed: Probed) -> Obj:
+    return next((mapping(line["facts"]) for line in probed.said if "facts" in line), {})
+
+
+def _configs(observed: Observed) -> Mapping[str, Obj]:
+    return {
+        text(name): mapping(each.get("kubeletconfig"))
+        for name, each in observed.kubelets.items()
+        if not isinstance(each, Unseen) and isinstance(each.get("kubeletconfig"), Mapping)
+    }
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

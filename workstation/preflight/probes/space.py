@@ -1,0 +1,255 @@
+"""The namespace of a run, its pods as they are now, and their words.
+
+    opened(client) ──> leftovers of earlier runs asked to go ──> namespace, account, pull secrets ──> Space
+        Space.add(pod) ──> Space.probed(name): ran, or why it did not ──> what its program said
+    whatever ends it, also a cancellation ──> pods, claims and the namespace deleted, and waited for while there is time
+
+One list a moment keeps all pods; nothing else is asked for again and again. What a run could not wait for stands in `left`.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from workstation.preflight.facts import Probed
+from workstation.preflight.probes import objects
+
+_EVERY = 0.4
+_LINES = 40
+_LOG_BYTES = 65_536
+_OLD = timedelta(minutes=3)  # a run lasts one; another admin's may be under way
+_LEFT_SECONDS = 4.0
+_SWEEP_SECONDS = 5.0
+_MAKE_SECONDS = 8.0
+
+
+class Space:
+    """See the module."""
+
+    def __init__(self, client: Client, name: str, swept: tuple[str, ...] = ()) -> None:
+        self.client = client
+        self.swept = swept  # namespaces of runs that were killed
+        self.name = name
+        self.left: tuple[str, ...] = ()
+        self.pods: Mapping[str, Obj] = {}
+        self._refused: dict[str, str] = {}
+
+    async def add(self, pod: Obj) -> None:
+        """Create a pod; a refusal is what `probed` will say."""
+        try:
+            await self.client.create(kinds.PODS, pod, self.name)
+        except KubeError as error:
+            self.refuse(str(pod["metadata"]["name"]), str(error))
+
+    def refuse(self, name: str, why: str) -> None:
+        """Have `probed` say that a pod was not made."""
+        self._refused[name] = why
+
+    def knows(self, name: str) -> bool:
+        """Whether a pod of this name was to be made."""
+        return name in self.pods or name in self._refused
+
+    async def until(self, name: str, done: Callable[[Obj], bool]) -> Obj | None:
+        """The pod once it is so; None if it was refused or has ended or cannot start. The caller keeps the deadline."""
+        while name not in self._refused:
+            pod = self.pods.get(name)
+            if pod is not None and done(pod):
+                return pod
+            if pod is not None and (phase(pod) in {"Failed", "Succeeded"} or _hopeless(pod)):
+                return None
+            await asyncio.sleep(_EVERY / 2)
+        return None
+
+    async def probed(self, name: str, *, said: bool = True) -> Probed:
+        """What became of a pod."""
+        if name in self._refused:
+            return Probed(ran=False, trouble=self._refused[name])
+        pod = self.pods.get(name)
+        if pod is None:
+            return Probed(ran=False, trouble="the pod was not there in time", pending=True)
+        ran = phase(pod) in {"Running", "Succeeded"}
+        lines = await self.said(name) if said and phase(pod) != "Pending" else []
+        trouble = "" if ran else trouble_of(pod) or await self._event(name)
+        pending = not ran and phase(pod) == "Pending" and not _hopeless(pod)
+        return Probed(ran, trouble, text(mapping(pod.get("spec")).get("nodeName")), tuple(lines), pending)
+
+    async def said(self, name: str) -> list[Mapping[str, Any]]:
+        """The last lines of a pod's program; none when they cannot be read."""
+        path = f"{kinds.PODS.path(self.name, name, 'log')}?tailLines={_LINES}&limitBytes={_LOG_BYTES}"
+        try:
+            data = await self.client.get_raw(path, timeout=5.0)
+        except KubeError:
+            return []
+        return parsed(data)
+
+    async def _event(self, name: str) -> str:
+        """The last warning about a pod, or about a claim of its name."""
+        try:
+            found = await self.client.list(kinds.EVENTS, self.name, field_selector="type=Warning")
+        except KubeError:
+            return ""
+        about = [each for each in found.items if text(mapping(each.get("involvedObject")).get("name")) == name]
+        return f"{text(about[-1].get('reason'))}: {text(about[-1].get('message'))}" if about else ""
+
+    async def watch(self) -> None:
+        """Keep `pods` as they are, until cancelled."""
+        while True:
+            with contextlib.suppress(KubeError):
+                found = await self.client.list(kinds.PODS, self.name)
+                self.pods = {text(each["metadata"].get("name")): each for each in found.items}
+            await asyncio.sleep(_EVERY)
+
+    async def remove(self, until: float) -> None:
+        """Delete everything, and wait for it to be gone while there is time (the loop's clock)."""
+        now = asyncio.get_running_loop().time
+        with contextlib.suppress(KubeError):
+            pods = await self.client.list_metadata(kinds.PODS, self.name)
+            claims = await self.client.list_metadata(kinds.PERSISTENT_VOLUME_CLAIMS, self.name)
+            gone = [self.client.delete(kinds.PODS, each["metadata"]["name"], self.name, grace_seconds=1) for each in pods.items]
+            gone += [
+                self.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, each["metadata"]["name"], self.name) for each in claims.items
+            ]
+            await asyncio.gather(*gone, return_exceptions=True)
+        self.left = (f"namespace {self.name}: {await self._delete_namespace()}",)
+        while now() < until:
+            try:
+                await self.client.get(kinds.NAMESPACES, self.name)
+            except NotFound:
+                self.left = ()
+                return
+            except KubeError:
+                pass
+            await asyncio.sleep(_EVERY)
+
+    async def _delete_namespace(self) -> str:
+        for _ in range(3):
+            try:
+                await self.client.delete(kinds.NAMESPACES, self.name)
+            except KubeError as error:
+                problem = str(error)
+                await asyncio.sleep(_EVERY)
+            else:
+                return "deletion was asked for, and it was not gone yet"
+        return f"not deleted: {problem}; delete it by hand, or run preflight again"
+
+
+@contextlib.asynccontextmanager
+async def opened(client: Client, *, clean_until: float) -> AsyncIterator[Space]:
+    """A space for the time of the block; KubeError or TimeoutError where none can be made."""
+    swept = await sweep(client)
+    space = Space(client, f"{objects.PREFIX}{secrets.token_hex(4)}", swept)
+    try:
+        # Inside: a namespace may be there although the answer to its creation was lost.
+        async with asyncio.timeout(_MAKE_SECONDS):
+            await client.create(kinds.NAMESPACES, objects.namespace(space.name))
+            await client.create(kinds.SERVICE_ACCOUNTS, objects.account(), space.name)
+        watching = asyncio.create_task(space.watch())
+        try:
+            yield space
+        finally:
+            watching.cancel()
+    except asyncio.CancelledError:
+        # A person who interrupts waits no longer than it takes to ask for the deletion and see it begin.
+        clean_until = min(clean_until, asyncio.get_running_loop().time() + _LEFT_SECONDS)
+        raise
+    finally:
+        # A task of its own: a second cancellation of this one does not end the cleaning.
+        await asyncio.shield(asyncio.ensure_future(_removed(space, clean_until)))
+
+
+async def _removed(space: Space, until: float) -> None:
+    now = asyncio.get_running_loop().time()
+    async with asyncio.timeout(max(_LEFT_SECONDS, until - now)):
+        with contextlib.suppress(TimeoutError):
+            await space.remove(until)
+
+
+async def sweep(client: Client) -> tuple[str, ...]:
+    """Ask for the deletion of what runs that were killed have left, and say which."""
+    old: list[str] = []
+    with contextlib.suppress(KubeError, TimeoutError):
+        async with asyncio.timeout(_SWEEP_SECONDS):
+            found = await client.list(kinds.NAMESPACES, label_selector=f"{objects.LABEL}=true")
+            old = [str(each["metadata"]["name"]) for each in found.items if is_leftover(each, datetime.now(UTC))][:20]
+            await asyncio.gather(*(client.delete(kinds.NAMESPACES, name) for name in old), return_exceptions=True)
+    return tuple(old)
+
+
+def is_leftover(namespace: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a namespace is of a run that was killed: by label, name and age.
+
+    A label alone, which anybody who may label a namespace can set, deletes nothing; another admin's run may be under way.
+    """
+    metadata = mapping(namespace.get("metadata"))
+    try:
+        born = datetime.fromisoformat(text(metadata.get("creationTimestamp")))
+    except ValueError:
+        return False
+    labelled = mapping(metadata.get("labels")).get(objects.LABEL) == "true"
+    return labelled and text(metadata.get("name")).startswith(objects.PREFIX) and born.tzinfo is not None and now - born > _OLD
+
+
+def phase(pod: Mapping[str, Any]) -> str:
+    """The pod's phase."""
+    return text(mapping(pod.get("status")).get("phase")) or "Pending"
+
+
+def address(pod: Obj) -> str:
+    """The pod's address, once it runs."""
+    return text(mapping(pod.get("status")).get("podIP")) if phase(pod) == "Running" else ""
+
+
+def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Why the pod's container waits: reason and message."""
+    for status in mappings(mapping(pod.get("status")).get("containerStatuses"), 4):
+        found = mapping(mapping(status.get("state")).get("waiting"))
+        if found:
+            return text(found.get("reason")), text(found.get("message"))
+    return "", ""
+
+
+def trouble_of(pod: Obj) -> str:
+    """What keeps a pod from running, in the cluster's words."""
+    reason, message = waiting(pod)
+    if reason and reason not in {"ContainerCreating", "PodInitializing"}:
+        return f"{reason}: {message}"
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"not scheduled: {text(scheduled.get('message'))}"
+    for status in mappings(mapping(pod.get("status")).get("containerStatuses"), 4):
+        ended = mapping(mapping(status.get("state")).get("terminated"))
+        if ended:
+            return f"{text(ended.get('reason'))}: {text(ended.get('message')) or 'exit code ' + str(ended.get('exitCode'))}"
+    if not mapping(pod.get("spec")).get("nodeName"):
+        return "no scheduler has looked at it"
+    return text(mapping(pod.get("status")).get("message"))
+
+
+_NEVER = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RunContainerError"})
+
+
+def _hopeless(pod: Obj) -> bool:
+    return waiting(pod)[0] in _NEVER
+
+
+def parsed(data: bytes) -> list[Mapping[str, Any]]:
+    """The lines of a program: objects of JSON; anything else is not ours."""
+    found: list[Mapping[str, Any]] = []
+    for line in data[-_LOG_BYTES:].splitlines()[-_LINES:]:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
