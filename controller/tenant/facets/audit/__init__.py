@@ -1,0 +1,1 @@
+"""The receiver of the plane's audit trail: the credential for it, and what was lost on the way."""

@@ -1,0 +1,1 @@
+"""Where the tenant's pods may go outside of it."""

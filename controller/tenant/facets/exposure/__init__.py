@@ -1,0 +1,1 @@
+"""By what names the plane is reached from outside of the host."""

@@ -1,0 +1,1 @@
+"""The two namespaces, the rights in them, and the note of what was accepted: what everything else of a tenant lies in."""

@@ -1,0 +1,1 @@
+"""The identity providers by whose tokens the tenant's users sign in."""

@@ -1,0 +1,1 @@
+"""Nodes that are the tenant's alone."""

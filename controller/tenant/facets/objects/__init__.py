@@ -1,0 +1,1 @@
+"""All host objects of a tenant: those that it does not run without, those that follow, and those that it runs without."""

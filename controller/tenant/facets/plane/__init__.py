@@ -1,0 +1,1 @@
+"""The plane's API server: whether it answers with the data that it had, and what lies inside every plane."""

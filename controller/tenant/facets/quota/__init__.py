@@ -1,0 +1,1 @@
+"""What the host counts of a tenant, and up to where."""

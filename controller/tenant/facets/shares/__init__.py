@@ -1,0 +1,1 @@
+"""What the host shares with the tenant."""

@@ -1,0 +1,1 @@
+"""The tenant's Slurm cluster."""

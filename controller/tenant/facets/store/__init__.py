@@ -1,0 +1,1 @@
+"""The plane's store: how full etcd is."""

@@ -1,0 +1,1 @@
+"""The volumes under the plane's etcd, which grow while it runs."""
