@@ -43,7 +43,6 @@ from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
-from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
@@ -61,7 +60,7 @@ from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
-from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
+from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
@@ -155,6 +154,8 @@ class Controller:
             self._ranges,
             settings,
             self._clock,
+            self._planes,
+            budget,
             applier=Applier(client),
             interior=Interior(self._owned, self._planes, self._clock, resync_seconds=settings.resync_seconds),
             renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
@@ -165,7 +166,6 @@ class Controller:
             SignIn(self._issuers),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
-            AuditTrail(AuditLosses(self._planes, self._clock, budget)),
             Slurm(ordering),
             StoreRoom(self._stores, tools.interior),
             Shares(self._shares),

@@ -10,6 +10,7 @@ the first thing that is not true.
 from collections.abc import Iterable
 from typing import Final
 
+from controller.inside.auditlosses import AuditLosses
 from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
 from controller.tenant.facets.egress.facet import Egress
 from controller.tenant.facets.exposure.facet import Exposed
@@ -65,6 +66,7 @@ def built_in(tools: Tools) -> tuple[Facet, ...]:
         Inside(tools.client, tools.interior),
         Quota(),
         Egress(),
+        AuditTrail(AuditLosses(tools.planes, tools.clock, tools.budget)),
         Extras(tools.applier),
         Volumes(tools.client),
         Exposed(tools.client),

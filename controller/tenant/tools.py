@@ -8,6 +8,8 @@ from bulkhead.kube.client import Client
 from bulkhead.work.clock import Clock
 from controller.host.hostranges import HostRanges
 from controller.host.owned import Owned
+from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
 from controller.pki.issue import Known
 from controller.pki.renewals import Renewals
 from controller.settings import Settings
@@ -24,6 +26,8 @@ class Tools:
     ranges: HostRanges
     settings: Settings
     clock: Clock
+    planes: PlaneAccess
+    budget: Budget  # that all planes take of
     applier: Applier
     interior: Interior
     renewals: Renewals

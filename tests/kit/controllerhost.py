@@ -16,6 +16,7 @@ from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
 from controller.settings import Settings
@@ -57,7 +58,8 @@ class ControllerHost:
         self.owned = Owned(client, lambda _: None)
         self.ranges = HostRanges(client, known=Settings().reserved)
         clock, settings = clock or SystemClock(), settings or Settings()
-        planes = PlaneAccess(clock, lambda _: None)
+        budget = Budget()
+        planes = PlaneAccess(clock, lambda _: None, budget)
         self.applier = Applier(client)
         tools = Tools(
             client,
@@ -65,6 +67,8 @@ class ControllerHost:
             self.ranges,
             settings,
             clock,
+            planes,
+            budget,
             applier=self.applier,
             interior=Interior(self.owned, planes, clock, resync_seconds=settings.resync_seconds),
             renewals=renewals or Renewals(clock),

@@ -1,1 +1,0 @@
-"""Tests of one facet of a tenant."""
