@@ -43,7 +43,6 @@ from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
-from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
@@ -59,7 +58,18 @@ from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
+from controller.tenant.apply import Applier
+from controller.tenant.consists import built_in
+from controller.tenant.facets.audit.facet import AuditReceiver
+from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.nodes.facet import Nodes
+from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.shares.facet import Shares
+from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.interior import Interior
 from controller.tenant.reconcile import Reconciler
+from controller.tenant.tools import Tools
 from controller.worker import Workers
 
 _log = logging.getLogger("controller")
@@ -138,23 +148,29 @@ class Controller:
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
         self._stores = Stores(self._clock, self._queue.add)
-        reconciler = Reconciler(
+        tools = Tools(
             client,
             self._owned,
-            self._planes,
+            self._ranges,
             settings,
             self._clock,
-            ranges=self._ranges,
-            slurm=ordering,
-            shares=self._shares,
-            dedication=self._dedication,
-            issuers=self._issuers,
-            pulls=self._pulls,
-            receivers=self._receivers,
-            losses=AuditLosses(self._planes, self._clock, budget),
+            self._planes,
+            budget,
+            applier=Applier(client),
+            interior=Interior(self._owned, self._planes, self._clock, resync_seconds=settings.resync_seconds),
             renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
-            stores=self._stores,
         )
+        facets = (
+            *built_in(tools),
+            Nodes(self._dedication),
+            SignIn(self._issuers),
+            Pulls(client, tools.applier, self._clock, self._pulls),
+            AuditReceiver(self._receivers),
+            Slurm(ordering),
+            StoreRoom(self._stores, tools.interior),
+            Shares(self._shares),
+        )
+        reconciler = Reconciler(tools, facets)
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
         self._defined = asyncio.Event()

@@ -35,6 +35,17 @@ def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
     return None if found is None else found[:2]
 
 
+def not_starting(reason: Reason, message: str, pull_trouble: str) -> Verdict:
+    """Why a pod does not start; where its image cannot be pulled, the host's pull secrets may be why."""
+    why = f"; {pull_trouble}" if pull_trouble and "Pull" in message else ""
+    return Verdict("False", reason, message + why)
+
+
+def is_of(pod: Obj, component: str) -> bool:
+    """Whether a pod is of this component of a plane."""
+    return bool((pod["metadata"].get("labels") or {}).get("bulkhead.dev/component") == component)
+
+
 def why_down(name: str, pod: Obj | None) -> tuple[Reason | None, str]:
     """Why a pod that is to serve does not, and how often it tried; a reason only where it is more than a matter of time."""
     if pod is None:

@@ -5,21 +5,17 @@ a name is follows from the name alone, and no two tenants need to be compared.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
-from bulkhead.api.conditions import Reason
 from bulkhead.api.exposure import MOST_HOSTNAMES
 from bulkhead.api.untrusted import mappings, text
-from controller.decide import extras, gatewayroute
-from controller.decide.extras import Refused
 from controller.existing import Existing, Slot
-from controller.plane.spec import PUBLIC, Obj, PlaneSpec
+from controller.plane.spec import PUBLIC, Obj
 from controller.plane.ways import Balancer, Exposure, Gateway
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
-from controller.verdict import Verdict
 
 _MOST_ADDRESSES: Final = 8
 _FORMER_NONE: Final = "ClusterIP"
@@ -89,45 +85,6 @@ def addresses_of(service: Obj) -> tuple[str, ...]:
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
     found = [text(each.get(part)) for each in listed for part in ("ip", "hostname")]
     return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
-
-
-def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None) -> Verdict | None:
-    """The condition Exposed; None where the API server is not to be exposed.
-
-    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete, `gateway` what the
-    route names: empty where there is none, None where that is not known.
-    """
-    if (said := extras.exposed(refused, spec)) is not None:
-        return said
-    if spec.exposure.type == "None":
-        return None
-    return _missing(spec, route, gateway) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
-
-
-def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict | None:
-    """What keeps it from being reached, though the host took everything."""
-    exposure = spec.exposure
-    if exposure.unmet:
-        return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
-    if exposure.type == "LoadBalancer" and not exposure.addresses:
-        return Verdict("False", Reason.WAITING_FOR_ADDRESS, _no_address(spec))
-    if exposure.gateway is None:
-        return None
-    if not exposure.route_version:
-        return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
-    said = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
-    return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
-
-
-def _no_address(spec: PlaneSpec) -> str:
-    """Only the load balancer's controller knows why, and says it in events of the Service."""
-    balancer = spec.exposure.balancer
-    whose = f" of class {balancer.class_name}" if balancer is not None and balancer.class_name else ""
-    return (
-        f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller{whose} on the host? "
-        f"next: if there is, its events say what keeps it, such as a pool without a free address: "
-        f"kubectl -n {spec.namespace} describe service {PUBLIC}"
-    )
 
 
 def _gateway(own: Mapping[str, Any], settings: Settings) -> Gateway | None:

@@ -68,9 +68,9 @@ def exposed(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
     return Verdict("False", ways[0].reason, ". ".join(each.message(spec) for each in ways))
 
 
-def besides(refused: Iterable[Refused], spec: PlaneSpec) -> str:
-    """What else the host refused, to be said behind what Ready says; empty where it took everything."""
-    return "".join(f"; {each.message(spec)}" for each in refused if not each.is_way)
+def besides(refused: Iterable[Refused], spec: PlaneSpec) -> tuple[str, ...]:
+    """What else the host refused, to be said behind what Ready says; nothing where it took everything."""
+    return tuple(each.message(spec) for each in refused if not each.is_way)
 
 
 def _where(slot: Slot) -> str:

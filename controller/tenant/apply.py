@@ -17,7 +17,8 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from controller.decide.extras import Refused
 from controller.decide.plan import Deletion
 from controller.existing import Slot, slot_of
-from controller.tenant.findings import failure_of
+from controller.tenant.failure import failure_of
+from controller.tenant.observe import Observed
 from controller.unchangeable import unchangeable
 
 _log = logging.getLogger(__name__)
@@ -151,24 +152,25 @@ class Applier:
 
 
 class Stages:
-    """The stages of one reconcile of one tenant.
+    """The stages of one facet of one tenant.
 
     Where the tenant was built before, an object that cannot become what it should be is told and holds up nothing: it stays as
     it is whatever else is done. Where it was not, it holds up every later stage: better no plane than an open one.
     """
 
-    def __init__(self, applier: Applier, *, built: bool) -> None:
+    def __init__(self, applier: Applier, observed: Observed) -> None:
         self._applier = applier
-        self._built = built
+        self._built = observed.built
+        self._there = observed.objects
         self.refused: tuple[Refused, ...] = ()
 
-    async def apply(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+    async def apply(self, objects: Iterable[Obj]) -> None:
         """Apply one."""
-        await self._through(self._applier.stage(objects, observed))
+        await self._through(self._applier.stage(objects, self._there))
 
-    async def create_only(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+    async def create_only(self, objects: Iterable[Obj]) -> None:
         """Apply one without writing over what was not observed."""
-        await self._through(self._applier.create_only(objects, observed))
+        await self._through(self._applier.create_only(objects, self._there))
 
     async def _through(self, stage: Awaitable[object]) -> None:
         try:

@@ -9,7 +9,7 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller import metrics
-from controller.decide import status
+from controller.tenant import status
 from controller.tenant.announcing import Announcer
 
 _log = logging.getLogger(__name__)
@@ -26,16 +26,17 @@ class Reporter:
     async def report(self, tenant: Obj, wanted: Obj) -> bool:
         """Write a status; False when the Tenant is gone."""
         metrics.report(str(tenant["metadata"]["name"]), wanted)
-        if not status.changed(tenant, wanted):
-            return True
-        self._count_first_ready(tenant, wanted)
-        try:
-            await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
-        except NotFound:
-            return False
-        before = (tenant.get("status") or {}).get("conditions") or []
-        await self._announcer.announce(tenant, before, wanted["conditions"])
-        return True
+        there = True
+        if status.changed(tenant, wanted):
+            self._count_first_ready(tenant, wanted)
+            try:
+                await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
+            except NotFound:
+                there = False
+            else:
+                before = (tenant.get("status") or {}).get("conditions") or []
+                await self._announcer.announce(tenant, before, wanted["conditions"])
+        return there
 
     def _count_first_ready(self, tenant: Obj, wanted: Obj) -> None:
         meta = tenant["metadata"]

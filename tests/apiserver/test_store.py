@@ -12,10 +12,10 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
-from controller.decide import store as words
 from controller.inside.stores import Stores
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.plane.storestate import Store, must_go
+from controller.tenant.facets.store import report as words
 from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec

@@ -12,14 +12,27 @@ from bulkhead.work.clock import Clock, SystemClock
 from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
-from controller.host.issuers import Issuers
+from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
 from controller.inside.stores import Stores
+from controller.pki.renewals import Renewals
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
+from controller.tenant.apply import Applier
+from controller.tenant.consists import built_in
+from controller.tenant.facets.audit.facet import AuditReceiver
+from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.nodes.facet import Nodes
+from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
+from controller.tenant.tools import Tools
+from controller.tenant.turn import Facet
 from tests.kit import lag
 from tests.kit.syncerbed import until
 
@@ -39,25 +52,38 @@ class ControllerHost:
         issuers: Issuers | None = None,
         receivers: AuditReceivers | None = None,
         stores: Stores | None = None,
+        renewals: Renewals | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
         self.ranges = HostRanges(client, known=Settings().reserved)
-        clock = clock or SystemClock()
-        self.reconciler = Reconciler(
+        clock, settings = clock or SystemClock(), settings or Settings()
+        budget = Budget()
+        planes = PlaneAccess(clock, lambda _: None, budget)
+        self.applier = Applier(client)
+        tools = Tools(
             client,
             self.owned,
-            PlaneAccess(clock, lambda _: None),
-            settings or Settings(),
+            self.ranges,
+            settings,
             clock,
-            ranges=self.ranges,
-            dedication=dedication,
-            slurm=slurm,
-            pulls=pulls,
-            issuers=issuers,
-            receivers=receivers,
-            stores=stores,
+            planes,
+            budget,
+            applier=self.applier,
+            interior=Interior(self.owned, planes, clock, resync_seconds=settings.resync_seconds),
+            renewals=renewals or Renewals(clock),
         )
+        # What has no part here that runs is offered with one that knows nothing, or not at all.
+        pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)
+        facets: list[Facet] = [
+            SignIn(issuers or Issuers(clock, lambda _: None, over_https)),
+            Pulls(client, self.applier, clock, pulls),
+            AuditReceiver(receivers or AuditReceivers(client, settings.shared_namespace, lambda _: None)),
+        ]
+        facets += [Nodes(dedication)] if dedication is not None else []
+        facets += [Slurm(slurm)] if slurm is not None else []
+        facets += [StoreRoom(stores, tools.interior)] if stores is not None else []
+        self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]

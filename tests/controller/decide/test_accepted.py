@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from bulkhead.api import labels
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, find_condition
 from bulkhead.api.tenant import TenantSpec
-from controller.decide import accepted, status
+from controller.decide import accepted
 from controller.decide.accepted import accepted_before, kept, record
 from controller.decide.admit import admit
 from controller.decide.case import Admitted
@@ -26,7 +26,8 @@ from controller.host.dedication import Offers, claimed
 from controller.refusal import Refusal
 from controller.sections import over
 from controller.settings import Settings
-from tests.controller.decide.test_status import ready_findings
+from tests.controller.tenant.test_status import ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, tenant, tenant_class
 
 Spec = dict[str, Any]
@@ -358,14 +359,14 @@ def test_the_status_says_what_is_refused_and_that_nothing_of_the_edit_is_applied
     made = admitted(asked, RECORD, THERE)
     assert made.edit is not None
     spec = replace(made.plane, service_slice=SLICE)
-    said = status.compute(asked, spec, ready_findings(edit=made.edit), NOW)
+    said = compute(asked, spec, ready_findings(edit=made.edit), NOW)
     ready = find_condition(said["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "OutOfBounds")
     assert ready["message"].startswith("spec.quota.cohort: demoo")
     assert ready["message"].endswith(f"{accepted.NOTE}, that of generation 7")
     failed = ready_findings(edit=made.edit, failure=Refusal(Reason.HOST_REFUSED, "the host says no"))
-    ready = find_condition(status.compute(asked, spec, failed, NOW)["conditions"], "Ready")
+    ready = find_condition(compute(asked, spec, failed, NOW)["conditions"], "Ready")
     assert ready is not None
     assert ready["message"].startswith("the host says no; spec.quota.cohort: demoo")
     long = kept(made, Refusal(Reason.OUT_OF_BOUNDS, "x" * MESSAGE_LIMIT), RECORD)

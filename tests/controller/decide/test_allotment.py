@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount, canonical, parse, whole
 from controller import allotment
-from controller.decide import status
 from controller.decide.admit import refuse
-from controller.decide.status import Findings
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
 from controller.refusal import Refusal
+from controller.tenant.facets.quota import report as said
 from syncer.settings import parse as read
 from syncer.translate.kinds import node
 from tests.kit.tenantsamples import case, plane_for, tenant, tenant_class
@@ -74,7 +73,7 @@ def test_everything_that_counts_as_a_gpu_is_limited_to_what_the_tenant_names(
         assert whole(hard[f"requests.{name}"]) == told["limits"][name] == limit
         assert name not in gpus or shown["a"][name] == limit
     total = sum(number for name, number in named.items() if name in gpus)
-    summary = status.summary(spec, Findings(), {})["gpus"]
+    summary = said.report(spec, {}).fields["gpus"]
     assert (summary["limit"], summary["summary"]) == (total, f"0/{total}")
 
 

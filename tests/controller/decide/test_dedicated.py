@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bulkhead.api.conditions import Reason
 from controller.decide import dedicated
 from controller.decide.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
-from controller.decide.status import Findings, compute
 from controller.host import dedication
 from controller.host.dedication import Offers, of_node
 from controller.settings import Settings
+from tests.kit.statuses import Findings, compute
 from tests.kit.tenantsamples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-06-01T00:00:00Z"}

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
-from controller.decide import exposure, extras, status
+from controller.decide import exposure, extras
 from controller.decide.admit import admit, refuse
 from controller.decide.case import Admitted
-from controller.decide.status import Findings
 from controller.existing import Slot
 from controller.plane.pki import leaves
 from controller.plane.render import render
 from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Exposure
 from controller.settings import Settings, SettingsError, load
+from tests.kit.statuses import Findings, compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, plane_for, plane_spec, tenant, tenant_class
 
 INSTALLED = Settings(exposure_domains=("k8s.example.org", "other.net"), exposure_proxy=1)
@@ -36,7 +36,7 @@ def objects(spec: PlaneSpec) -> dict[tuple[str, str], Any]:
 
 
 def exposed(spec: PlaneSpec, route: dict[str, Any] | None = None) -> tuple[str, str, str]:
-    said = condition_of({"status": status.compute(tenant(), spec, Findings(route=route), NOW)}, ConditionType.EXPOSED)
+    said = condition_of({"status": compute(tenant(), spec, Findings(route=route), NOW)}, ConditionType.EXPOSED)
     return str(said.get("status")), str(said.get("reason")), str(said.get("message"))
 
 
@@ -73,7 +73,7 @@ def test_a_proxy_that_no_name_leads_to_is_reached_by_its_address_under_the_tenan
     spec = built(settings=replace(INSTALLED, exposure_proxy_address="192.0.2.7", exposure_proxy_port=30443))
     assert (spec.endpoint, spec.tls_server_name) == ("https://192.0.2.7:30443", "team-a.k8s.example.org")
     assert "192.0.2.7" in leaves(spec)["pki-apiserver/server"].addresses
-    reported = status.compute(tenant(), spec, Findings(), NOW)
+    reported = compute(tenant(), spec, Findings(), NOW)
     assert reported["endpoint"] == "https://192.0.2.7:30443"
     assert reported["tlsServerName"] == "team-a.k8s.example.org"
     assert reported["hostnames"] == ["team-a.k8s.example.org"]
@@ -286,7 +286,7 @@ WORDS = {
 def test_a_way_in_that_the_host_refuses_is_told_with_its_words_and_what_to_do(words: str) -> None:
     spec = built(offer={"type": "LoadBalancer"})
     refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, words)
-    made = status.compute(tenant(), spec, Findings(refused=(refused,)), NOW)
+    made = compute(tenant(), spec, Findings(refused=(refused,)), NOW)
     said = condition_of({"status": made}, ConditionType.EXPOSED)
     assert (said["status"], said["reason"]) == ("False", "HostRefused")
     assert words in said["message"]
@@ -295,17 +295,17 @@ def test_a_way_in_that_the_host_refuses_is_told_with_its_words_and_what_to_do(wo
 
 def test_a_way_in_that_does_not_go_is_told_of_a_tenant_that_asks_for_none() -> None:
     refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "no", deleting=True)
-    made = status.compute(tenant(), built({"type": "None"}), Findings(refused=(refused,)), NOW)
+    made = compute(tenant(), built({"type": "None"}), Findings(refused=(refused,)), NOW)
     assert "is to go" in condition_of({"status": made}, ConditionType.EXPOSED)["message"]
 
 
 def test_a_reconcile_that_did_not_come_to_the_way_in_leaves_what_was_said_of_it() -> None:
     refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "no")
     spec = built(offer={"type": "LoadBalancer"})
-    before = status.compute(tenant(), spec, Findings(refused=(refused,)), NOW)
-    after = status.compute(tenant() | {"status": before}, spec, Findings(unseen=(ConditionType.EXPOSED,)), NOW)
+    before = compute(tenant(), spec, Findings(refused=(refused,)), NOW)
+    after = compute(tenant() | {"status": before}, spec, Findings(unseen=(ConditionType.EXPOSED,)), NOW)
     assert condition_of({"status": after}, ConditionType.EXPOSED) == condition_of({"status": before}, ConditionType.EXPOSED)
     # A long answer of the host's takes no room from what to do.
     long = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "x" * 100_000)
-    told = status.compute(tenant(), spec, Findings(refused=(long,)), NOW)
+    told = compute(tenant(), spec, Findings(refused=(long,)), NOW)
     assert "next: mend" in condition_of({"status": told}, ConditionType.EXPOSED)["message"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bulkhead.api import deviceclaims, privileges
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
-from controller.decide import held, status
+from controller.decide import held
 from controller.decide.admit import refuse
 from controller.decide.bounds import Question, beyond, within
 from controller.decide.dedicated import Finding
@@ -27,7 +27,8 @@ from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.controller.decide.test_bounds import REFUSED
-from tests.controller.decide.test_status import ready_findings
+from tests.controller.tenant.test_status import ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, tenant, tenant_class
 
 Spec = dict[str, Any]
@@ -267,17 +268,17 @@ def test_a_class_that_is_wrong_in_itself_holds_with_the_rest_of_it(name: str) ->
 
 
 def test_the_status_of_a_tenant_that_is_held_says_what_is_refused_and_what_holds() -> None:
-    before = status.compute(tenant(), ran({}, {}), ready_findings(), NOW)
+    before = compute(tenant(), ran({}, {}), ready_findings(), NOW)
     refusal = Refusal(Reason.OUT_OF_BOUNDS, "spec.isolation.podSecurity: too loose")
     wide = tenant_class(isolation={"podSecurity": "restricted"})
-    after = status.compute(tenant(status=before), ran({}, {}), ready_findings(held=refusal, tenant_class=wide), NOW)
+    after = compute(tenant(status=before), ran({}, {}), ready_findings(held=refusal, tenant_class=wide), NOW)
     ready = find_condition(after["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "OutOfBounds")
     assert ready["message"] == f"{refusal.message}; {held.NOTE}"
     assert (after["class"], after["versions"]) == (before["class"], before["versions"])
     failed = ready_findings(held=refusal, failure=Refusal(Reason.HOST_REFUSED, "the host says no"))
-    ready = find_condition(status.compute(tenant(status=before), ran({}, {}), failed, NOW)["conditions"], "Ready")
+    ready = find_condition(compute(tenant(status=before), ran({}, {}), failed, NOW)["conditions"], "Ready")
     assert ready is not None
     assert ready["reason"] == "OutOfBounds"
     assert "the host says no" in ready["message"]

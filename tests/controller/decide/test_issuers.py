@@ -8,7 +8,6 @@ import pytest
 
 from bulkhead.api.conditions import ConditionType, find_condition
 from bulkhead.api.providers import Source
-from controller.decide import status
 from controller.decide.admit import admit
 from controller.decide.case import Admitted
 from controller.decide.keysets import Answer
@@ -17,7 +16,8 @@ from controller.existing import Existing, by_slot
 from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Revoked
 from controller.settings import SettingsError, load
-from tests.controller.decide.test_status import ready_findings
+from tests.controller.tenant.test_status import ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, plane_for, tenant, tenant_class
 
 CORP = {"name": "corp", "url": "https://corp.example.org", "audiences": ["bulkhead-{tenant}"], "claims": {"groups": "groups"}}
@@ -54,7 +54,7 @@ def believed(made: Plan) -> list[str]:
 
 
 def condition(spec: PlaneSpec, before: dict[str, Any] | None = None) -> tuple[str, str, str] | None:
-    made = status.compute(tenant(status=before), spec, ready_findings(), NOW)
+    made = compute(tenant(status=before), spec, ready_findings(), NOW)
     ready = find_condition(made["conditions"], ConditionType.READY)
     assert ready is not None
     assert ready["status"] == "True"
@@ -164,7 +164,7 @@ def test_the_status_tells_of_names_that_no_provider_gives() -> None:
 
 
 def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
-    before = status.compute(tenant(), built(Answer(KEYS)), ready_findings(), NOW)
+    before = compute(tenant(), built(Answer(KEYS)), ready_findings(), NOW)
     assert condition(plane_for(tenant(), offer(CORP)), before) is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
-from controller.decide import status, versions
+from controller.decide import versions
 from controller.decide.admit import admit, refuse
 from controller.decide.case import Admitted, Case
 from controller.decide.plan import plan
@@ -14,7 +14,8 @@ from controller.existing import Existing, Slot, by_slot
 from controller.host.dedication import Offers, claimed
 from controller.plane.render import render
 from controller.settings import Settings
-from tests.controller.decide.test_status import ready_findings
+from tests.controller.tenant.test_status import ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, SLICE, case, material, plane_for, plane_spec, tenant, tenant_class
 
 OFFERED = ("v1.34.9", "v1.35.1", "v1.35.4", "v1.36.3", "v1.37.0")
@@ -87,7 +88,7 @@ def test_the_plane_stays_at_what_it_runs_and_all_else_goes_on(now: str, wanted: 
     assert spec.admins == ({"kind": "User", "name": "new"},)
     made = plan(spec, material(spec), existing, held=True).rendered
     assert not [obj for obj in made.workloads if obj["kind"] == "StatefulSet"]
-    said = status.compute(tenant(status=BUILT), spec, ready_findings(held=answer.held), NOW)
+    said = compute(tenant(status=BUILT), spec, ready_findings(held=answer.held), NOW)
     ready = find_condition(said["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "VersionSkew")

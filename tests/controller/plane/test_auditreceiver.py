@@ -7,7 +7,6 @@ import pytest
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
-from controller.decide import auditing
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane import auditreceiver, network
@@ -16,6 +15,7 @@ from controller.plane.auditlosses import Losses, losses_of
 from controller.plane.auditreceiver import EVENT_BYTES, Bounds
 from controller.plane.spec import PlaneSpec
 from controller.plane.trail import Audit, Receiver
+from controller.tenant.facets.audit import report as auditing
 from tests.controller.plane.test_rendering import RECEIVER
 from tests.kit.tenantsamples import material, plane_spec
 

@@ -18,14 +18,13 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import ENDPOINT_SLICES, NAMESPACES, NETWORK_POLICIES, NODES, SERVICE_CIDRS
-from controller.decide import status
-from controller.decide.status import Findings
 from controller.host.hostranges import HostRanges
 from controller.plane import addresses, network
 from controller.plane.addresses import ALWAYS, API, METADATA, PODS, SERVICES, Reserved, block, closed
 from controller.plane.addresses import NODES as NODE
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
+from tests.kit.statuses import Findings, compute
 from tests.kit.tenantsamples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 Address = IPv4Address | IPv6Address
@@ -210,7 +209,7 @@ def test_only_the_class_says_what_of_the_host_is_reached() -> None:
 def test_a_range_of_the_hosts_own_is_not_opened_and_the_tenant_is_told_both(cidr: str, parts: tuple[str, ...]) -> None:
     spec = plane_spec(egress_cidrs=("203.0.113.0/24", cidr), reserved=HOST)
     assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
-    made = status.compute(tenant(), spec, Findings(), NOW)
+    made = compute(tenant(), spec, Findings(), NOW)
     told = find_condition(made["conditions"], "EgressApplied")
     assert told is not None
     assert (told["status"], told["reason"]) == ("False", Reason.RESERVED_ADDRESSES)

@@ -9,13 +9,13 @@ import pytest
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key
-from controller.decide import egress, status
-from controller.decide.status import Findings
 from controller.host.hostranges import HostRanges
 from controller.plane import network
 from controller.plane.addresses import ALWAYS, LISTED, RECEIVERS, REGISTRY, STORAGE, Reserved
 from controller.settings import Settings, SettingsError, load
+from controller.tenant.facets.egress import report as egress
 from tests.controller.plane.test_egress import opens, outward
+from tests.kit.statuses import Findings, compute
 from tests.kit.tenantsamples import NOW, plane_spec, tenant
 
 SERVERS = (
@@ -61,10 +61,10 @@ def test_a_server_that_is_known_by_its_name_alone_is_told_where_anything_is_open
     for closed in ((), ("192.0.2.10/32",)):
         assert egress.storage(plane_spec(egress_cidrs=closed, reserved=(*SERVERS, NAMED))) is None
     # Nothing of it keeps the tenant from being used, and it goes once it is done.
-    conditions = status.compute(tenant(), open_, Findings(), NOW)["conditions"]
+    conditions = compute(tenant(), open_, Findings(), NOW)["conditions"]
     assert (find_condition(conditions, "StorageClosed") or {})["status"] == "False"
     assert (find_condition(conditions, "EgressApplied") or {})["status"] == "True"
-    after = status.compute(tenant() | {"status": {"conditions": conditions}}, plane_spec(reserved=SERVERS), Findings(), NOW)
+    after = compute(tenant() | {"status": {"conditions": conditions}}, plane_spec(reserved=SERVERS), Findings(), NOW)
     assert find_condition(after["conditions"], "StorageClosed") is None
 
 

@@ -123,10 +123,10 @@ async def test_a_tenant_at_rest_costs_no_write(client: Client) -> None:
     async with ControllerHost(client) as world:
         await world.settle("resting")
         before, tenant = await fingerprint(client, "resting"), await client.get(kinds.TENANTS, "resting")
-        applied = world.reconciler._applier.applied
+        applied = world.applier.applied
         for _ in range(3):
             await world.reconciler.reconcile("resting")
-        assert world.reconciler._applier.applied == applied
+        assert world.applier.applied == applied
         assert await fingerprint(client, "resting") == before
         after = await client.get(kinds.TENANTS, "resting")
         assert after["metadata"]["resourceVersion"] == tenant["metadata"]["resourceVersion"]

@@ -293,7 +293,7 @@ async def test_routes_that_the_host_serves_no_more_stop_nothing_else(client: Cli
         world.owned.route_version = lambda: "v1"  # type: ignore[method-assign]
         await client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "tlsroutes.gateway.networking.k8s.io")
         await served(client, kinds.TLS_ROUTES, there=False)
-        world.reconciler._applier.forget(("bh-routed",))
+        world.applier.forget(("bh-routed",))
         tenant = await world.settle("routed")
         assert said(tenant)[:2] == ("False", "HostRefused"), said(tenant)
         assert "the host serves no TLSRoute any more" in said(tenant)[2]

@@ -138,7 +138,7 @@ async def test_what_is_accepted_is_noted_before_anything_of_it_is_built(client: 
     async with ControllerHost(client) as world:
         await world.settle("noted")
         await client.patch(kinds.TENANTS, "noted", {"spec": {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 6}}}}})
-        applied = world.reconciler._applier.stage
+        applied = world.applier.stage
         seen: list[str] = []
 
         async def dies(objects: Any, observed: Any) -> int:
@@ -149,7 +149,7 @@ async def test_what_is_accepted_is_noted_before_anything_of_it_is_built(client: 
                 raise RuntimeError("the controller dies here")
             return await applied(listed, observed)
 
-        world.reconciler._applier.stage = dies  # type: ignore[method-assign]
+        world.applier.stage = dies  # type: ignore[method-assign]
         await world.caught_up()
         with pytest.raises(RuntimeError, match="dies here"):
             await world.reconciler.reconcile("noted")

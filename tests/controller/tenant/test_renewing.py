@@ -157,13 +157,13 @@ async def test_a_ca_that_ends_while_its_tenant_is_paused_is_told_in_time_and_not
 async def test_of_tenants_whose_certificates_are_due_together_a_few_are_renewed_at_once(client: Client) -> None:
     name, clock = "later", LaterClock()
     await ask(client, name)
-    async with ControllerHost(client, clock=clock) as world:
+    given = {"leave": True}
+    renewals = Renewals(clock, lambda: "" if given["leave"] else "the clock is wrong")
+    async with ControllerHost(client, clock=clock, renewals=renewals) as world:
         await world.settle(name)
         first = await leaves(client, name)
         clock.later = timedelta(days=61)
-        given = {"leave": False}
-        renewals = Renewals(clock, lambda: "" if given["leave"] else "the clock is wrong")
-        world.reconciler._renewals = world.reconciler._renewing._renewals = renewals
+        given["leave"] = False
         pauses: tuple[dict[str, Any], ...] = ({}, paused()["spec"])
         for pause in pauses:
             await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None} | pause})

@@ -6,9 +6,9 @@ import pytest
 
 from bulkhead.api.conditions import find_condition
 from controller import metrics
-from controller.decide import status
-from controller.decide.members import look
-from tests.controller.decide.test_status import ready_findings
+from controller.tenant.facets.plane.members import look
+from tests.controller.tenant.test_status import ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, plane_spec, tenant
 
 CRASHES = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}, "restartCount": 7, "ready": False}
@@ -35,9 +35,9 @@ def said(
     pods: list[dict[str, Any]], *, answers: bool = True, replicas: int = 3, was: bool = True
 ) -> dict[str, tuple[str, ...]]:
     spec = plane_spec(replicas=replicas)
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW) if was else None
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW) if was else None
     found = ready_findings(pods=tuple(pods), plane_ready=answers, plane_message="the API server does not answer: refused")
-    made = status.compute(tenant(status=before), spec, found, NOW)
+    made = compute(tenant(status=before), spec, found, NOW)
     metrics.report("team-a", made)
     conditions = {name: find_condition(made["conditions"], name) for name in ("Ready", "PlaneReady")}
     return {name: (each["status"], each["reason"], each["message"]) for name, each in conditions.items() if each}

@@ -2,18 +2,32 @@
 
 from typing import Final
 
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import ConditionType, Reason
 from controller.plane.sizing import needed_mib
 from controller.plane.spec import COMPONENTS, PlaneSpec
 from controller.plane.storestate import Store, must_go
+from controller.tenant.status import Report
 from controller.verdict import Verdict
 
+# While it is full: its tenant deletes, and waits for room.
+_FULL_SECONDS: Final = 15.0
 FIELD: Final = "controlPlane.storage.quota"
 _MIB: Final = 1 << 20
 # From here on it is said that little is left; in steps, so that a status is not written for every object.
 _FILLING: Final = 80
 _STEP: Final = 5
 _REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
+
+
+def report(spec: PlaneSpec, store: Store | None) -> Report:
+    """Nothing where the store was not looked at. The API of a full one answers, but takes no new objects."""
+    if store is None:
+        return Report()
+    return Report(
+        conditions={ConditionType.STORE_HAS_ROOM: verdict(spec, store)},
+        needed=(ConditionType.STORE_HAS_ROOM,) if store.full else (),
+        again=_FULL_SECONDS if store.full else None,
+    )
 
 
 def verdict(spec: PlaneSpec, store: Store) -> Verdict:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason, find_condition
-from controller.decide import status
-from controller.decide.store import too_little, verdict
 from controller.plane.spec import Budget
 from controller.plane.storestate import Member, Store, compacts_to, must_go, opens, store_of, to_defragment
-from tests.controller.decide.test_status import ready_condition, ready_findings
+from controller.tenant.facets.store.report import too_little, verdict
+from tests.controller.tenant.test_status import ready_condition, ready_findings
+from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, plane_spec, tenant
 
 SPEC = plane_spec()
@@ -61,19 +61,19 @@ def test_limits_below_what_a_full_store_needs_are_named_with_both_numbers() -> N
 
 
 def test_a_full_store_is_why_a_tenant_is_not_ready_and_a_filling_one_is_not() -> None:
-    full = status.compute(tenant(), SPEC, ready_findings(store=store(100, full=True)), NOW)
+    full = compute(tenant(), SPEC, ready_findings(store=store(100, full=True)), NOW)
     assert ready_condition(full) == ("False", "StoreFull")
     assert (find_condition(full["conditions"], "PlaneReady") or {})["status"] == "True"
-    filling = status.compute(tenant(), SPEC, ready_findings(store=store(85)), NOW)
+    filling = compute(tenant(), SPEC, ready_findings(store=store(85)), NOW)
     assert ready_condition(filling) == ("True", "Ready")
     assert (find_condition(filling["conditions"], "StoreHasRoom") or {})["reason"] == "StoreFilling"
     # What is worse comes first.
-    down = status.compute(tenant(), SPEC, ready_findings(store=store(100, full=True), plane_ready=False), NOW)
+    down = compute(tenant(), SPEC, ready_findings(store=store(100, full=True), plane_ready=False), NOW)
     assert ready_condition(down)[1] != "StoreFull"
 
 
 def test_a_plane_whose_store_nobody_asks_says_nothing_of_it() -> None:
-    made = status.compute(tenant(), SPEC, ready_findings(), NOW)
+    made = compute(tenant(), SPEC, ready_findings(), NOW)
     assert find_condition(made["conditions"], "StoreHasRoom") is None
 
 

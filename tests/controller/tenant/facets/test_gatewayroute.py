@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from controller.decide.gatewayroute import trouble
 from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Exposure, Gateway
+from controller.tenant.facets.exposure.gatewayroute import trouble
 from tests.kit.tenantsamples import plane_spec
 
 GATEWAY = Gateway("infra", "public", "tls")

@@ -7,7 +7,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
 from controller.plane.spec import LEAF_ANNOTATION
-from controller.tenant.presenting import present
+from controller.tenant.facets.keys.presenting import present
 from tests.kit.tenantsamples import material, plane_spec
 
 

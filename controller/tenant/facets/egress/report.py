@@ -2,12 +2,21 @@
 
 from typing import Final
 
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import ConditionType, Reason
 from controller.plane import network
 from controller.plane.spec import PlaneSpec
+from controller.tenant.status import Report
 from controller.verdict import Verdict
 
 _MOST_SERVERS: Final = 8
+
+
+def report(spec: PlaneSpec) -> Report:
+    """Follows from the plane's spec alone."""
+    return Report(
+        conditions={ConditionType.EGRESS_APPLIED: applied(spec), ConditionType.STORAGE_CLOSED: storage(spec)},
+        needed=(ConditionType.EGRESS_APPLIED,),
+    )
 
 
 def applied(spec: PlaneSpec) -> Verdict:

@@ -9,12 +9,12 @@ import pytest
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.ledger import STANDING, write_standing
 from bulkhead.api.planeidentity import Recorded
-from controller.decide import status
-from controller.decide.status import Findings, compute
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart
+from controller.tenant import status as folded
 from controller.verdict import Verdict, pod_trouble
+from tests.kit.statuses import Findings, compute
 from tests.kit.tenantsamples import NOW, plane_spec, tenant, tenant_class
 
 GPU = "nvidia.com/gpu"
@@ -54,7 +54,7 @@ def ready_condition(made: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_a_tenant_of_which_everything_is_there_is_ready() -> None:
-    made = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    made = compute(tenant(), plane_spec(), ready_findings(), NOW)
     assert ready_condition(made) == ("True", "Ready")
     assert made["gpus"] == {"used": 16, "limit": 24, "summary": "16/24"}
     assert made["endpoint"] == "https://10.112.4.1:443"
@@ -98,7 +98,7 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", NOT_READY)
 def test_what_is_missing_is_the_reason(name: str) -> None:
     changes, reason = NOT_READY[name]
-    assert ready_condition(status.compute(tenant(), plane_spec(), ready_findings(**changes), NOW)) == ("False", reason)
+    assert ready_condition(compute(tenant(), plane_spec(), ready_findings(**changes), NOW)) == ("False", reason)
 
 
 def test_a_cluster_of_slurm_counts_for_ready_unless_it_is_only_being_taken_down() -> None:
@@ -110,40 +110,40 @@ def test_a_cluster_of_slurm_counts_for_ready_unless_it_is_only_being_taken_down(
 
 
 def test_a_plane_that_was_ready_and_is_not_says_so() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     pod = {"metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}}, "status": {}}
     down = ready_findings(plane_ready=False, plane_message="refused", pods=(pod,))
-    after = status.compute(tenant(status=before), plane_spec(), down, NOW + timedelta(minutes=1))
+    after = compute(tenant(status=before), plane_spec(), down, NOW + timedelta(minutes=1))
     assert ready_condition(after) == ("False", "PlaneUnreachable")
 
 
 def test_a_syncer_that_was_ready_and_is_not_restarts() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     away = ready_findings(deployments={"syncer": deployment(availableReplicas=0), "dns": deployment()})
-    after = status.compute(tenant(status=before), plane_spec(), away, NOW + timedelta(minutes=1))
+    after = compute(tenant(status=before), plane_spec(), away, NOW + timedelta(minutes=1))
     found = find_condition(after["conditions"], "SyncerReady")
     assert found is not None
     assert found["reason"] == Reason.RESTARTING
 
 
 def test_a_held_tenant_shows_the_class_and_versions_that_were_applied_in_full() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     held = ready_findings(held=Refusal(Reason.OUT_OF_BOUNDS, "no"), tenant_class=tenant_class(controlPlane={"replicas": 3}))
     applied = {"class": {"name": "of-before"}, "versions": {"syncer": "of-before"}}
-    after = status.compute(tenant(status=before | applied), plane_spec(), held, NOW)
+    after = compute(tenant(status=before | applied), plane_spec(), held, NOW)
     assert {key: after[key] for key in applied} == applied
 
 
 @pytest.mark.parametrize(("blocked", "reason"), [(True, Reason.TEARDOWN_BLOCKED), (False, Reason.TERMINATING)])
 def test_a_teardown_that_is_stuck_says_so(blocked: bool, reason: Reason) -> None:
-    assert ready_condition(status.terminating(tenant(), "m", blocked=blocked, now=NOW)) == ("False", reason)
+    assert ready_condition(folded.terminating(tenant(), "m", blocked=blocked, now=NOW)) == ("False", reason)
 
 
 def test_a_status_that_says_nothing_new_is_not_written() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
-    after = status.compute(tenant(status=before), plane_spec(), ready_findings(), NOW + timedelta(hours=1))
-    assert not status.changed(tenant(status=before), after)
-    assert status.changed(tenant(), after)
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
+    after = compute(tenant(status=before), plane_spec(), ready_findings(), NOW + timedelta(hours=1))
+    assert not folded.changed(tenant(status=before), after)
+    assert folded.changed(tenant(), after)
 
 
 def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
@@ -164,9 +164,9 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
 
 
 def test_a_refusal_changes_ready_and_nothing_else() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
-    after = status.refused(tenant(status=before), refusal, NOW)
+    after = folded.refused(tenant(status=before), refusal, NOW)
     others = [each for each in after["conditions"] if each["type"] != "Ready"]
     assert others == [each for each in before["conditions"] if each["type"] != "Ready"]
     assert ready_condition(after) == ("False", "OutOfBounds")
@@ -221,10 +221,10 @@ def test_where_an_image_is_not_pulled_the_hosts_pull_secrets_are_named(waiting: 
         "status": {"containerStatuses": [{"name": "etcd", "state": {"waiting": {"reason": waiting, "message": "no"}}}]},
     }
     found = ready_findings(plane_ready=False, pods=(pod,), pull_trouble="Secret registry is missing")
-    made = find_condition(status.compute(tenant(), plane_spec(), found, NOW)["conditions"], "PlaneReady")
+    made = find_condition(compute(tenant(), plane_spec(), found, NOW)["conditions"], "PlaneReady")
     assert made is not None
     assert ("; Secret registry is missing" in made["message"]) == said
-    well = status.compute(tenant(), plane_spec(), ready_findings(pull_trouble="Secret registry is missing"), NOW)
+    well = compute(tenant(), plane_spec(), ready_findings(pull_trouble="Secret registry is missing"), NOW)
     assert ready_condition(well) == ("True", "Ready")
 
 
@@ -232,7 +232,7 @@ def test_versions_are_tags_whatever_the_digest() -> None:
     digest = "sha256:" + "a" * 64
     spec = plane_spec()
     images = replace(spec.images, etcd=f"r:5000/etcd:v3.6.16@{digest}", bulkhead=f"r:5000/bulkhead:0.1.0@{digest}")
-    versions = status.summary(replace(spec, images=images), Findings(), {})["versions"]
+    versions = compute(tenant(), replace(spec, images=images), Findings(), NOW)["versions"]
     assert (versions["etcd"], versions["bulkhead"]) == ("v3.6.16", "0.1.0")
 
 

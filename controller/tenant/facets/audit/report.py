@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import ConditionType, Reason
 from controller.plane import network
 from controller.plane.auditlosses import Losses
 from controller.plane.spec import PlaneSpec
 from controller.plane.trail import Receiver
+from controller.tenant.status import Report
 from controller.verdict import Verdict
 
 _WHY: Final = {
@@ -14,6 +15,11 @@ _WHY: Final = {
     "truncate": "were too large even without their bodies",
     "webhook": "were not taken in five tries",
 }
+
+
+def report(spec: PlaneSpec, losses: Losses | None) -> Report:
+    """`losses` is None where the plane was not asked yet."""
+    return Report(conditions={ConditionType.AUDIT_DELIVERED: verdict(spec, losses)})
 
 
 def verdict(spec: PlaneSpec, losses: Losses | None) -> Verdict | None:

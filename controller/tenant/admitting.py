@@ -1,0 +1,63 @@
+"""What is built of a Tenant: what was observed of it, and the one answer of the admission (`controller.decide.admit`)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from bulkhead.kube.objects import Obj
+from controller.decide.accepted import accepted_before, kept
+from controller.decide.admit import admit
+from controller.decide.case import Admitted, Case
+from controller.refusal import Refusal
+from controller.tenant.observe import Observed, observe, recorded_spec
+from controller.tenant.tools import Tools
+from controller.tenant.turn import Facet
+
+
+class Admitting:
+    """Asks for the facets of a tenant."""
+
+    def __init__(self, tools: Tools, facets: Sequence[Facet]) -> None:
+        self._tools = tools
+        self._facets = facets
+
+    async def admit(self, tenant: Obj) -> tuple[Observed, Admitted | Refusal]:
+        """What is built of the Tenant; of one whose edit is refused, what was accepted before, and the Tenant as it was."""
+        now = self._tools.clock.now()
+        observed = await self._observe(tenant, now)
+        admission = admit(self._case(observed))
+        if isinstance(admission, Admitted) and admission.held is not None:
+            # Read afresh: an older copy would take a tenant back to what it was before the last edit that was accepted.
+            found = await recorded_spec(self._tools.client, observed.name)
+            before = accepted_before(tenant, found)
+            if before is not None:
+                refusal = admission.held
+                observed = await self._observe(before, now)
+                admission = kept(admit(self._case(observed, accepted=True)), refusal, found)
+        return observed, admission
+
+    def awaits(self, admitted: Admitted) -> bool:
+        """Whether a facet does not know yet what it has to."""
+        return any(facet.awaits(admitted) for facet in self._facets)
+
+    async def _observe(self, tenant: Obj, now: datetime) -> Observed:
+        return await observe(self._tools.client, self._tools.owned, self._tools.ranges, tenant, now)
+
+    def _case(self, observed: Observed, *, accepted: bool = False) -> Case:
+        case = Case(
+            observed.tenant,
+            observed.tenant_class,
+            self._tools.settings,
+            observed.now,
+            runs=observed.built,
+            existing=observed.existing,
+            foreign_namespaces=observed.foreign_namespaces,
+            host_api=observed.host_api,
+            reserved=observed.reserved,
+            pod_addresses=observed.pod_addresses,
+            route_version=self._tools.owned.route_version(),
+            cohort=observed.cohort,
+            given=observed.given,
+        )
+        for facet in self._facets:
+            case = facet.consider(case, accepted=accepted)
+        return case

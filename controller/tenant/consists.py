@@ -1,0 +1,81 @@
+"""What a Tenant consists of, in the order in which it is reconciled. A new facet stands here and nowhere else by name.
+
+    namespaces and rights ─> keys ─> host objects ─> the plane answers ─> what lies inside it ─> what goes on beside
+                                                                          in any case: extras, volumes, shares, the way in
+
+An order, and not a registry: what a facet may rely on stands above it. Their reports come in this order too, and `Ready` says
+the first thing that is not true.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from controller.inside.auditlosses import AuditLosses
+from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
+from controller.tenant.facets.egress.facet import Egress
+from controller.tenant.facets.exposure.facet import Exposed
+from controller.tenant.facets.ground.facet import Ground
+from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.keys.facet import Keys, Presented
+from controller.tenant.facets.nodes.facet import Nodes
+from controller.tenant.facets.objects.facet import Extras, Followers, Objects
+from controller.tenant.facets.plane.facet import Inside, Plane
+from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.shares.facet import Shares
+from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.facets.volumes.facet import Volumes
+from controller.tenant.tools import Tools
+from controller.tenant.turn import Facet
+
+FACETS: Final[tuple[type[Facet], ...]] = (
+    Nodes,
+    SignIn,
+    Ground,
+    Pulls,
+    AuditReceiver,  # before the host objects, which are made with its credential
+    Keys,  # after the ground: keys must never be made twice, so their Secrets are read before
+    Objects,  # after the keys; all that protects the tenant is in once this is through
+    Presented,
+    Plane,
+    Followers,  # once the plane answers
+    Inside,
+    Quota,
+    Egress,
+    Slurm,
+    AuditTrail,
+    StoreRoom,
+    # These act although one before has failed.
+    Extras,
+    Volumes,
+    Shares,
+    Exposed,
+)
+
+
+def built_in(tools: Tools) -> tuple[Facet, ...]:
+    """The facets that need nothing beyond the tools."""
+    return (
+        Ground(tools.client, tools.applier, tools.clock),
+        Keys(tools.renewals, tools.known),
+        Objects(tools.applier),
+        Presented(tools.client, tools.owned),
+        Plane(tools.interior),
+        Followers(tools.applier),
+        Inside(tools.client, tools.interior),
+        Quota(),
+        Egress(),
+        AuditTrail(AuditLosses(tools.planes, tools.clock, tools.budget)),
+        Extras(tools.applier),
+        Volumes(tools.client),
+        Exposed(tools.client),
+    )
+
+
+def in_order(offered: Iterable[Facet]) -> tuple[Facet, ...]:
+    """The facets that are offered, in the order of `FACETS`; ValueError for one that does not stand there."""
+    offered = tuple(offered)
+    if strange := sorted({type(facet).__name__ for facet in offered} - {kind.__name__ for kind in FACETS}):
+        raise ValueError(f"put {', '.join(strange)} into FACETS of controller/tenant/consists.py, where it is to act")
+    return tuple(sorted(offered, key=lambda facet: FACETS.index(type(facet))))

@@ -1,0 +1,64 @@
+"""What is said of the way to a plane from outside of the host: its names, and whether it is reached there. Pure."""
+
+from collections.abc import Iterable
+
+from bulkhead.api.conditions import ConditionType, Reason
+from controller.decide import extras
+from controller.decide.extras import Refused
+from controller.plane.spec import PUBLIC, PlaneSpec
+from controller.tenant.facets.exposure import gatewayroute
+from controller.tenant.status import Report
+from controller.verdict import Obj, Verdict
+
+
+def report(
+    spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None, *, unseen: bool = False
+) -> Report:
+    """See `verdict`; `unseen`: it was not looked at, and stays as it was reported."""
+    return Report(
+        conditions={} if unseen else {ConditionType.EXPOSED: verdict(spec, route, refused, gateway)},
+        fields={
+            "endpoint": spec.endpoint,
+            "tlsServerName": spec.tls_server_name,
+            "hostnames": list(spec.exposure.names) or None,
+        },
+    )
+
+
+def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None) -> Verdict | None:
+    """The condition Exposed; None where the API server is not to be exposed.
+
+    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete, `gateway` what the
+    route names: empty where there is none, None where that is not known.
+    """
+    if (said := extras.exposed(refused, spec)) is not None:
+        return said
+    if spec.exposure.type == "None":
+        return None
+    return _missing(spec, route, gateway) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
+
+
+def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict | None:
+    """What keeps it from being reached, though the host took everything."""
+    exposure = spec.exposure
+    if exposure.unmet:
+        return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
+    if exposure.type == "LoadBalancer" and not exposure.addresses:
+        return Verdict("False", Reason.WAITING_FOR_ADDRESS, _no_address(spec))
+    if exposure.gateway is None:
+        return None
+    if not exposure.route_version:
+        return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
+    said = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
+    return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
+
+
+def _no_address(spec: PlaneSpec) -> str:
+    """Only the load balancer's controller knows why, and says it in events of the Service."""
+    balancer = spec.exposure.balancer
+    whose = f" of class {balancer.class_name}" if balancer is not None and balancer.class_name else ""
+    return (
+        f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller{whose} on the host? "
+        f"next: if there is, its events say what keeps it, such as a pool without a free address: "
+        f"kubectl -n {spec.namespace} describe service {PUBLIC}"
+    )

@@ -1,0 +1,47 @@
+"""What keys lie in and the right to read them, then the Secrets: read afresh, because keys must never be made twice."""
+
+from dataclasses import dataclass, replace
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import key_of
+from bulkhead.work.clock import Clock
+from controller.decide.accepted import record
+from controller.host.owned import SELECTOR
+from controller.plane.render import ground
+from controller.tenant.apply import Applier, Stages
+from controller.tenant.facets.ground.report import report
+from controller.tenant.newright import with_new_right
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Ground(Facet):
+    """See the module."""
+
+    name = "ground"
+    client: Client
+    applier: Applier
+    clock: Clock
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """What is accepted is noted before any of it is built, as soon as there is a namespace for the note."""
+        observed, admitted = turn.observed, turn.admitted
+        namespaces, rights = ground(turn.spec)
+        note = () if admitted.held or admitted.edit else (record(observed.tenant),)
+        there = observed.get(kinds.NAMESPACES, turn.spec.namespace) is not None
+        stages = Stages(self.applier, observed)
+        for stage in (note, namespaces, rights) if there else (namespaces, note, rights):
+            await stages.apply(stage)
+        listed = await with_new_right(
+            self.clock, lambda: self.client.list(kinds.SECRETS, turn.spec.namespace, label_selector=SELECTOR)
+        )
+        secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
+        observed = replace(observed, objects={**observed.objects, **secrets})
+        return replace(turn.plus(GroundLaid()), observed=observed, refused=(*turn.refused, *stages.refused))
+
+    def report(self, seen: Seen) -> Report:
+        """The namespaces, as they are at the end."""
+        namespaces = tuple(seen.named(kinds.NAMESPACES).values())
+        return report(seen.turn.spec, namespaces, seen.turn.observed.tenant_class)

@@ -1,0 +1,83 @@
+"""Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""
+
+import logging
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+from bulkhead.api.conditions import ConditionType
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from controller import metrics
+from controller.decide.plan import Plan
+from controller.host.owned import Owned
+from controller.pki.issue import Known
+from controller.pki.material import assemble
+from controller.pki.renewals import Renewals
+from controller.plane.pki import USERS, authority_secret
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
+from controller.tenant.facets.keys.presenting import present
+from controller.tenant.facets.keys.report import report
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """Why certificates that are due are not renewed yet; empty where none is."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keys(Facet):
+    """See the module. Nothing is written here: keys are among the host objects."""
+
+    name = "keys"
+    needs = (GroundLaid,)
+    renewals: Renewals
+    known: MutableMapping[str, Known]  # what was read of planes' certificates, by tenant
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Assemble them of what the plane's namespace has. Raises KeysLostError."""
+        observed, known = turn.observed, self.known[turn.tenant]
+        secrets, has_data = observed.in_plane(kinds.SECRETS), bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
+        assembled = assemble(turn.spec, secrets, observed.now, has_data=has_data, may_renew=self.renewals.take, known=known)
+        for name, why in assembled.issued:
+            _log.info("issuing", extra={"tenant": turn.tenant, "certificate": name, "why": why})
+            metrics.certificates_issued.inc()
+        return turn.plus(assembled.keys, PutOff(self.renewals.why_not if assembled.put_off else ""))
+
+    def report(self, seen: Seen) -> Report:
+        """Whether they are there, and whom to believe by them."""
+        keys, put_off = seen.turn.of(KeyMaterial), seen.turn.of(PutOff)
+        authority = keys.authorities["serving"].certificate.decode() if keys is not None else ""
+        return report(there=_there(seen), put_off=put_off.words if put_off is not None else "", authority=authority)
+
+    async def forget(self, tenant: str) -> None:
+        """Drop what was read of the plane's certificates."""
+        self.known.pop(tenant, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Presented(Facet):
+    """The plane's API server presents the certificate that there is now."""
+
+    name = "presented"
+    needs = (KeyMaterial, Plan)
+    client: Client
+    owned: Owned
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Touch the pods that present another one."""
+        await present(self.client, turn.spec, turn.need(KeyMaterial), self.owned.pods_of(turn.tenant))
+        return turn
+
+
+def _there(seen: Seen) -> bool:
+    """Whether the keys are there, written now or before; as reported before, where the turn did not come so far."""
+    if seen.turn.of(KeyMaterial) is None:
+        return seen.failure is not None and seen.was_true(ConditionType.PKI_READY)
+    written = seen.turn.observed.in_plane(kinds.SECRETS).keys()
+    return seen.failure is None or {SERVICE_ACCOUNT_SECRET, authority_secret(USERS)} <= written

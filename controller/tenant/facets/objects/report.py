@@ -1,0 +1,47 @@
+"""What is said of host objects: whether syncer and DNS run, and what the host did not take. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bulkhead.api.conditions import ConditionType, Reason
+from controller.decide import extras
+from controller.decide.extras import Refused
+from controller.plane.spec import DNS, SYNCER, PlaneSpec
+from controller.tenant.status import Report
+from controller.verdict import Obj, Verdict, is_of, not_starting, pod_trouble
+
+_REFUSED_SECONDS: Final = 30.0
+
+
+def followers(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str = "", *, was: bool) -> Report:
+    """Of the syncer and the DNS; `was`: they were ready before."""
+    verdict = _syncer(deployments, pods, pull_trouble, was=was)
+    return Report({ConditionType.SYNCER_READY: verdict}, needed=(ConditionType.SYNCER_READY,))
+
+
+def refusals(spec: PlaneSpec, refused: Sequence[Refused]) -> Report:
+    """Of everything that the host refused."""
+    return Report(
+        stuck=extras.stuck(refused, spec),
+        remarks=extras.besides(refused, spec),
+        again=_REFUSED_SECONDS if refused else None,
+    )
+
+
+def _syncer(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str, *, was: bool) -> Verdict:
+    waiting = [name for name in (SYNCER, DNS) if not _available(deployments.get(name))]
+    if not waiting:
+        return Verdict("True", Reason.READY, "the syncer and the tenant's DNS are ready")
+    for pod in pods:
+        trouble = pod_trouble(pod) if any(is_of(pod, name) for name in waiting) else None
+        if trouble is not None:
+            return not_starting(*trouble, pull_trouble)
+    return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}")
+
+
+def _available(deployment: Obj | None) -> bool:
+    if deployment is None:
+        return False
+    status = deployment.get("status") or {}
+    current = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
+    return current and int(status.get("updatedReplicas") or 0) >= 1 and int(status.get("availableReplicas") or 0) >= 1

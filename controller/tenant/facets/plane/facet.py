@@ -1,0 +1,63 @@
+"""The plane's API server: whether it answers, and what every plane begins with inside it."""
+
+from dataclasses import dataclass
+
+from bulkhead.api.planeidentity import Recorded
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from controller.decide.plan import Plan
+from controller.inside.access import PlaneHealth
+from controller.plane.secrets import KeyMaterial
+from controller.tenant.facets.plane.report import Found, report
+from controller.tenant.interior import Interior
+from controller.tenant.observe import recorded_identity
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, PullTrouble, Seen, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Plane(Facet):
+    """Whether it answers, and all that is said of it."""
+
+    name = "plane"
+    needs = (Plan, KeyMaterial)
+    interior: Interior
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Ask it."""
+        return turn.plus(await self.interior.health(turn.need(Plan), turn.need(KeyMaterial)))
+
+    def report(self, seen: Seen) -> Report:
+        """As it answered last."""
+        turn = seen.turn
+        health, pulls = turn.of(PlaneHealth) or PlaneHealth(), turn.of(PullTrouble)
+        found = Found(
+            ready=health.ready and health.bootstrapped,
+            message=health.message,
+            uid=health.cluster_uid,
+            identity=turn.of(Recorded) or Recorded(),
+            pods=tuple(seen.named(kinds.PODS).values()),
+            pull_trouble=pulls.words if pulls is not None else "",
+        )
+        return report(turn.observed.tenant, turn.spec, found)
+
+    async def leave(self, tenant: str, *, ends: bool) -> None:
+        """Close what goes to a plane that is taken down."""
+        if ends:
+            await self.interior.forget(tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(Facet):
+    """What every plane begins with inside it, and which data the host remembers of it."""
+
+    name = "inside"
+    needs = (Plan, PlaneHealth)
+    client: Client
+    interior: Interior
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Look after what is made inside a plane that answers."""
+        identity = await recorded_identity(self.client, turn.spec.namespace)
+        health = await self.interior.bootstrap(turn.need(Plan), turn.need(PlaneHealth))
+        return turn.plus(identity, health)

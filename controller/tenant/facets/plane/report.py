@@ -1,0 +1,108 @@
+"""What is said of a plane: whether its API server answers, with the data that it had, and which of its members serve. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bulkhead.api import planeidentity
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.planeidentity import Recorded
+from controller.plane.spec import PLANE, PlaneSpec
+from controller.tenant.facets.plane import members
+from controller.tenant.facets.plane.members import Members
+from controller.tenant.status import Report, was_true
+from controller.verdict import Obj, Verdict, is_of, not_starting
+
+# While a plane's data is not what it was, and after it came back: its syncer looks each half minute.
+_IDENTITY_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of a plane."""
+
+    ready: bool = False  # it answers, and what every plane begins with is in it
+    message: str = ""
+    uid: str = ""  # of its data, as it says itself
+    identity: Recorded = field(default_factory=Recorded)  # of its data, as the host remembers it
+    pods: Sequence[Obj] = ()  # of the plane and of what follows it
+    pull_trouble: str = ""
+
+
+def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
+    """`tenant` has the status that was reported before."""
+    was, seen = was_true(tenant, ConditionType.PLANE_READY), _members(spec, found)
+    why = _lost(tenant, found)
+    lost = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, why)) if why else None
+    # The status keeps the identity that the host's objects were made for, until an admin accepts another one.
+    uid = found.identity.uid or ("" if lost else found.uid)
+    # It answers again: with which data, its syncer may not have said yet.
+    came_back = found.ready and not was
+    return Report(
+        conditions={ConditionType.PLANE_READY: lost or _plane(found, seen, was=was)},
+        needed=(ConditionType.PLANE_READY,),
+        fields={"planeClusterUID": uid} if uid else {},
+        in_full={"versions": _versions(spec)},
+        alarm=lost,
+        remarks=(seen.note,) if seen.note else (),
+        again=_IDENTITY_SECONDS if lost or came_back else None,
+    )
+
+
+def _lost(tenant: Obj, found: Found) -> str:
+    """Why the plane's data is not what it was; empty where it is."""
+    reported = str((tenant.get("status") or {}).get("planeClusterUID") or "")
+    return planeidentity.lost(found.identity, reported, found.uid)
+
+
+def _of_lost_data(tenant: Obj, lost: str) -> str:
+    name = tenant["metadata"]["name"]
+    return (
+        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or see what "
+        f"the host would lose, and go on with the data that there is: bulkhead tenant accept-data {name}"
+    )
+
+
+def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
+    if found.ready and seen.quorate:
+        if seen.down:
+            return Verdict("True", Reason.MEMBERS_DOWN, f"the API server answers; {seen.note}")
+        return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
+    # What one of several members has is not why a plane does not answer whose quorum is up.
+    trouble = None if seen.quorate else seen.trouble
+    if trouble is not None and trouble.reason is not None:
+        return not_starting(trouble.reason, _of_members(seen, trouble.message), found.pull_trouble)
+    silent = found.message or "the plane's pod is not ready"
+    if was:
+        return Verdict("False", Reason.PLANE_UNREACHABLE, _of_members(seen, silent))
+    pods = [pod for pod in found.pods if is_of(pod, PLANE)]
+    if not pods:
+        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being made")
+    return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(seen, _waiting(pods[0], found)))
+
+
+def _waiting(pod: Obj, found: Found) -> str:
+    waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    return f"not ready yet: {', '.join(waiting)}" if found.ready and waiting else found.message
+
+
+def _members(spec: PlaneSpec, found: Found) -> Members:
+    return members.look((pod for pod in found.pods if is_of(pod, PLANE)), spec.replicas)
+
+
+def _of_members(seen: Members, message: str) -> str:
+    """Why a plane is not ready: of several members each that is down."""
+    if seen.wanted == 1 or not seen.down:
+        return message
+    if seen.quorate:
+        return f"{message}; {seen.note}"
+    return f"{seen.serving} of the plane's {seen.wanted} members serve, and {seen.quorum} must: {seen.named}"
+
+
+def _versions(spec: PlaneSpec) -> Obj:
+    return {"kubernetes": spec.version, "etcd": _tag(spec.images.etcd), "bulkhead": _tag(spec.images.bulkhead)}
+
+
+def _tag(image: str) -> str:
+    """What an image is called after its name, without a digest."""
+    return image.partition("@")[0].rpartition(":")[2][:32]

@@ -1,0 +1,43 @@
+"""What the host shares with the tenant: handed to a task of its own (`controller.shares.loop`), once the plane has answered."""
+
+from dataclasses import dataclass
+
+from controller.inside.access import PlaneHealth
+from controller.shares.loop import ShareLoops
+from controller.shares.status import Found, verdict
+from controller.tenant.facets.shares.report import report
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, Seen, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the last look into the plane found; nothing before the first one."""
+
+    found: Found | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shares(Facet):
+    """See the module."""
+
+    name = "shares"
+    in_any_case = True
+    loops: ShareLoops
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Order what is to be shared now."""
+        tenant, admitted, health = turn.tenant, turn.admitted, turn.of(PlaneHealth)
+        if (health is not None and health.bootstrapped) or self.loops.runs(tenant):
+            self.loops.order(tenant, admitted.shares, admitted.class_name)
+        gives = admitted.shares or self.loops.gives(tenant)
+        return turn.plus(Shared(self.loops.found(tenant))) if gives else turn
+
+    def report(self, seen: Seen) -> Report:
+        """As it was found last."""
+        shared = seen.turn.of(Shared)
+        return report(verdict(shared.found) if shared is not None else None)
+
+    async def leave(self, tenant: str, *, ends: bool) -> None:  # noqa: ARG002 - it ends in both cases
+        """End the task."""
+        await self.loops.forget(tenant)

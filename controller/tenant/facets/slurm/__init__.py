@@ -1,0 +1,4 @@
+"""The tenant's Slurm cluster.
+
+Its page: docs/decisions/0014-slurm-mode.md.
+"""

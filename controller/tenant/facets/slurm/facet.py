@@ -1,0 +1,48 @@
+"""The tenant's Slurm cluster: handed to a task of its own (`controller.slurm.ordering`), once the plane has answered."""
+
+from dataclasses import dataclass
+
+from bulkhead.api.conditions import ConditionType
+from bulkhead.kube import resources as kinds
+from controller.inside.access import PlaneHealth
+from controller.refusal import Refusal
+from controller.slurm.decide.status import SlurmPart, part
+from controller.slurm.ordering import Ordered, Ordering
+from controller.tenant.facets.slurm.report import report
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, Seen, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm(Facet):
+    """See the module."""
+
+    name = "slurm"
+    needs = (PlaneHealth,)
+    ordering: Ordering
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Order the cluster; one that is refused stays as it is."""
+        wanted = turn.admitted.slurm
+        if isinstance(wanted, Refusal):
+            return turn
+        if turn.need(PlaneHealth).bootstrapped or self.ordering.runs(turn.tenant):
+            secrets = turn.observed.in_plane(kinds.SECRETS)
+            return turn.plus(await self.ordering.order(turn.spec, turn.observed.tenant, secrets, wanted))
+        return turn.plus(Ordered(wanted=True, spec=wanted)) if wanted is not None else turn
+
+    def report(self, seen: Seen) -> Report:
+        """As it was found last."""
+        unseen = seen.turn.held and isinstance(seen.turn.admitted.slurm, Refusal)
+        return report(seen.turn.observed.tenant, _part(seen), unseen=unseen)
+
+    async def leave(self, tenant: str, *, ends: bool) -> None:  # noqa: ARG002 - it ends in both cases
+        """End the tasks of the cluster."""
+        await self.ordering.forget(tenant)
+
+
+def _part(seen: Seen) -> SlurmPart | None:
+    ordered = seen.turn.of(Ordered)
+    if ordered is None:
+        return None
+    return part(ordered.found, ordered.spec, was=seen.was_true(ConditionType.SLURM_READY))

@@ -1,0 +1,21 @@
+"""What is said of a tenant's Slurm cluster. Pure."""
+
+from bulkhead.api.conditions import ConditionType
+from controller.slurm.decide.status import SlurmPart
+from controller.tenant.status import Report
+from controller.verdict import Obj
+
+
+def report(tenant: Obj, part: SlurmPart | None, *, unseen: bool = False) -> Report:
+    """Nothing where it was not looked at (`unseen`); without a cluster (None) neither condition nor field is there.
+
+    `tenant` has the status that was reported before. None deletes a field in a merge patch.
+    """
+    if part is not None:
+        before = (tenant.get("status") or {}).get("slurm")
+        return Report(
+            conditions={ConditionType.SLURM_READY: part.verdict},
+            needed=(ConditionType.SLURM_READY,) if part.essential else (),
+            fields={"slurm": dict(part.summary) if part.summary is not None else before},
+        )
+    return Report() if unseen else Report(conditions={ConditionType.SLURM_READY: None}, fields={"slurm": None})

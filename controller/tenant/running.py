@@ -1,0 +1,40 @@
+"""Runs the facets of one turn in their order, and says how it ended.
+
+    facet ─> facet ── failed          facets that act in any case ─> end
+                     └─ the others do not act ─┘
+
+A facet acts only where what it needs was made. Nothing here knows a facet by name.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from bulkhead.api.conditions import Reason
+from bulkhead.kube.errors import KubeError
+from controller.pki.material import KeysLostError
+from controller.refusal import Refusal
+from controller.tenant.failure import failure_of
+from controller.tenant.turn import Facet, Turn
+
+_log = logging.getLogger(__name__)
+
+
+async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None]:
+    """The turn as far as it came, and its first failure. `Outdated` is raised: nothing more is to be decided then."""
+    failure: Refusal | None = None
+    for facet in facets:
+        if not _acts(facet, turn, failure):
+            continue
+        try:
+            turn = await facet.reconcile(turn)
+        except KeysLostError as error:
+            failure = failure or Refusal(Reason.KEYS_LOST, str(error))
+            _log.error("keys lost: %s", error, extra={"tenant": turn.tenant})
+        except (KubeError, TimeoutError) as error:
+            failure = failure or failure_of(error)
+            _log.warning("reconcile failed: %s", error, extra={"tenant": turn.tenant, "facet": facet.name})
+    return turn, failure
+
+
+def _acts(facet: Facet, turn: Turn, failure: Refusal | None) -> bool:
+    return (failure is None or facet.in_any_case) and all(turn.of(kind) is not None for kind in facet.needs)

@@ -1,0 +1,35 @@
+"""What the reconcile of a Tenant and the facets that every installation has work with."""
+
+from collections import defaultdict
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+
+from bulkhead.kube.client import Client
+from bulkhead.work.clock import Clock
+from controller.host.hostranges import HostRanges
+from controller.host.owned import Owned
+from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
+from controller.pki.issue import Known
+from controller.pki.renewals import Renewals
+from controller.settings import Settings
+from controller.tenant.apply import Applier
+from controller.tenant.interior import Interior
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Made once for a controller."""
+
+    client: Client
+    owned: Owned
+    ranges: HostRanges
+    settings: Settings
+    clock: Clock
+    planes: PlaneAccess
+    budget: Budget  # that all planes take of
+    applier: Applier
+    interior: Interior
+    renewals: Renewals
+    # What was read of planes' certificates, by tenant.
+    known: MutableMapping[str, Known] = field(default_factory=lambda: defaultdict(Known))

@@ -1,0 +1,1 @@
+"""Tests of what a tenant consists of, a folder each."""
