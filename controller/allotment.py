@@ -16,7 +16,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.podresources import AMOUNTS, MOST_DEVICES
 from bulkhead.api.quantity import Amount, InvalidQuantityError, canonical, parse, readable, whole
 from bulkhead.api.untrusted import mapping
-from controller.plane.spec import PodBound
+from controller.plane.sections import PodBound
 from controller.refusal import Refusal
 from controller.sections import section_of
 

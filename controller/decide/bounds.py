@@ -18,8 +18,9 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
 from controller.decide import exposure
+from controller.plane.budgets import COMPONENTS, Budget, usual_budget
+from controller.plane.sections import STORAGE_SIZE
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE
-from controller.plane.spec import COMPONENTS, STORAGE_SIZE, Budget, usual_budget
 from controller.sections import over, put, section_of, text_or_none
 from controller.shares.spec import FIELDS, offered
 

@@ -23,7 +23,7 @@ from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTAT
 def caught_up(deployment: Obj, spec: PlaneSpec, existing: Existing, *, plane_answers: bool) -> Obj:
     """The DNS's Deployment, marked with the start of the API server that its process is to follow."""
     running = existing.get(slot_of(deployment))
-    if running is None or spec.replicas != 1:
+    if running is None or spec.control_plane.replicas != 1:
         return deployment
     since = text(_annotations(running["spec"]["template"]).get(SINCE_ANNOTATION))
     if plane_answers:

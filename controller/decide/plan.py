@@ -113,7 +113,7 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
     meta = template["metadata"]
     annotations = (meta.get("annotations") or {}) | {TRUST_ANNOTATION: keys.trust}
     wanted = running["spec"] | {
-        "replicas": spec.replicas,
+        "replicas": spec.control_plane.replicas,
         "template": template | {"metadata": meta | {"annotations": annotations}},
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)

@@ -166,7 +166,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.STORAGE_CLOSED: egress.storage(spec),
         ConditionType.SHARES_APPLIED: findings.shares,
-        ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
+        ConditionType.ISSUERS_READY: _issuers(spec) if spec.access.issuers else None,  # else by a certificate
         ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
         ConditionType.STORE_HAS_ROOM: store.verdict(spec, findings.store) if findings.store is not None else None,
     }
@@ -189,9 +189,9 @@ def _of_lost_data(tenant: Obj, lost: str) -> str:
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
     """The fields beside the conditions."""
-    limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
+    limit = sum(spec.quota.allotted[name].count for name in spec.quota.gpu_resources)
     standing = read_standing(findings.quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
-    lines = standing if spec.given else {}
+    lines = standing if spec.ledger.given else {}
     total = _held_gpus(spec, findings, lines)
     # The status keeps the identity that the host's objects were made for, until an admin accepts another one.
     uid = findings.identity.uid or findings.plane_uid
@@ -226,13 +226,13 @@ def _held_gpus(spec: PlaneSpec, findings: Findings, lines: Lines) -> int:
         sum(counts["used"] for (_, resource), counts in lines.items() if resource == name)
         if name in judged
         else count(used.get(f"requests.{name}"))
-        for name in spec.gpu_resources
+        for name in spec.quota.gpu_resources
     )
 
 
 def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
     """What the tenant borrows and lends of GPUs, where it has a cohort."""
-    found = [counts for (_, resource), counts in lines.items() if resource in spec.gpu_resources]
+    found = [counts for (_, resource), counts in lines.items() if resource in spec.quota.gpu_resources]
     return {part: sum(counts[part] for counts in found) for part in ("borrowed", "lent")} if found else {}
 
 
@@ -322,7 +322,7 @@ def _waiting(pod: Obj, findings: Findings) -> str:
 
 
 def _members(spec: PlaneSpec, findings: Findings) -> Members:
-    return members.look((pod for pod in findings.pods if _is(pod, PLANE)), spec.replicas)
+    return members.look((pod for pod in findings.pods if _is(pod, PLANE)), spec.control_plane.replicas)
 
 
 def _of_members(found: Members, message: str) -> str:
@@ -363,28 +363,31 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
 
 
 def _issuers(spec: PlaneSpec) -> Verdict:
+    access = spec.access
     troubles = [
-        f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
-        + ("tokens signed with its last known keys still count" if each.keys else "until it answers nobody signs in by it")
-        for each in spec.issuers
-        if each.trouble
+        f"{trusted.provider.name} ({trusted.provider.source.url}): {trusted.trouble}; "
+        + ("tokens signed with its last known keys still count" if trusted.keys else "until it answers nobody signs in by it")
+        for trusted in access.issuers
+        if trusted.trouble
     ]
     if troubles:
         return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
     if shut := [
-        each.provider.name for each in spec.issuers if each.provider.required_groups and not each.provider.groups_claim
+        trusted.provider.name
+        for trusted in access.issuers
+        if trusted.provider.required_groups and not trusted.provider.groups_claim
     ]:
         missing = "groups are asked for (requiredGroups), and the class says no claim that has them (claims.groups)"
         return Verdict(
             "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; until it does nobody signs in by it"
         )
-    if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
+    if unknown := [trusted.provider.name for trusted in access.issuers if not trusted.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
-    named = {str(each.get("name")) for each in spec.admins} | {each.name for each in spec.revoked}
-    prefixes = tuple(each.provider.prefix for each in spec.issuers)
+    named = {str(subject.get("name")) for subject in access.admins} | {entry.name for entry in access.revoked}
+    prefixes = tuple(trusted.provider.prefix for trusted in access.issuers)
     strange = sorted(name for name in named if not name.startswith(prefixes))
     hint = f"; none of theirs is named {', '.join(strange)}: names begin with {', '.join(prefixes)}" if strange else ""
-    users = ", ".join(each.provider.name for each in spec.issuers)
+    users = ", ".join(trusted.provider.name for trusted in access.issuers)
     return Verdict("True", Reason.READY, f"users of {users} may sign in{hint}")
 
 

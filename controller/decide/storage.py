@@ -61,8 +61,8 @@ def growths(spec: PlaneSpec, existing: Existing) -> tuple[Growth, ...]:
     found = []
     for claim in claims_of(existing.values(), spec.namespace):
         volume, meta = _volume(claim), claim["metadata"]
-        if volume.has is not None and not meta.get("deletionTimestamp") and larger(spec.volume_size, volume.asks):
-            found.append(Growth(volume.name, str(meta.get("uid") or ""), spec.volume_size))
+        if volume.has is not None and not meta.get("deletionTimestamp") and larger(spec.storage.volume_size, volume.asks):
+            found.append(Growth(volume.name, str(meta.get("uid") or ""), spec.storage.volume_size))
     return tuple(found)
 
 
@@ -91,21 +91,23 @@ def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) 
 
 
 def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Iterable[str]:
-    if larger(volume.asks, spec.volume_size):
-        yield never_shrinks(volume.name, volume.asks, spec.volume_size)
+    wanted = spec.storage
+    if larger(volume.asks, wanted.volume_size):
+        yield never_shrinks(volume.name, volume.asks, wanted.volume_size)
     elif volume.name in refused:
         words = refused[volume.name][:_MOST_WORDS]
-        yield not_grown(volume.name, volume.asks, spec.volume_size, volume.storage_class, words)
-    if spec.volume_class and volume.storage_class and volume.storage_class != spec.volume_class:
-        yield never_moves(volume.name, volume.storage_class, spec.volume_class)
+        yield not_grown(volume.name, volume.asks, wanted.volume_size, volume.storage_class, words)
+    if wanted.volume_class and volume.storage_class and volume.storage_class != wanted.volume_class:
+        yield never_moves(volume.name, volume.storage_class, wanted.volume_class)
 
 
 def _growing(spec: PlaneSpec, volume: _Volume) -> str:
     """How far a volume is that is to grow; empty where it has what it asks for."""
+    wanted = spec.storage
     if volume.has is None:
-        waits = f"{volume.name} grows to {spec.volume_size} once it is bound"
-        return waits if larger(spec.volume_size, volume.asks) else ""
-    asks = spec.volume_size if larger(spec.volume_size, volume.asks) else volume.asks
+        waits = f"{volume.name} grows to {wanted.volume_size} once it is bound"
+        return waits if larger(wanted.volume_size, volume.asks) else ""
+    asks = wanted.volume_size if larger(wanted.volume_size, volume.asks) else volume.asks
     if not larger(asks, volume.has):
         return ""
     what = f"{volume.name} grows from {volume.has} to {asks}"

@@ -3,8 +3,9 @@
 from typing import Final
 
 from bulkhead.api.conditions import Reason
+from controller.plane.budgets import COMPONENTS
 from controller.plane.sizing import needed_mib
-from controller.plane.spec import COMPONENTS, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.plane.storestate import Store, must_go
 from controller.verdict import Verdict
 
@@ -34,17 +35,16 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
 
 def too_little(spec: PlaneSpec) -> str:
     """Which memory limits do not bear a full store; empty where all do."""
-    found = []
+    found, quota = [], spec.storage.quota_mib
     for field, attribute in COMPONENTS.items():
-        limit, need = getattr(spec, attribute).memory_limit_mib, needed_mib(attribute, spec.etcd_quota_mib, spec.replicas)
+        limit = getattr(spec.budgets, attribute).memory_limit_mib
+        need = needed_mib(attribute, quota, spec.control_plane.replicas)
         if limit < need:
             found.append(f"controlPlane.resources.{field}.limits.memory is {limit}Mi and {need}Mi are needed")
     if not found:
         return ""
     remedy = f"raise the limits, or leave them out, or lower {FIELD}"
-    return (
-        f"a store that is full ({FIELD}: {spec.etcd_quota_mib}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
-    )
+    return f"a store that is full ({FIELD}: {quota}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
 
 
 def _full(store: Store) -> str:

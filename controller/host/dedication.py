@@ -163,9 +163,9 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusa
     return Claim(
         name,
         since,
-        selector=dict(plane.node_selector),
+        selector=dict(plane.nodes.selector),
         most=int(most) if most is not None else None,
-        gpu_resources=plane.gpu_resources,
+        gpu_resources=plane.quota.gpu_resources,
     )
 
 

@@ -119,7 +119,7 @@ def readers(spec: PlaneSpec) -> list[Obj]:
         {
             "name": READER,
             "image": spec.images.bulkhead,
-            "imagePullPolicy": spec.image_pull_policy,
+            "imagePullPolicy": spec.images.pull_policy,
             "command": ["python3", "-m", "bulkhead.auditreader", "--wait"],
             "resources": {"requests": {"cpu": "1m", "memory": "20Mi"}, "limits": {"memory": "128Mi"}},
             "securityContext": CONTAINER_SECURITY,

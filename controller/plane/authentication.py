@@ -45,7 +45,7 @@ def untouched() -> Obj:
 
 def config_maps(spec: PlaneSpec) -> list[Obj]:
     """ConfigMap `issuers`: what the syncer answers, and from which source each provider's keys are."""
-    if not spec.issuers:
+    if not spec.access.issuers:
         return []
     data: dict[str, str] = {}
     for provider, keys in _known(spec):
@@ -87,7 +87,7 @@ def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
 
 
 def _known(spec: PlaneSpec) -> Iterator[tuple[Provider, str]]:
-    return ((each.provider, each.keys) for each in spec.issuers if each.keys)
+    return ((trusted.provider, trusted.keys) for trusted in spec.access.issuers if trusted.keys)
 
 
 def _place(spec: PlaneSpec, provider: Provider, keys: str) -> str:
@@ -124,7 +124,7 @@ def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str)
         "claimMappings": mappings,
         "claimValidationRules": [*_claims(provider), *_before(spec, provider)],
     }
-    rules = list(_revoked(spec.revoked))
+    rules = list(_revoked(spec.access.revoked))
     return made | ({"userValidationRules": rules} if rules else {})
 
 
@@ -152,7 +152,7 @@ def _claims(provider: Provider) -> Iterator[Obj]:
 
 
 def _before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
-    return _revoked_before(spec.revoked, provider.prefix, provider.username_claim, provider.groups_claim)
+    return _revoked_before(spec.access.revoked, provider.prefix, provider.username_claim, provider.groups_claim)
 
 
 def _revoked(revoked: Sequence[Revoked]) -> Iterator[Obj]:

@@ -28,7 +28,7 @@ def number(spec: PlaneSpec) -> int:
 
 
 def _closing(spec: PlaneSpec) -> tuple[devices.Vendor | None, ...]:
-    return (None, *devices.vendors_of(spec.gpu_resources))
+    return (None, *devices.vendors_of(spec.quota.gpu_resources))
 
 
 def _config_map(spec: PlaneSpec, name: str, data: dict[str, str]) -> Obj:

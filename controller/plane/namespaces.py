@@ -17,7 +17,7 @@ def namespaces(spec: PlaneSpec) -> list[Obj]:
     """Both namespaces with their Pod Security labels."""
     return [
         _namespace(spec, spec.namespace, "restricted", "plane", {}),
-        _namespace(spec, spec.work_namespace, spec.pod_security, "work", policy_facts(spec)),
+        _namespace(spec, spec.work_namespace, spec.isolation.pod_security, "work", policy_facts(spec)),
     ]
 
 

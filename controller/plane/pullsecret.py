@@ -62,9 +62,9 @@ def copies(spec: PlaneSpec, content: str) -> tuple[Obj, ...]:
 
 def wanted_in(spec: PlaneSpec) -> tuple[str, ...]:
     """The namespaces in which it is to be."""
-    if not spec.image_pull_secrets:
+    if not spec.images.pull_secrets:
         return ()
-    return (spec.namespace, spec.work_namespace) if spec.own_images else (spec.namespace,)
+    return (spec.namespace, spec.work_namespace) if spec.images.own else (spec.namespace,)
 
 
 def binding(spec: PlaneSpec) -> tuple[Obj, ...]:
@@ -77,7 +77,7 @@ def binding(spec: PlaneSpec) -> tuple[Obj, ...]:
             "kind": "RoleBinding",
             "metadata": metadata(spec, BINDING, namespace=spec.work_namespace),
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": PULLS_ROLE},
-            "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.system_namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.installation.system_namespace}],
         },
     )
 

@@ -21,7 +21,7 @@ def binding(spec: PlaneSpec) -> Obj:
 
 def ledger(spec: PlaneSpec) -> tuple[Obj, ...]:
     """RoleBinding `ledger` in the work namespace of a tenant whose pods wait at the gate, or once did."""
-    return (_binding(spec, LEDGER, spec.work_namespace, LEDGER_ROLE),) if spec.ledger else ()
+    return (_binding(spec, LEDGER, spec.work_namespace, LEDGER_ROLE),) if spec.ledger.admits else ()
 
 
 def _binding(spec: PlaneSpec, name: str, namespace: str, role: str) -> Obj:
@@ -30,5 +30,5 @@ def _binding(spec: PlaneSpec, name: str, namespace: str, role: str) -> Obj:
         "kind": "RoleBinding",
         "metadata": metadata(spec, name, namespace=namespace),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.system_namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.installation.system_namespace}],
     }

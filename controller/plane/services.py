@@ -55,7 +55,7 @@ def services(spec: PlaneSpec) -> list[Obj]:
 
 
 def _issuers(spec: PlaneSpec) -> list[Obj]:
-    return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.issuers else []
+    return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.access.issuers else []
 
 
 def _service(spec: PlaneSpec, name: str, component: str, address: str, ports: list[Obj], **more: bool) -> Obj:

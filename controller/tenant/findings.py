@@ -117,7 +117,7 @@ def _unseen(spec: PlaneSpec, admitted: Admitted, reached: Reached, found: Findin
         early = (*early, ConditionType.STORE_HAS_ROOM)
     if admitted.held is None:
         return early
-    nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()
+    nodes = (ConditionType.NODES_DEDICATED,) if spec.nodes.dedicated and found.nodes is None else ()
     slurm = (ConditionType.SLURM_READY,) if isinstance(admitted.slurm, Refusal) else ()
     return (*early, *nodes, *slurm)
 

@@ -43,7 +43,7 @@ class Interior:
 
     def _members(self, spec: PlaneSpec) -> list[Obj]:
         """The pods of a plane's members, without those that are about to be gone."""
-        keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.replicas))
+        keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.control_plane.replicas))
         found = (self._owned.get(kinds.PODS, key) for key in keys)
         return [pod for pod in found if pod is not None and not is_pending_deletion(pod)]
 

@@ -31,7 +31,7 @@ from tests.syncer.translate.golden import CASES
 
 STOCK: Final[Obj] = load(CASES / "pod" / "slinky-worker.virtual.yaml")
 BARE: Final[Obj] = load(CASES / "pod" / "slinky-worker-unprivileged.virtual.yaml")
-ON, OFF = plane_spec(drop_privileges=SLINKY_WORKERS), plane_spec()
+ON, OFF = plane_spec(isolation={"drop_privileges": SLINKY_WORKERS}), plane_spec()
 KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
 FULL: Final[Obj] = {"privileged": True, "capabilities": {"add": ["SYS_ADMIN"]}}
 

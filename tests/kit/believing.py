@@ -126,7 +126,9 @@ class Believer:
 
     async def serve(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> PlaneSpec:
         """Write the keys of these alone, which the syncer's server answers."""
-        spec = plane_spec(issuers=tuple(Trusted(provider, keys) for provider, keys in known), revoked=tuple(revoked))
+        spec = plane_spec(
+            access={"issuers": tuple(Trusted(provider, keys) for provider, keys in known), "revoked": tuple(revoked)}
+        )
         for obj in authentication.config_maps(spec):
             await self.admin.apply(CONFIG_MAPS, self._here(spec, obj))
         return spec

@@ -32,7 +32,7 @@ def served_by(version: str) -> bool:
 
 def objects(spec: PlaneSpec) -> tuple[Obj, ...]:
     """The policy and its binding, where the tenant wants them."""
-    return _both() if spec.drop_privileges == SLINKY_WORKERS else ()
+    return _both() if spec.isolation.drop_privileges == SLINKY_WORKERS else ()
 
 
 def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from controller import allotment
-from controller.plane.spec import PodBound
+from controller.plane.sections import PodBound
 from controller.sections import section_of
 from controller.slurm.spec import ALLOTMENTS, Allotment, Obj
 

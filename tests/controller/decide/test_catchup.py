@@ -1,6 +1,5 @@
 """A DNS that ran while its API server was away starts afresh, once for each time, and for no other reason."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from bulkhead.api import labels
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane.spec import SINCE_ANNOTATION
-from tests.kit.tenantsamples import material, plane_spec
+from tests.kit.tenantsamples import changed, material, plane_spec
 
 EARLY, MIDDLE, LATE = "2026-11-24T09:59:59Z", "2026-11-24T10:00:00Z", "2026-11-24T10:00:01Z"
 CONTAINERS = {"plane": "kube-apiserver", "dns": "coredns"}
@@ -40,7 +39,7 @@ def deployment(since: str = "") -> Obj:
 
 def marked(*existing: Obj, plane_answers: bool = True, replicas: int = 1) -> str | None:
     """What the planned Deployment says of the API server that it follows."""
-    spec = replace(plane_spec(), replicas=replicas)
+    spec = changed(plane_spec(), control_plane={"replicas": replicas})
     (made,) = plan(spec, material(spec), {}).followers(plane_answers=plane_answers, existing=by_slot(existing))
     found: str | None = made["spec"]["template"]["metadata"]["annotations"].get(SINCE_ANNOTATION)
     return found

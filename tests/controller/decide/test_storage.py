@@ -32,7 +32,7 @@ def saying(obj: Obj, **conditions: str) -> Obj:
 
 
 def wanted(size: str = "4Gi", storage_class: str | None = None) -> PlaneSpec:
-    return plane_spec(volume_size=size, volume_class=storage_class)
+    return plane_spec(storage={"volume_size": size, "volume_class": storage_class})
 
 
 def grows(*claims: Obj, spec: PlaneSpec | None = None) -> tuple[Growth, ...]:
@@ -118,7 +118,12 @@ def test_the_template_stays_as_it_began_whatever_is_asked_for() -> None:
     _, there = ran(size="2Gi", className="fast")
     offer = tenant_class(controlPlane={"storage": {"size": "8Gi", "className": "other"}})
     spec = plane_for(tenant(), offer, existing=there)
-    assert (spec.storage_size, spec.storage_class, spec.volume_size, spec.volume_class) == ("2Gi", "fast", "8Gi", "other")
+    assert (spec.storage.template_size, spec.storage.template_class, spec.storage.volume_size, spec.storage.volume_class) == (
+        "2Gi",
+        "fast",
+        "8Gi",
+        "other",
+    )
     slot = Slot("StatefulSet", "bh-team-a", "plane")
     made = plan(spec, material(spec), there)
     rendered = next(obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet")
@@ -126,7 +131,7 @@ def test_the_template_stays_as_it_began_whatever_is_asked_for() -> None:
     assert made.kept == ()
     # One that is gone is made with what is asked for now.
     spec = plane_for(tenant(), offer)
-    assert (spec.storage_size, spec.storage_class) == ("8Gi", "other")
+    assert (spec.storage.template_size, spec.storage.template_class) == ("8Gi", "other")
 
 
 def test_any_other_field_that_never_changes_stays_too_and_the_rest_is_applied() -> None:

@@ -215,7 +215,7 @@ def test_a_plane_of_an_older_version_gets_a_ca_of_people_without_a_restart() -> 
 
 
 def revoked(objects: dict[str, Obj], mark: str) -> Assembled:
-    return assemble(plane_spec(certificates_revoked=mark), objects, NOW)
+    return assemble(plane_spec(access={"certificates_revoked": mark}), objects, NOW)
 
 
 def kept(found: Assembled) -> dict[str, Obj]:
