@@ -16,10 +16,10 @@ from frontdoor.routes import Route
 PORT: Final = 8443
 METRICS_PORT: Final = 8404
 BACKEND: Final = "planes"
-HELLO_SECONDS: Final = 5
-OWN_CONNECTIONS: Final = 50  # of probes and scrapers
-HARD_STOP_SECONDS: Final = 240  # of the pod's 270: until then a pod that ends keeps the connections that it has
-_RATE_SECONDS: Final = 10
+HELLO_DEADLINE_SECONDS: Final = 5
+MOST_OWN_CONNECTIONS: Final = 50  # of probes and scrapers
+HARD_STOP_AFTER_SECONDS: Final = 240  # of the pod's 270: until then a pod that ends keeps the connections that it has
+_RATE_WINDOW_SECONDS: Final = 10
 _MAINTENANCE: Final = 0x01  # of srv_admin_state: forced by the runtime API or the configuration
 
 
@@ -58,8 +58,8 @@ def configuration(
 global
   stats socket {folder}/admin.sock mode 600 level admin
   stats timeout 10s
-  maxconn {limits.connections + OWN_CONNECTIONS}
-  hard-stop-after {HARD_STOP_SECONDS}s
+  maxconn {limits.connections + MOST_OWN_CONNECTIONS}
+  hard-stop-after {HARD_STOP_AFTER_SECONDS}s
   nbthread {limits.threads}
 
 defaults
@@ -79,7 +79,7 @@ frontend tenants-in
   # Fewer than all: whoever fills these must not keep the kubelet's probes out, upon which it would end all of them.
   maxconn {limits.connections}
   bind {listen}:{port}
-  tcp-request inspect-delay {HELLO_SECONDS}s
+  tcp-request inspect-delay {HELLO_DEADLINE_SECONDS}s
 {_source_rules(limits)}\
   # A ClientHello that is none, or does not come, or names nobody here.
   acl hello req.ssl_hello_type 1
@@ -101,10 +101,10 @@ backend {BACKEND}
   use-server %[var(sess.tenant)] if TRUE
 {servers}
 backend tenants
-  stick-table type string len 64 size 16k expire 5m store gpc0,conn_cur,conn_rate({_RATE_SECONDS}s)
+  stick-table type string len 64 size 16k expire 5m store gpc0,conn_cur,conn_rate({_RATE_WINDOW_SECONDS}s)
 
 backend sources
-  stick-table type ipv6 size 64k expire 1m store conn_cur,conn_rate({_RATE_SECONDS}s)
+  stick-table type ipv6 size 64k expire 1m store conn_cur,conn_rate({_RATE_WINDOW_SECONDS}s)
 
 backend refusals
   stick-table type string len 16 size 16 store conn_cnt
@@ -112,7 +112,7 @@ backend refusals
 frontend metrics
   mode http
   bind {listen}:{metrics_port}
-  maxconn {OWN_CONNECTIONS}
+  maxconn {MOST_OWN_CONNECTIONS}
   timeout client 10s
   monitor-uri /healthz
   http-request use-service prometheus-exporter if {{ path /metrics }}
@@ -197,7 +197,7 @@ def _source_rules(limits: Limits) -> str:
     if limits.source_connections:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_cur gt {limits.source_connections} }}")
     if limits.source_rate:
-        rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_SECONDS} }}")
+        rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_WINDOW_SECONDS} }}")
     return "".join(f"  {each}\n" for each in rules)
 
 
@@ -206,6 +206,6 @@ def _tenant_rules(limits: Limits) -> str:
     if limits.tenant_connections:
         over.append(f"acl over sc1_conn_cur gt {limits.tenant_connections}")
     if limits.tenant_rate:
-        over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_SECONDS}")
+        over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_WINDOW_SECONDS}")
     refuse = ["tcp-request content sc-inc-gpc0(1) if over", "tcp-request content reject if over"] if over else []
     return "".join(f"  {each}\n" for each in [*over, *refuse])

@@ -8,7 +8,7 @@ from typing import Final
 
 from frontdoor.haproxy import Limits
 
-_OTHER_FILES: Final = 300
+_FILES_NOT_OF_CONNECTIONS: Final = 300
 
 
 class SettingsError(ValueError):
@@ -43,7 +43,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 
 def within(settings: Settings, files: int) -> Settings:
     """The settings where HAProxy may open this many files (negative: any number): each connection takes two."""
-    most = max((files - _OTHER_FILES) // 2, 1)
+    most = max((files - _FILES_NOT_OF_CONNECTIONS) // 2, 1)
     limits = settings.limits
     return settings if files < 0 or limits.connections <= most else replace(settings, limits=replace(limits, connections=most))
 

@@ -15,7 +15,7 @@ from bulkhead.kube.objects import Key, Meta, Obj, Resource
 _log = logging.getLogger(__name__)
 
 # What an object weighs beside its body: metadata, key, dict slots.
-_ENTRY_OVERHEAD = 1024
+_ENTRY_OVERHEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +138,4 @@ def _values(name: str, indexer: Indexer, entry: Entry) -> frozenset[str]:
 
 
 def _weight(entry: Entry) -> int:
-    return len(entry.raw) + _ENTRY_OVERHEAD
+    return len(entry.raw) + _ENTRY_OVERHEAD_BYTES

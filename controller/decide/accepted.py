@@ -26,7 +26,7 @@ _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
 # A ConfigMap has room for 1 MiB, and a Tenant may be larger: of such a one nothing is remembered, nor of what it was before.
-_MOST: Final = 1_000_000
+_MOST_SPEC_CHARACTERS: Final = 1_000_000
 # Of these the Tenant itself has the word at any time: nothing of them is built.
 _ASIDE: Final = ("pausedUntil", "deletionPolicy")
 
@@ -41,7 +41,7 @@ def record(tenant: Obj) -> Obj:
         "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "namespace": names.plane_namespace(name), "labels": labels.made_for(name)},
         "data": {
-            _SPEC: spec if len(spec) <= _MOST else "",
+            _SPEC: spec if len(spec) <= _MOST_SPEC_CHARACTERS else "",
             _UID: str(meta["uid"]),
             _GENERATION: str(meta.get("generation") or 0),
         },

@@ -14,7 +14,7 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.untrusted import text
 
 # Of what the API server takes, 1024 characters, the most that one line of `kubectl describe` is read for.
-MESSAGE_LIMIT: Final = 512
+EVENT_MESSAGE_CHARACTERS: Final = 512
 _ON_THE_WAY: Final = frozenset(
     {"", Reason.PROVISIONING, Reason.WAITING_FOR_PLANE, Reason.WAITING_FOR_SYNCER, Reason.WAITING_FOR_SLURM}
 )
@@ -56,7 +56,7 @@ def _words(condition: Mapping[str, Any]) -> tuple[str, str]:
 def _announced(condition: Mapping[str, Any]) -> Announcement:
     kind, status = text(condition.get("type")), text(condition.get("status"))
     message = f"{kind} is {status}: {text(condition.get('message'))}"
-    cut = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
+    cut = message if len(message) <= EVENT_MESSAGE_CHARACTERS else f"{message[: EVENT_MESSAGE_CHARACTERS - 1]}…"
     reason = text(condition.get("reason"))
     good = status == "True" and reason in {Reason.READY, Reason.APPLIED}
     return Announcement("Normal" if good else "Warning", kind, status, reason, cut)

@@ -22,7 +22,7 @@ Obj: TypeAlias = dict[str, Any]
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
-_NAMED: Final = 3
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def findings(
 def _taken(lost: Sequence[tuple[str, str]]) -> Refusal:
     others = sorted({tenant for _, tenant in lost})
     nodes = _some(sorted({name for name, _ in lost}))
-    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_NAMED])} in {nodes}"
+    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_MOST_NAMED])} in {nodes}"
     return Refusal(Reason.NODES_TAKEN, f"{text}; choose another spec.nodes.selector")
 
 
@@ -231,9 +231,9 @@ def _labels(claim: Claim) -> str:
 
 
 def _there(node: str, pods: Sequence[tuple[str, int]]) -> str:
-    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_NAMED])})" if pods else node
+    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_MOST_NAMED])})" if pods else node
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -17,7 +17,7 @@ from controller.plane.spec import PUBLIC, PlaneSpec
 from controller.unchangeable import in_words
 from controller.verdict import Verdict
 
-_MOST_WORDS: Final = 900
+_MESSAGE_CHARACTERS: Final = 900
 _VALUES: Final = "exposure.loadBalancer in the chart's values"
 
 
@@ -41,7 +41,7 @@ class Refused:
         what = f"{self.slot.kind} {_where(self.slot)}"
         if self.kept:
             return f"{what} keeps fields as they are: {self.words}; everything else of it was applied"
-        said = self.words if len(self.words) <= _MOST_WORDS else f"{self.words[:_MOST_WORDS]}…"
+        said = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
         if self.deleting:
             return f"{what} is to go, and the host does not delete it: {said}; next: {_advice(self, spec)}"
         return f"{what} is not as it should be: {said}; next: {_advice(self, spec)}"

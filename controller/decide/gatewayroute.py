@@ -17,7 +17,7 @@ from controller.plane.spec import PLANE, Obj, PlaneSpec
 from controller.plane.ways import Gateway
 
 _MOST_PARENTS: Final = 32  # of the API itself
-_MOST_WORDS: Final = 512
+_MESSAGE_CHARACTERS: Final = 512
 
 
 def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None, there: Obj | None = None) -> str:
@@ -74,7 +74,7 @@ def _is_stale(condition: Mapping[str, Any], generation: object) -> bool:
 
 def _words(condition: Mapping[str, Any]) -> str:
     reason, message = text(condition.get("reason")) or "no reason given", text(condition.get("message"))
-    return (f"{reason}: {message}" if message else reason)[:_MOST_WORDS]
+    return (f"{reason}: {message}" if message else reason)[:_MESSAGE_CHARACTERS]
 
 
 def _called(gateway: Gateway) -> str:

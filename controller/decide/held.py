@@ -55,7 +55,7 @@ _REASONS: Final = frozenset(
     }
 )
 _RESOURCES: Final = ("quota", "resources")
-_A_RESOURCE: Final = 3  # of the path of all that is said of one
+_RESOURCE_PATH_PARTS: Final = 3  # of the path to all that a spec says of one resource
 _DEDICATED: Final = ("nodes", "dedicated")
 _PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
@@ -231,7 +231,7 @@ def _nodes(spec: PlaneSpec, runs: _Runs, refused: set[Path], found: Finding | No
 def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> PlaneSpec:
     """Amounts that are refused, as the host counts them."""
     hard = runs.hard
-    asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _A_RESOURCE}
+    asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _RESOURCE_PATH_PARTS}
     # Of a resource that the class does not know any more, too.
     running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
     # What it could borrow counts there too, and is not its own.

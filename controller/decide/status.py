@@ -35,8 +35,8 @@ PARTS = (
     ConditionType.QUOTA_APPLIED,
     ConditionType.EGRESS_APPLIED,
 )
-_MOST_NODES = 64
-_MOST_LINES = 128
+_MOST_NODES_LISTED = 64
+_MOST_LINES_LISTED = 128
 _STANDING = ("nominal", "ceiling", "used", "borrowed", "lent")
 Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
@@ -239,7 +239,7 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 def _standing(lines: Lines) -> list[Obj]:
     return [
         {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
-        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES]
+        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES_LISTED]
     ]
 
 
@@ -260,7 +260,7 @@ def _dedicated(found: Finding | None, conditions: list[Obj]) -> Obj:
     """The nodes that are the tenant's alone, beside their condition; without a claim neither is there."""
     if found is None:
         return {"dedicated": None, "conditions": [each for each in conditions if each["type"] != ConditionType.NODES_DEDICATED]}
-    names = list(found.nodes[:_MOST_NODES])
+    names = list(found.nodes[:_MOST_NODES_LISTED])
     return {"dedicated": {"nodes": len(found.nodes), "gpus": found.gpus, "names": names, "waiting": len(found.waits)}}
 
 

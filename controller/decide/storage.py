@@ -21,7 +21,7 @@ from controller.verdict import Verdict
 from controller.volumes import larger, never_moves, never_shrinks, not_grown
 
 _CLAIM: Final = "PersistentVolumeClaim"
-_MOST_WORDS: Final = 300
+_MESSAGE_CHARACTERS: Final = 300
 _PENDING: Final = "FileSystemResizePending"
 _ERRORS: Final = ("ControllerResizeError", "NodeResizeError")
 
@@ -95,7 +95,7 @@ def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Itera
     if larger(volume.asks, wanted.volume_size):
         yield never_shrinks(volume.name, volume.asks, wanted.volume_size)
     elif volume.name in refused:
-        words = refused[volume.name][:_MOST_WORDS]
+        words = refused[volume.name][:_MESSAGE_CHARACTERS]
         yield not_grown(volume.name, volume.asks, wanted.volume_size, volume.storage_class, words)
     if wanted.volume_class and volume.storage_class and volume.storage_class != wanted.volume_class:
         yield never_moves(volume.name, volume.storage_class, wanted.volume_class)
@@ -111,7 +111,7 @@ def _growing(spec: PlaneSpec, volume: _Volume) -> str:
     if not larger(asks, volume.has):
         return ""
     what = f"{volume.name} grows from {volume.has} to {asks}"
-    errors = [volume.conditions[each][:_MOST_WORDS] for each in _ERRORS if each in volume.conditions]
+    errors = [volume.conditions[each][:_MESSAGE_CHARACTERS] for each in _ERRORS if each in volume.conditions]
     if errors:
         return f"{what}, and the host could not yet: {'; '.join(errors)}"
     if _PENDING in volume.conditions:

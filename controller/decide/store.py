@@ -12,8 +12,8 @@ from controller.verdict import Verdict
 FIELD: Final = "controlPlane.storage.quota"
 _MIB: Final = 1 << 20
 # From here on it is said that little is left; in steps, so that a status is not written for every object.
-_FILLING: Final = 80
-_STEP: Final = 5
+_FILLING_PERCENT: Final = 80
+_STEP_PERCENT: Final = 5
 _REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
 
 
@@ -25,8 +25,9 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
         return Verdict("False", Reason.STORE_FULL, _full(store))
     # As it runs: of a tenant that is held, and before a restart, that is not what it is to have.
     percent, quota = store.size * 100 // max(1, store.quota), store.quota // _MIB
-    if percent >= _FILLING:
-        left = f"{percent // _STEP * _STEP} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
+    if percent >= _FILLING_PERCENT:
+        taken = percent // _STEP_PERCENT * _STEP_PERCENT
+        left = f"{taken} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
         return Verdict("False", Reason.STORE_FILLING, f"{left}: {_REMEDY}")
     if short := too_little(spec):
         return Verdict("False", Reason.MEMORY_BELOW_QUOTA, short)

@@ -25,8 +25,8 @@ from controller.host.matters import watching
 from controller.host.recount import Recount
 
 _log = logging.getLogger(__name__)
-_PAUSE: Final = 1.0
-_BATCH: Final = 50
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_MOST_WRITES_A_RECOUNT: Final = 50
 _MIB: Final = 1024 * 1024
 
 
@@ -60,7 +60,7 @@ class ClassUsers:
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
         self._backoff = Backoff(1.0, 30.0)
-        self._recount = Recount("class users", clock or SystemClock(), pause=_PAUSE)
+        self._recount = Recount("class users", clock or SystemClock(), pause=_RECOUNT_PAUSE_SECONDS)
 
     async def run(self) -> None:
         """Keep the statuses right until cancelled."""
@@ -78,12 +78,12 @@ class ClassUsers:
             if (int(there.get("tenants") or 0), there.get("tenantNames")) != (status["tenants"], status["tenantNames"]):
                 wrong.append((meta.name, status))
         failed = 0
-        for name, status in wrong[:_BATCH]:
+        for name, status in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(name, status)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        return _PAUSE if len(wrong) > _BATCH else None
+        return _RECOUNT_PAUSE_SECONDS if len(wrong) > _MOST_WRITES_A_RECOUNT else None
 
     async def _write(self, name: str, status: Obj) -> bool:
         try:

@@ -43,12 +43,12 @@ from controller.settings import Settings
 _log = logging.getLogger(__name__)
 
 # Longer than a scheduler that has not seen a new taint yet takes to bind its pod; only then is it asked what runs there.
-_PAUSE: Final = 1.0
-_LOOK_AGAIN: Final = 5.0
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 5.0
 # A pause of a tenant ends without an event.
-_AT_LATEST: Final = 30.0
-_BATCH: Final = 50
-_LOOKS: Final = 20
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+_MOST_WRITES_A_RECOUNT: Final = 50
+_MOST_NODES_A_LOOK: Final = 20
 _MIB: Final = 1024 * 1024
 
 
@@ -187,7 +187,7 @@ class Dedication:
         self._accepted = accepted
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
-        self._recount = Recount("dedication", self._clock, pause=_PAUSE)
+        self._recount = Recount("dedication", self._clock, pause=_RECOUNT_PAUSE_SECONDS)
         self._store: Store | None = None
         self._known: dict[str, Any] = {}
         self._judged: dict[str, _Judged] = {}
@@ -237,20 +237,22 @@ class Dedication:
         claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
-        for name, owner in waiting[:_LOOKS]:
+        for name, owner in waiting[:_MOST_NODES_A_LOOK]:
             found = await self._others(name, owner)
             if found is not None:
                 running[name] = found
         wrong = dedicated.marks(seen, allotted, running)
         failed = 0
-        for mark in wrong[:_BATCH]:
+        for mark in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(mark)
         edits = {name: Finding(refusing=each) for name, each in refused.items()}
         self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
+        if len(wrong) > _MOST_WRITES_A_RECOUNT:
+            return _RECOUNT_PAUSE_SECONDS
+        return _LOOK_AGAIN_SECONDS if waiting else _LONGEST_PAUSE_SECONDS
 
     def _claims(self, tenants: Store, classes: Store, cohorts: Store) -> dict[str, _Judged]:
         """Every tenant's claim; one is judged again only where something that its own follows from is another."""

@@ -35,8 +35,8 @@ from controller.plane.addresses import (
     network,
 )
 
-_PAUSE: Final = 1.0
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_CACHE_BYTES: Final = 32 * 1024 * 1024
 
 
 class _Address(msgspec.Struct, gc=False):
@@ -96,12 +96,12 @@ class HostRanges:
         self._on_change = on_change
         self._known = tuple(known)
         self._named = tuple(named)
-        self._recount = Recount("host ranges", SystemClock(), pause=_PAUSE)
+        self._recount = Recount("host ranges", SystemClock(), pause=_RECOUNT_PAUSE_SECONDS)
         self._reported: object = None
         self._listening: frozenset[tuple[str, int]] = frozenset()
         heard = self._recount.changed
         self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
-        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=_MOST_BYTES)
+        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=_CACHE_BYTES)
         self._api = Informer(
             client,
             kinds.ENDPOINT_SLICES,
@@ -110,7 +110,7 @@ class HostRanges:
             on_change=self._moved,
         )
         self._storage = (
-            watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_MOST_BYTES),
+            watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_CACHE_BYTES),
             watching(client, kinds.STORAGE_CLASSES, servers.of_storage_class, self._served),
             # Before our definitions have come there is neither kind.
             watching(client, kinds.SHARED_VOLUMES, servers.of_shared_volume, self._served, optional=True),

@@ -52,7 +52,7 @@ OWNED = (
 ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2)
 # Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
-_COUNT_SECONDS = 1.0
+_RECOUNT_DELAY_SECONDS = 1.0
 _BY_LEDGER = frozenset({STANDING, OVER_SINCE})
 
 
@@ -153,7 +153,7 @@ class Owned:
             if before == seen:
                 return
             if before is not None and before[0] == seen[0]:
-                self._later(tenant, _COUNT_SECONDS)
+                self._later(tenant, _RECOUNT_DELAY_SECONDS)
                 return
         self._on_tenant(tenant)
 
@@ -168,7 +168,7 @@ class Owned:
         touched = {each.cohort for each in (before, now) if each is not None}
         for mate in self._given.values():
             if mate.cohort in touched and mate.name != tenant:
-                self._later(mate.name, _COUNT_SECONDS)
+                self._later(mate.name, _RECOUNT_DELAY_SECONDS)
 
 
 def _quota(quota: Obj) -> tuple[Obj, Obj]:

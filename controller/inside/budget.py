@@ -19,14 +19,14 @@ from typing import Final, Self
 from bulkhead.kube.errors import TooLarge
 
 _MIB: Final = 1024 * 1024
-EACH: Final = 48 * _MIB
-TOTAL: Final = 128 * _MIB
+PLANE_BYTES: Final = 48 * _MIB
+TOTAL_BYTES: Final = 128 * _MIB
 
 
 class Budget:
     """What all planes hold."""
 
-    def __init__(self, total: int = TOTAL, each: int = EACH) -> None:
+    def __init__(self, total: int = TOTAL_BYTES, each: int = PLANE_BYTES) -> None:
         self.total = total
         self.each = each
         self.most = 0  # bytes that were ever held at once

@@ -18,7 +18,7 @@ from controller.inside.calls import Plane
 
 _log = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_MOST_TRIES: Final = 3
 KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
 
 
@@ -55,7 +55,7 @@ async def put(plane: Plane, wanted: Obj) -> None:
 
 
 async def _put(plane: Plane, wanted: Obj, *, ours: bool) -> None:
-    for left in range(_TRIES - 1, -1, -1):
+    for left in range(_MOST_TRIES - 1, -1, -1):
         try:
             await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
         except (AlreadyExists, Conflict):

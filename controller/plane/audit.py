@@ -46,7 +46,7 @@ _KNOWN: Final = (
     "storage.k8s.io",
 )
 # The largest head of a request, 1 MiB, is at most this with each character escaped, twice: once more in the answer's message.
-_LARGEST_EVENT: Final = 12 * _MIB
+_LARGEST_EVENT_BYTES: Final = 12 * _MIB
 
 
 def policy(asked: Audit | None) -> Obj:
@@ -78,7 +78,7 @@ def _kept(asked: Audit | None) -> list[str]:
         asked, more = Audit(), []
     else:
         # An event that is larger than a file would be dropped; the body of one is dropped instead.
-        most = min(_LARGEST_EVENT, asked.file_mib * _MIB * 3 // 4)
+        most = min(_LARGEST_EVENT_BYTES, asked.file_mib * _MIB * 3 // 4)
         more = [
             "--audit-log-truncate-enabled=true",
             f"--audit-log-truncate-max-event-size={most}",

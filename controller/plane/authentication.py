@@ -24,7 +24,7 @@ from controller.plane.ways import Revoked
 ISSUERS: Final = "issuers"
 FILE: Final = "authentication.json"
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
-_AT_ONCE: Final = 16
+_NAMES_IN_AN_EXPRESSION: Final = 16
 _DISCOVERY: Final = ".well-known/openid-configuration"
 
 
@@ -189,7 +189,7 @@ def _groups(claim: str) -> str:
 
 def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
     """A few names at a time: an API server does not start with an expression of more than 100,000 characters."""
-    return (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
+    return (names[start : start + _NAMES_IN_AN_EXPRESSION] for start in range(0, len(names), _NAMES_IN_AN_EXPRESSION))
 
 
 def _rule(expression: str, message: str) -> Obj:

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 Obj: TypeAlias = dict[str, Any]
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-_MOST: Final = 32
-_MOST_TEXT: Final = 16_384
+_MOST_ENTRIES: Final = 32
+_TEXT_CHARACTERS: Final = 16_384
 _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _VALUE: Final = re.compile(rf"({_NAME})?")
@@ -81,8 +81,8 @@ ANYWHERE: Final = Placement()
 
 def read(text: str) -> Placement:
     """The placement of a JSON object with `nodeSelector`, `tolerations` and `spread`; what is left out keeps its default."""
-    if len(text) > _MOST_TEXT:
-        raise InvalidPlacementError(f"is longer than {_MOST_TEXT} characters")
+    if len(text) > _TEXT_CHARACTERS:
+        raise InvalidPlacementError(f"is longer than {_TEXT_CHARACTERS} characters")
     try:
         given = json.loads(text or "{}")
     except ValueError as error:
@@ -90,7 +90,7 @@ def read(text: str) -> Placement:
     _only(given, "", {"nodeSelector", "tolerations", "spread"})
     selector = given.get("nodeSelector") or {}
     _require(isinstance(selector, dict), "nodeSelector", "is no object")
-    _require(len(selector) <= _MOST, "nodeSelector", f"has more than {_MOST} labels")
+    _require(len(selector) <= _MOST_ENTRIES, "nodeSelector", f"has more than {_MOST_ENTRIES} labels")
     for key, value in selector.items():
         _matches(key, _KEY, f"nodeSelector.{key}", "is no label")
         _matches(value, _VALUE, f"nodeSelector.{key}", "has a value that no label can have")
@@ -132,7 +132,7 @@ def _spread(given: Any, where: str) -> Spread:
 def _listed(given: Obj, name: str) -> list[Any]:
     found = given.get(name) or []
     _require(isinstance(found, list), name, "is no list")
-    _require(len(found) <= _MOST, name, f"has more than {_MOST} entries")
+    _require(len(found) <= _MOST_ENTRIES, name, f"has more than {_MOST_ENTRIES} entries")
     return list(found)
 
 

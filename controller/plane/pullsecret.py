@@ -21,7 +21,7 @@ PULLS_ROLE: Final = "bulkhead-controller-pulls"
 BINDING: Final = "controller-pulls"
 TYPE: Final = "kubernetes.io/dockerconfigjson"
 _KEY: Final = ".dockerconfigjson"
-_MOST_BYTES: Final = 256 * 1024
+_CREDENTIALS_BYTES: Final = 256 * 1024
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -36,11 +36,11 @@ def registries_of(secret: Obj) -> dict[str, Any]:
         raise UnusableError(f"Secret {name} is of type {secret.get('type')}, not {TYPE}")
     try:
         content = b64decode(str((secret.get("data") or {})[_KEY]), validate=True)
-        found = json.loads(content)["auths"] if len(content) <= _MOST_BYTES else None
+        found = json.loads(content)["auths"] if len(content) <= _CREDENTIALS_BYTES else None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnusableError(f"Secret {name} has no {_KEY} with auths") from error
     if not isinstance(found, dict):
-        raise UnusableError(f"Secret {name} has no {_KEY} with auths, or has more than {_MOST_BYTES} bytes")
+        raise UnusableError(f"Secret {name} has no {_KEY} with auths, or has more than {_CREDENTIALS_BYTES} bytes")
     return found
 
 
@@ -50,8 +50,8 @@ def merged(secrets: Iterable[Obj]) -> str:
     for secret in secrets:
         auths = registries_of(secret) | auths
     content = json.dumps({"auths": auths}, sort_keys=True).encode()
-    if len(content) > _MOST_BYTES:
-        raise UnusableError(f"the pull secrets have {len(content)} bytes together, at most {_MOST_BYTES} are copied")
+    if len(content) > _CREDENTIALS_BYTES:
+        raise UnusableError(f"the pull secrets have {len(content)} bytes together, at most {_CREDENTIALS_BYTES} are copied")
     return b64encode(content).decode()
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 # What must be free before a full store is opened again: else the next writes fill it at once.
-_OPENS: Final = 0.9
+_OPENS_BELOW_SHARE: Final = 0.9
 # A file that is made compact before it is full: how much of the quota it takes, and how much of the quota that would free.
-_LARGE: Final = 0.7
-_WORTH: Final = 0.2
-_WORTH_FULL: Final = 0.02
+_LARGE_SHARE: Final = 0.7
+_WORTH_FREEING_SHARE: Final = 0.2
+_WORTH_FREEING_SHARE_WHEN_FULL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +85,21 @@ def to_defragment(store: Store) -> tuple[Member, ...]:
 
 def opens(store: Store) -> bool:
     """Whether a full store has room again; a larger quota gives it too."""
-    return store.full and store.size <= store.quota * _OPENS
+    return store.full and store.size <= store.quota * _OPENS_BELOW_SHARE
 
 
 def must_go(store: Store) -> int:
     """How many bytes have to be deleted before a full store is opened again; 0 where it can be opened as it is."""
     # A file that nothing would come of stays as large as it is.
     held = max((each.used if _worth(each, full=True) else each.size for each in store.members), default=0)
-    return max(0, held - int(store.quota * _OPENS))
+    return max(0, held - int(store.quota * _OPENS_BELOW_SHARE))
 
 
 def _worth(member: Member, *, full: bool) -> bool:
     free, quota = member.size - member.used, member.quota
     if full:
-        return member.size > quota * _OPENS and free >= quota * _WORTH_FULL
-    return member.size >= quota * _LARGE and free >= quota * _WORTH
+        return member.size > quota * _OPENS_BELOW_SHARE and free >= quota * _WORTH_FREEING_SHARE_WHEN_FULL
+    return member.size >= quota * _LARGE_SHARE and free >= quota * _WORTH_FREEING_SHARE
 
 
 def store_of(members: Iterable[Member | str]) -> Store:

@@ -18,7 +18,7 @@ Obj: TypeAlias = dict[str, Any]
 PULLS: Final = "kubernetes.io/dockerconfigjson"
 # Everything else means something to an API server or to a controller: tokens of ServiceAccounts above all.
 TYPES: Final = ("Opaque", "kubernetes.io/tls", PULLS)
-MOST_BYTES: Final = 256 * 1024
+CONTENT_BYTES: Final = 256 * 1024
 _NOTE: Final = (
     "Shared by the platform, and kept as it is there: what is changed here is put back. Without its label it is yours."
 )
@@ -59,8 +59,8 @@ def content_of(item: Item, obj: Mapping[str, Any]) -> Content | Unusable:
     data = _texts(obj.get("data"))
     binary = _texts(obj.get("binaryData")) if item.kind == "ConfigMap" else ()
     size = sum(len(key) + len(value.encode()) for key, value in (*data, *binary))
-    if size > MOST_BYTES:
-        return Unusable(f"it has {size} bytes, and at most {MOST_BYTES} are shared")
+    if size > CONTENT_BYTES:
+        return Unusable(f"it has {size} bytes, and at most {CONTENT_BYTES} are shared")
     digest = hashlib.sha256(json.dumps([type_, data, binary]).encode()).hexdigest()
     return Content(item, type_, data, binary, digest, size)
 

@@ -14,7 +14,7 @@ from controller.shares.content import copy_of
 from controller.shares.decide import MOST_COPIES, Account, Copy, Create, Interior, Point, Remove, Replace, Slot, Space, Step
 
 KINDS = {"Secret": kinds.SECRETS, "ConfigMap": kinds.CONFIG_MAPS}
-_SPACES_MOST = 2000
+_MOST_NAMESPACES = 2000
 _SHARED = f"{labels.SHARED}=true"
 
 
@@ -47,7 +47,7 @@ _accounts = msgspec.json.Decoder(Page[_Account])
 
 async def spaces_of(plane: Plane) -> tuple[Space, ...]:
     """The namespaces."""
-    listed = await plane.list(kinds.NAMESPACES, shape=_partials, metadata_only=True, most=_SPACES_MOST)
+    listed = await plane.list(kinds.NAMESPACES, shape=_partials, metadata_only=True, most=_MOST_NAMESPACES)
     metas = [each["metadata"] for each in listed]
     return tuple(Space(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta) for meta in metas)
 
@@ -60,7 +60,7 @@ async def interior_of(plane: Plane, spaces: tuple[Space, ...]) -> Interior:
         listed = await plane.list(resource, shape=_partials, label_selector=_SHARED, metadata_only=True, most=2 * MOST_COPIES)
         copies += [_copy(kind, each["metadata"]) for each in listed]
     named = "metadata.name=default"
-    accounts = await plane.list(kinds.SERVICE_ACCOUNTS, shape=_accounts, field_selector=named, most=_SPACES_MOST)
+    accounts = await plane.list(kinds.SERVICE_ACCOUNTS, shape=_accounts, field_selector=named, most=_MOST_NAMESPACES)
     return Interior(spaces, tuple(copies), tuple(_account(each) for each in accounts))
 
 

@@ -39,7 +39,7 @@ from controller.slurm.spec import Obj, SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
-_PRUNE_SECONDS = 60.0
+_PRUNE_PERIOD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Cluster:
         wanted = daemons(objects)
         try:
             await self._applier.apply(plane, objects)
-            if self._clock.monotonic() - self._pruned > _PRUNE_SECONDS or not self._pruned:
+            if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
                 await self._applier.prune(plane, objects)
                 self._pruned = self._clock.monotonic()
         except KubeError as error:

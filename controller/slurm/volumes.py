@@ -21,7 +21,7 @@ from controller.slurm.spec import NAMESPACE
 from controller.unchangeable import unchangeable
 from controller.volumes import larger, never_moves, never_shrinks, not_grown
 
-_MOST_WORDS: Final = 200
+_MESSAGE_CHARACTERS: Final = 200
 _CLAIM_KIND: Final = kinds.PERSISTENT_VOLUME_CLAIMS.kind
 
 
@@ -77,7 +77,7 @@ async def kept(plane: Plane, obj: Obj, error: ApiError) -> str:
     templates = mapping(obj.get("spec")).get("volumeClaimTemplates")
     if kind == kinds.STATEFUL_SETS.kind and templates:
         return await _with_its_templates(plane, obj, templates)
-    words = error.message[:_MOST_WORDS]
+    words = error.message[:_MESSAGE_CHARACTERS]
     return f"{kind} {NAMESPACE}/{name} stays as it is: {words}; next: delete it in the plane, it is made again at once"
 
 
@@ -121,7 +121,7 @@ async def _grown(plane: Plane, name: str, wanted: Obj, error: ApiError | None) -
             body = {"spec": {"resources": {"requests": {"storage": asked}}}}
             await plane.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, body, NAMESPACE)
         except (Forbidden, Unprocessable) as refused:
-            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MOST_WORDS]))
+            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MESSAGE_CHARACTERS]))
     if wished and there.storage_class_name and wished != there.storage_class_name:
         said.append(never_moves(name, there.storage_class_name, wished))
     return "; ".join(said)

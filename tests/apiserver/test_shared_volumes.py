@@ -133,7 +133,7 @@ def controller(host: Client, plane: Client, changed: list[ShareLoops]) -> tuple[
 
 @pytest.fixture
 async def volumes(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Volumes]:
-    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
+    for name, seconds in (("LOOK_PERIOD_SECONDS", 0.1), ("_WHOLE_LOOK_PERIOD_SECONDS", 0.5), ("_LONGEST_BACKOFF_SECONDS", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr("controller.shares.volumes.host._READ_AGAIN_SECONDS", 0.2)
     await install(host_client)

@@ -123,7 +123,12 @@ async def emptied(client: Client, *namespaces: str) -> None:
 
 @pytest.fixture
 async def sharing(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sharing]:
-    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.2), ("_CONFLICT_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
+    for name, seconds in (
+        ("LOOK_PERIOD_SECONDS", 0.1),
+        ("_WHOLE_LOOK_PERIOD_SECONDS", 0.2),
+        ("_CONFLICT_RETRY_SECONDS", 0.5),
+        ("_LONGEST_BACKOFF_SECONDS", 0.5),
+    ):
         monkeypatch.setattr(module, name, seconds)
     with contextlib.suppress(AlreadyExists):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": SHARED}})

@@ -167,7 +167,7 @@ async def test_item_91_a_class_that_offers_none_has_pods_say_so(host_client: Cli
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API that comes is noticed at once."""
-    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 0.2)
+    monkeypatch.setattr(informer, "_RETRY_UNSERVED_SECONDS", 0.2)
     monkeypatch.setattr(mirrors, "RETRY_SECONDS", 0.2)
 
 

@@ -42,7 +42,7 @@ from tests.kit.syncerbed import SyncerBed, until
 @pytest.fixture(autouse=True)
 def asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not served is asked for each second, and so is what waits for it, or for a class; usually that takes minutes."""
-    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "_RETRY_UNSERVED_SECONDS", 1.0)
     for each in ("RETRY_SECONDS", "_REFUSED_SECONDS"):
         monkeypatch.setattr(reconcile, each, 1.0)
 

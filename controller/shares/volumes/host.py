@@ -29,9 +29,9 @@ from controller.shares.volumes.objects import host_claim, host_volume
 from controller.shares.volumes.offers import Offer, Written, is_for, offer_of, volume_named, written_of
 
 _READ_AGAIN_SECONDS = 30.0
-_MOST_BYTES = 16 * 1024 * 1024
+_CACHE_BYTES = 16 * 1024 * 1024
 _MOST_PODS = 5000
-_PAGE = 250
+_PAGE_PODS = 250
 _Found = Obj | Absent | Unusable
 
 
@@ -89,13 +89,13 @@ class HostVolumes:
             on_change()
 
         # Before the definitions of an upgrade have come there is no such kind.
-        self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
+        self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_CACHE_BYTES, optional=True)
         self._made = Informer(
             client,
             kinds.PERSISTENT_VOLUMES,
             label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.SHARED_VOLUME}",
             shrink=_writable,
-            max_bytes=_MOST_BYTES,
+            max_bytes=_CACHE_BYTES,
         )
         self._volumes: dict[str, tuple[float, _Found]] = {}
 
@@ -125,7 +125,7 @@ class HostVolumes:
         if not claims:
             return found
         read = 0
-        async for page in self._client.pages(kinds.PODS, names.work_namespace(tenant), limit=_PAGE):
+        async for page in self._client.pages(kinds.PODS, names.work_namespace(tenant), limit=_PAGE_PODS):
             for raw in page.items:
                 pod = _pod.decode(raw)
                 for claim in pod.claims & frozenset(claims):

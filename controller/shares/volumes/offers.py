@@ -25,7 +25,7 @@ CSI: Final = "csi"
 LOCAL: Final = "local"
 # Of every other type a volume cannot be made read-only by itself, or reaches files of nodes at will.
 TYPES: Final = (NFS, CSI, LOCAL)
-MOST: Final = 64
+MOST_SHARED_VOLUMES: Final = 64
 _READ_ONLY: Final = "ro"
 
 
@@ -231,10 +231,10 @@ def granted(
             held[name] = offer.why
         elif why := trap(offer, sound, written):
             refused[name] = why
-        elif len(grants) < MOST:
+        elif len(grants) < MOST_SHARED_VOLUMES:
             grants.append(_grant(offer, tenant))
         else:
-            held[name] = f"a tenant has at most {MOST} shared volumes"
+            held[name] = f"a tenant has at most {MOST_SHARED_VOLUMES} shared volumes"
     return Granted(tuple(grants), held, refused)
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from bulkhead.api.conditions import condition_of
 from controller.slurm.spec import Obj
 
-PATIENCE: Final = timedelta(minutes=2)
-MOST: Final = 8  # of one reconcile
+LONGEST_IMAGE_PULL: Final = timedelta(minutes=2)
+MOST_PODS_A_RECONCILE: Final = 8
 _REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 
@@ -27,13 +27,13 @@ class Hanging:
 
 
 def hanging(pods: Iterable[Obj], now: datetime) -> tuple[Hanging, ...]:
-    """The pods that have waited for an image for longer than a pull that goes well takes, at most `MOST`."""
+    """The pods that have waited for an image for longer than a pull that goes well takes, at most `MOST_PODS_A_RECONCILE`."""
     found = []
     for pod in pods:
         meta = pod["metadata"]
-        if not meta.get("deletionTimestamp") and _waits_for_an_image(pod) and _placed_before(pod, now - PATIENCE):
+        if not meta.get("deletionTimestamp") and _waits_for_an_image(pod) and _placed_before(pod, now - LONGEST_IMAGE_PULL):
             found.append(Hanging(str(meta["name"]), str(meta.get("uid") or "")))
-    return tuple(found[:MOST])
+    return tuple(found[:MOST_PODS_A_RECONCILE])
 
 
 def _waits_for_an_image(pod: Obj) -> bool:

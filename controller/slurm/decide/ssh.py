@@ -19,12 +19,12 @@ from controller.sections import section_of
 from controller.slurm.spec import UserSpec
 from controller.slurm.spec.identities import principals_of
 
-LIFE: Final = timedelta(minutes=15)
+CERTIFICATE_LIFE: Final = timedelta(minutes=15)
 # Less than this is of no use to who has to connect yet.
-LEAST: Final = timedelta(seconds=10)
+LEAST_CERTIFICATE_LIFE: Final = timedelta(seconds=10)
 # Of one tenant. Whoever connects more often keeps one for a while.
-MOST_PER_MINUTE: Final = 30
-_LATEST: Final = 1e11
+MOST_REQUESTS_A_MINUTE: Final = 30
+_LATEST_MOMENT: Final = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ def judge(request: Request, tenant: Mapping[str, Any], *, drawn_for: str, recent
     """
     access = section_of(section_of(tenant, "spec"), "access")
     principals = principals_of(request.identity, users_of(tenant))
-    ends = min(now + LIFE, request.token_ends or now + LIFE)
+    ends = min(now + CERTIFICATE_LIFE, request.token_ends or now + CERTIFICATE_LIFE)
     if why := _objection(request, tenant, access, recent=recent):
         return Refuse(why)
     if not principals:
         return Refuse(f"{request.identity!r} is in the identities of none of the tenant's Slurm users")
-    if ends < now + LEAST:
+    if ends < now + LEAST_CERTIFICATE_LIFE:
         return Refuse("the token ends within seconds; sign in again")
     if str(access.get("certificatesRevoked") or "") not in {"", drawn_for}:
         return None
@@ -79,7 +79,7 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
         return f"access of {request.identity!r} is revoked"
     if request.token_ends is None and not request.identity.startswith(names.HOST_USER_PREFIX):
         return f"{request.identity!r} did not sign in by an identity provider of the tenant"
-    if recent >= MOST_PER_MINUTE:
+    if recent >= MOST_REQUESTS_A_MINUTE:
         return f"{request.identity!r} got {recent} certificates within a minute; wait for one"
     return None
 
@@ -117,7 +117,7 @@ def _for_good(revocation: Mapping[str, Any], kind: str) -> bool:
 
 def _moment(values: Any) -> datetime | None:
     text = str(next(iter(sequence(values)), ""))
-    if not text.isascii() or not text.isdecimal() or len(text) > 11 or int(text) > _LATEST:
+    if not text.isascii() or not text.isdecimal() or len(text) > 11 or int(text) > _LATEST_MOMENT:
         return None
     return datetime.fromtimestamp(int(text), UTC)
 

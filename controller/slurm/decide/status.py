@@ -22,8 +22,8 @@ READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
 MISSING: Final = f"{PREFIX}Unknown"
 # Condition of a NodeSet: workers of it have no node yet, and why.
 WAITING: Final = "WorkersWait"
-_WHY: Final = 300
-_SETS: Final = 3  # that a message names
+_REASON_CHARACTERS: Final = 300
+_MOST_SETS_NAMED: Final = 3  # that a message names
 _BASES: Final = {
     "ALLOCATED": "Allocated",
     "MIXED": "Mixed",
@@ -145,8 +145,11 @@ def waiting(workers: Iterable[Worker]) -> str:
     for worker in workers:
         if worker.why_not_there:
             why.setdefault(worker.node_set, []).append(worker.why_not_there)
-    texts = [f"{_workers(len(each))} of {name} {_wait(len(each))}: {each[0][:_WHY]}" for name, each in sorted(why.items())]
-    return "; ".join(texts[:_SETS])
+    texts = [
+        f"{_workers(len(each))} of {name} {_wait(len(each))}: {each[0][:_REASON_CHARACTERS]}"
+        for name, each in sorted(why.items())
+    ]
+    return "; ".join(texts[:_MOST_SETS_NAMED])
 
 
 def waiting_condition(

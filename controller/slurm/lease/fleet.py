@@ -16,7 +16,7 @@ from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.answers.parse import line
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
 
-_REASON: Final = 64
+_REASON_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def _waits(pod: Obj) -> tuple[str, str]:
     if scheduled.get("status") != "False":
         return "", ""
     # It goes into the host's objects and onto terminals.
-    return line(str(scheduled.get("reason") or ""), _REASON), line(str(scheduled.get("message") or ""))
+    return line(str(scheduled.get("reason") or ""), _REASON_CHARACTERS), line(str(scheduled.get("message") or ""))
 
 
 def _moment(text: object) -> datetime | None:

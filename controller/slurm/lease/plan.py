@@ -44,8 +44,8 @@ from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 CORDON: Final = f"{REASON_PREFIX} node "
 LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
 REPLACING: Final = timedelta(days=30)
-_SETTLE: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
-_BURST: Final = 32
+_JOB_SETTLES_FOR: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
+_MOST_NEW_WORKERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _targets(case: _Case) -> dict[str, int]:
         room={each.name: each.maximum - len(fleet.of(each.name)) for each in elastic},
         free=fleet.free,
         now=case.now,
-        settle=_SETTLE,
+        settle=_JOB_SETTLES_FOR,
     )
     return asked | {each.name: _elastic(case, view, each, asked[each.name], found) for each in elastic}
 
@@ -186,7 +186,7 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Fr
     count = target - len(live)
     if not node_set.elastic:
         count -= sum(ordinal < target for ordinal in taken - live)
-    count = min(count, _BURST)
+    count = min(count, _MOST_NEW_WORKERS)
     has = free.get(node_set.gpu_resource) if node_set.gpus else None
     if has is not None:
         count = max(0, min(count, has.most // node_set.gpus))

@@ -39,7 +39,7 @@ from controller.slurm.spec import (
 
 # What slurmd and its steps' shepherds need beside the memory that jobs are promised.
 OVERHEAD_MIB = 96
-GRACE_SECONDS = 60
+TERMINATION_GRACE_SECONDS = 60
 
 
 def worker_pod(spec: SlurmSpec, node_set: NodeSetSpec, ordinal: int, *, owner_uid: str | None = None) -> Obj:
@@ -77,7 +77,7 @@ def _pod(spec: SlurmSpec, node_set: NodeSetSpec, name: str) -> Obj:
         "subdomain": WORKERS,
         "dnsConfig": {"searches": [spec.service(WORKERS)]},
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
     }
     if node_set.node_selector:
         more["nodeSelector"] = dict(node_set.node_selector)

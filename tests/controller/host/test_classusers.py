@@ -85,7 +85,7 @@ class Host:
 
 @pytest.fixture
 async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(classusers, "_PAUSE", 0.05)
+    monkeypatch.setattr(classusers, "_RECOUNT_PAUSE_SECONDS", 0.05)
     await install(host_client)
     made = Host(host_client)
     for name in (made.gold, made.silver):

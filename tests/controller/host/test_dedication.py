@@ -74,8 +74,8 @@ def _marks(node: Obj) -> Marks:
 
 @pytest.fixture
 async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(dedication, "_PAUSE", 0.05)
-    monkeypatch.setattr(dedication, "_LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(dedication, "_RECOUNT_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(dedication, "_LOOK_AGAIN_SECONDS", 0.2)
     made = Host(host_client)
     await install(host_client)
     await host_client.create(NAMESPACES, {"metadata": {"name": made.mark}})
