@@ -53,7 +53,7 @@ def configuration(
     metrics_port: int = METRICS_PORT,
 ) -> str:
     """The whole configuration, for a start."""
-    servers = "".join(f"  server {each.tenant} {_at(each)} weight 0\n" for each in routes)
+    servers = "".join(f"  server {route.tenant} {_at(route)} weight 0\n" for route in routes)
     return f"""\
 global
   stats socket {folder}/admin.sock mode 600 level admin
@@ -122,13 +122,13 @@ frontend metrics
 
 def hosts_map(routes: Iterable[Route]) -> str:
     """Name and tenant, one a line."""
-    return "".join(f"{host} {each.tenant}\n" for each in routes for host in each.hosts)
+    return "".join(f"{host} {route.tenant}\n" for route in routes for host in route.hosts)
 
 
 def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str]:
     """What to say, in order: a server is there before a name leads to it, and goes after it."""
-    routes = {each.tenant: each for each in wanted}
-    hosts = {host: each.tenant for each in routes.values() for host in each.hosts}
+    routes = {route.tenant: route for route in wanted}
+    hosts = {host: route.tenant for route in routes.values() for host in route.hosts}
     said: list[str] = []
     for name, route in routes.items():
         said += _server(name, route, running.servers.get(name))
@@ -198,7 +198,7 @@ def _source_rules(limits: Limits) -> str:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_cur gt {limits.source_connections} }}")
     if limits.source_rate:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_WINDOW_SECONDS} }}")
-    return "".join(f"  {each}\n" for each in rules)
+    return "".join(f"  {rule}\n" for rule in rules)
 
 
 def _tenant_rules(limits: Limits) -> str:
@@ -208,4 +208,4 @@ def _tenant_rules(limits: Limits) -> str:
     if limits.tenant_rate:
         over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_WINDOW_SECONDS}")
     refuse = ["tcp-request content sc-inc-gpc0(1) if over", "tcp-request content reject if over"] if over else []
-    return "".join(f"  {each}\n" for each in [*over, *refuse])
+    return "".join(f"  {rule}\n" for rule in [*over, *refuse])

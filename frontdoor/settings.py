@@ -27,10 +27,10 @@ class Settings:
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; unset variables keep their defaults."""
     limits = Limits()
-    for each in fields(Limits):
-        variable = f"BULKHEAD_PROXY_{each.name.upper()}"
+    for limit in fields(Limits):
+        variable = f"BULKHEAD_PROXY_{limit.name.upper()}"
         if variable in environment:
-            limits = replace(limits, **{each.name: _number(variable, environment[variable])})
+            limits = replace(limits, **{limit.name: _number(variable, environment[variable])})
     if limits.connections < 1 or not 1 <= limits.threads <= 64:
         raise SettingsError("BULKHEAD_PROXY_CONNECTIONS, BULKHEAD_PROXY_THREADS: at least 1, and at most 64 threads")
     folder = environment.get("BULKHEAD_PROXY_FOLDER", str(Settings().folder))

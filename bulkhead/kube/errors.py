@@ -170,7 +170,7 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     code = http_status or (status["code"] if isinstance(status.get("code"), int) else 500)
     reason = _text(status.get("reason"), 100)
     details = mapping(status.get("details"))
-    causes = tuple(_cause(each) for each in mappings(details.get("causes"), _MOST_CAUSES))
+    causes = tuple(_cause(cause) for cause in mappings(details.get("causes"), _MOST_CAUSES))
     kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
     if kind is NotFound and not details.get("name"):
         kind = NotServed
@@ -178,8 +178,8 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     return kind(code, reason, _text(status.get("message"), _MESSAGE_CHARACTERS), causes, retry_after=wait)
 
 
-def _cause(each: Mapping[str, Any]) -> Cause:
-    return Cause(_text(each.get("field"), 500), _text(each.get("reason"), 100), _text(each.get("message"), 500))
+def _cause(cause: Mapping[str, Any]) -> Cause:
+    return Cause(_text(cause.get("field"), 500), _text(cause.get("reason"), 100), _text(cause.get("message"), 500))
 
 
 def _text(value: Any, limit: int) -> str:

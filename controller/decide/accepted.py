@@ -92,7 +92,7 @@ def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict
     if not now and not then:
         return before
     revoked = list(then.get("revoked") or ())
-    revoked += [each for each in now.get("revoked") or () if each not in revoked]
+    revoked += [entry for entry in now.get("revoked") or () if entry not in revoked]
     then |= {"revoked": revoked} if revoked else {}
     then |= {"certificatesRevoked": now["certificatesRevoked"]} if now.get("certificatesRevoked") else {}
     return before | {"access": then} if then or "access" in mapping(spec) else before

@@ -33,12 +33,12 @@ class Announcement:
 
 def announcements(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> tuple[Announcement, ...]:
     """What to tell of the conditions' changes, `Ready` first."""
-    was = {text(each.get("type")): each for each in before}
-    found = [each for each in now if _differs(was.get(text(each.get("type")), {}), each)]
-    parts = {_words(each) for each in found if each.get("type") != ConditionType.READY}
-    told = [each for each in found if each.get("type") != ConditionType.READY or _words(each) not in parts]
-    told.sort(key=lambda each: each.get("type") != ConditionType.READY)
-    return tuple(_announced(each) for each in told)
+    was = {text(condition.get("type")): condition for condition in before}
+    found = [condition for condition in now if _differs(was.get(text(condition.get("type")), {}), condition)]
+    parts = {_words(condition) for condition in found if condition.get("type") != ConditionType.READY}
+    told = [condition for condition in found if condition.get("type") != ConditionType.READY or _words(condition) not in parts]
+    told.sort(key=lambda condition: condition.get("type") != ConditionType.READY)
+    return tuple(_announced(condition) for condition in told)
 
 
 def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -57,7 +57,7 @@ class Case:
     @cached_property
     def providers(self) -> tuple[Provider, ...]:
         """The identity providers whose users may sign in."""
-        asked, offered = (section_of(each, "access") for each in (self.spec, self.bounds))
+        asked, offered = (section_of(side, "access") for side in (self.spec, self.bounds))
         return providers(str(self.tenant["metadata"]["name"]), asked, offered)
 
     @cached_property

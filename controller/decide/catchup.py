@@ -40,9 +40,9 @@ def _starts(existing: Existing, spec: PlaneSpec, component: str, container: str)
         own = mapping(pod["metadata"].get("labels"))
         if slot.kind != "Pod" or slot.namespace != spec.namespace or own.get(labels.COMPONENT) != component:
             continue
-        for each in mappings(mapping(pod.get("status")).get("containerStatuses")):
-            start = text(mapping(mapping(each.get("state")).get("running")).get("startedAt"))
-            if each.get("name") == container and start and not is_pending_deletion(pod):
+        for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
+            start = text(mapping(mapping(status.get("state")).get("running")).get("startedAt"))
+            if status.get("name") == container and start and not is_pending_deletion(pod):
                 yield start
 
 

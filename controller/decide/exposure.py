@@ -87,8 +87,8 @@ def _routed(hostnames: tuple[str, ...], own: Mapping[str, Any], settings: Settin
 def addresses_of(service: Obj) -> tuple[str, ...]:
     """What the host's load balancer reports: addresses, and names; some report both of one."""
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
-    found = [text(each.get(part)) for each in listed for part in ("ip", "hostname")]
-    return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
+    found = [text(entry.get(part)) for entry in listed for part in ("ip", "hostname")]
+    return tuple(address for address in dict.fromkeys(found) if _usable(address))[:_MOST_ADDRESSES]
 
 
 def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None) -> Verdict | None:

@@ -72,7 +72,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     """What is built of a tenant that runs and is refused."""
     sound = replace(case, tenant_class={**(case.tenant_class or {}), "spec": allotment.without_faults(case.bounds)})
     amounts = _refused_amounts(case.spec, sound.bounds)
-    refused = {each.path for each in case.excess} | amounts
+    refused = {excess.path for excess in case.excess} | amounts
     inside = replace(sound, tenant={**case.tenant, "spec": _inside(case, amounts)})
     claims = _claims_nodes(inside, refused)
     nodes = case.nodes if claims else None
@@ -143,7 +143,7 @@ class _Runs:
     def hard(self) -> dict[str, Amount]:
         """What the host counts, and up to where; a limit that cannot be read, which is none of ours, is left out."""
         quotas = (self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {}) for name in _QUOTAS)
-        counted = (section_of(section_of(each, "spec"), "hard") for each in quotas)
+        counted = (section_of(section_of(found, "spec"), "hard") for found in quotas)
         return {key: Amount.read(value) for hard in counted for key, value in hard.items() if readable(value) is not None}
 
     @property
@@ -241,7 +241,7 @@ def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> 
     spec = with_cohort(spec, inside, {line: share for line, share in runs.shares.items() if line[1] in running})
     # What the host counts of the platform's own follows from how many pods there may be, so those come first.
     objects = dict(spec.quota.object_limits)
-    for name in sorted(objects, key=lambda each: each not in _PODS):
+    for name in sorted(objects, key=lambda name: name not in _PODS):
         if ("quota", "objects", name) in refused and name in hard:
             ours = quota.limits(_counting(spec, objects))[name]
             # Without what the host counts of the platform's own beside the tenant's.

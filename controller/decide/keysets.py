@@ -64,7 +64,7 @@ def read_keys(raw: bytes) -> str:
     listed = mappings(_document(raw, "a set of keys").get("keys"))
     if len(listed) > _MOST_KEYS:
         raise Fault(f"it has {len(listed)} keys, and {_MOST_KEYS} are taken; remove old ones there")
-    found = [key for each in listed if (key := _key(each)) is not None]
+    found = [key for given in listed if (key := _key(given)) is not None]
     if not found:
         raise Fault("it has no key for signatures of RSA (2048 bits or more) or ECDSA; give it one")
     return json.dumps({"keys": sorted(found, key=lambda key: json.dumps(key, sort_keys=True))}, sort_keys=True)

@@ -69,7 +69,7 @@ Answer: TypeAlias = Sign | Deny | Later
 def request_of(obj: Mapping[str, Any]) -> Request:
     """The facts of a request, whatever shape it has."""
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
-    conditions = {str(mapping(each).get("type")) for each in status.get("conditions") or ()}
+    conditions = {str(mapping(condition).get("type")) for condition in status.get("conditions") or ()}
     seconds = spec.get("expirationSeconds")
     asked = timedelta(seconds=seconds) if isinstance(seconds, int) else PERSON_LIFE
     return Request(
@@ -77,7 +77,7 @@ def request_of(obj: Mapping[str, Any]) -> Request:
         tenant=str(mapping(meta.get("labels")).get(labels.TENANT) or ""),
         requester=str(spec.get("username") or ""),
         created=datetime.fromisoformat(str(meta["creationTimestamp"])),
-        usages=frozenset(str(each) for each in spec.get("usages") or ()),
+        usages=frozenset(str(usage) for usage in spec.get("usages") or ()),
         life=min(max(asked, _LEAST_CERTIFICATE_LIFE), PERSON_LIFE),
         denied=bool(conditions & {"Denied", "Failed"}),
         approved="Approved" in conditions,
@@ -119,7 +119,7 @@ def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, re
 def is_revoked(request: Request, tenant: Mapping[str, Any]) -> bool:
     """Whether the Tenant names the requester, by the name on the host or by the one that audit trails of planes show."""
     revoked = mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()
-    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in revoked}
+    listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in revoked}
     return bool({request.requester, names.host_user(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
 
 

@@ -46,12 +46,12 @@ class Members:
     @property
     def trouble(self) -> Down | None:
         """The first that does not come up by itself."""
-        return next((each for each in self.down if each.reason is not None), None)
+        return next((member for member in self.down if member.reason is not None), None)
 
     @property
     def named(self) -> str:
         """Every member that is down, with its cause."""
-        return "; ".join(each.message for each in self.down)
+        return "; ".join(member.message for member in self.down)
 
     @property
     def note(self) -> str:

@@ -128,7 +128,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         # What was applied in full was this class, and what the plane runs are these versions.
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
     gone = _ASIDE - aside.keys() - frozenset(findings.unseen)
-    made["conditions"] = [each for each in made["conditions"] if each["type"] not in gone]
+    made["conditions"] = [condition for condition in made["conditions"] if condition["type"] not in gone]
     if ConditionType.NODES_DEDICATED not in findings.unseen:
         made |= _dedicated(findings.nodes, made["conditions"])
     if ConditionType.SLURM_READY not in findings.unseen:
@@ -148,7 +148,7 @@ def _ready(spec: PlaneSpec, findings: Findings, verdicts: Mapping[ConditionType,
     needed += [findings.slurm.verdict] if findings.slurm is not None and findings.slurm.essential else []
     # The API of a full store answers, but takes no new objects.
     needed += [store.verdict(spec, findings.store)] if findings.store is not None and findings.store.full else []
-    first = extras.stuck(findings.refused, spec) or next((each for each in needed if each.status != "True"), None)
+    first = extras.stuck(findings.refused, spec) or next((verdict for verdict in needed if verdict.status != "True"), None)
     if first is not None:
         return first
     note = _members(spec, findings).note
@@ -239,7 +239,7 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 def _standing(lines: Lines) -> list[Obj]:
     return [
         {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
-        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES_LISTED]
+        for line, counts in sorted(lines.items(), key=lambda item: line_name(*item[0]))[:_MOST_LINES_LISTED]
     ]
 
 
@@ -259,15 +259,20 @@ def _nodes(found: Finding) -> Verdict:
 def _dedicated(found: Finding | None, conditions: list[Obj]) -> Obj:
     """The nodes that are the tenant's alone, beside their condition; without a claim neither is there."""
     if found is None:
-        return {"dedicated": None, "conditions": [each for each in conditions if each["type"] != ConditionType.NODES_DEDICATED]}
+        return {"dedicated": None, "conditions": _without(conditions, ConditionType.NODES_DEDICATED)}
     names = list(found.nodes[:_MOST_NODES_LISTED])
     return {"dedicated": {"nodes": len(found.nodes), "gpus": found.gpus, "names": names, "waiting": len(found.waits)}}
+
+
+def _without(conditions: list[Obj], gone: ConditionType) -> list[Obj]:
+    """The conditions of every other type."""
+    return [condition for condition in conditions if condition["type"] != gone]
 
 
 def _slurm(tenant: Obj, slurm: SlurmPart | None, conditions: list[Obj]) -> Obj:
     """The cluster's part beside its condition; without a cluster neither is there. None deletes a field in a merge patch."""
     if slurm is None:
-        return {"slurm": None, "conditions": [each for each in conditions if each["type"] != ConditionType.SLURM_READY]}
+        return {"slurm": None, "conditions": _without(conditions, ConditionType.SLURM_READY)}
     before = (tenant.get("status") or {}).get("slurm")
     return {"slurm": dict(slurm.summary) if slurm.summary is not None else before}
 
@@ -279,7 +284,8 @@ def changed(tenant: Obj, status: Obj) -> bool:
 
 
 def _namespaces(findings: Findings) -> Verdict:
-    leaving = [str(each["metadata"]["name"]) for each in findings.namespaces if each["metadata"].get("deletionTimestamp")]
+    metas = (namespace["metadata"] for namespace in findings.namespaces)
+    leaving = [str(meta["name"]) for meta in metas if meta.get("deletionTimestamp")]
     if leaving:
         return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(findings.namespaces) < 2:
@@ -317,7 +323,8 @@ def _plane(spec: PlaneSpec, findings: Findings, *, was: bool) -> Verdict:
 
 
 def _waiting(pod: Obj, findings: Findings) -> str:
-    waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    containers = (pod.get("status") or {}).get("containerStatuses") or []
+    waiting = [str(container["name"]) for container in containers if not container.get("ready")]
     return f"not ready yet: {', '.join(waiting)}" if findings.plane_ready and waiting else findings.plane_message
 
 
@@ -352,7 +359,7 @@ def _not_starting(reason: Reason, message: str, findings: Findings) -> Verdict:
 
 
 def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
-    wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
+    wanted = {str(expected["metadata"]["name"]) for expected in quota.resource_quotas(spec)}
     if missing := sorted(wanted - findings.quotas.keys()):
         return Verdict("False", Reason.PROVISIONING, f"being made: ResourceQuota {', '.join(missing)}")
     for name in sorted(wanted):

@@ -77,16 +77,16 @@ def room(wanted: str, claims: Iterable[Obj]) -> str:
 
 def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) -> Verdict | None:
     """The condition StorageApplied; None where there are no claims yet. `refused` are the host's words, by claim."""
-    volumes = [_volume(each) for each in claims]
+    volumes = [_volume(claim) for claim in claims]
     if not volumes:
         return None
-    kept = [text for each in volumes for text in _kept(spec, each, refused)]
-    growing = [text for each in volumes if each.name not in refused and (text := _growing(spec, each))]
+    kept = [text for volume in volumes for text in _kept(spec, volume, refused)]
+    growing = [text for volume in volumes if volume.name not in refused and (text := _growing(spec, volume))]
     if kept:
         return Verdict("False", Reason.VOLUME_KEPT, ". ".join((*kept, *growing)))
     if growing:
         return Verdict("False", Reason.VOLUME_GROWING, ". ".join(growing))
-    sizes = ", ".join(f"{each.name} {each.has if each.has is not None else each.asks}" for each in volumes)
+    sizes = ", ".join(f"{volume.name} {volume.has if volume.has is not None else volume.asks}" for volume in volumes)
     return Verdict("True", Reason.APPLIED, f"the volumes of the plane's etcd are as they are asked for: {sizes}")
 
 
@@ -111,7 +111,7 @@ def _growing(spec: PlaneSpec, volume: _Volume) -> str:
     if not larger(asks, volume.has):
         return ""
     what = f"{volume.name} grows from {volume.has} to {asks}"
-    errors = [volume.conditions[each][:_MESSAGE_CHARACTERS] for each in _ERRORS if each in volume.conditions]
+    errors = [volume.conditions[kind][:_MESSAGE_CHARACTERS] for kind in _ERRORS if kind in volume.conditions]
     if errors:
         return f"{what}, and the host could not yet: {'; '.join(errors)}"
     if _PENDING in volume.conditions:
@@ -132,5 +132,9 @@ def _volume(claim: Obj) -> _Volume:
         asks=mapping(mapping(spec.get("resources")).get("requests")).get("storage"),
         has=mapping(status.get("capacity")).get("storage") if bound else None,
         storage_class=spec.get("storageClassName"),
-        conditions={text(each.get("type")): text(each.get("message")) for each in said if each.get("status") == "True"},
+        conditions={
+            text(condition.get("type")): text(condition.get("message"))
+            for condition in said
+            if condition.get("status") == "True"
+        },
     )

@@ -93,7 +93,7 @@ def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
     yield Step.WORKLOADS, left.work_pods
     yield Step.PLANE, (*left.stateful_sets, *_component(left.deployments, DNS, PLANE), *left.plane_pods)
     yield Step.VOLUMES, tuple(volume for volume in left.volumes if left.keep_volumes and not _kept(volume))
-    yield Step.NAMESPACES, tuple(each for each in (left.work_namespace, left.plane_namespace) if each is not None)
+    yield Step.NAMESPACES, tuple(name for name in (left.work_namespace, left.plane_namespace) if name is not None)
     yield Step.CLUSTER_SCOPED, left.cluster_scoped
 
 

@@ -51,7 +51,7 @@ def fault(runs: tuple[str, ...], asked: str, offered: Iterable[str]) -> str:
     if wanted[0] == lowest[0] and wanted[1] <= lowest[1] + 1:
         return ""
     following = lowest[0], lowest[1] + 1
-    between = [each for each in offered if _VERSION.fullmatch(each) and _minor(each) == following]
+    between = [version for version in offered if _VERSION.fullmatch(version) and _minor(version) == following]
     first = " or ".join(between) or f"a version {_name(following)}.x, which class and installation do not offer yet"
     rollout = ", of which some members still run the older one" if lowest != newest else ""
     return (

@@ -126,7 +126,8 @@ class Accelerators:
         counted = self._resources()
         records = [_record.decode(entry) for entry in self._pods.store.bodies()]
         held = accelerators.by_node(
-            (each.node, {resource: number for resource, number in each.held.items() if resource in counted}) for each in records
+            (record.node, {resource: number for resource, number in record.held.items() if resource in counted})
+            for record in records
         )
         metrics.accelerator_pods.set(len(records))
         wanted = {meta.name: accelerators.text(held.get(meta.name, {})) for meta in self._nodes.store.metas()}
@@ -136,8 +137,8 @@ class Accelerators:
     def _resources(self) -> frozenset[str]:
         """What any class counts as a GPU."""
         found: set[str] = set()
-        for each in self._classes.store.objects():
-            spec = mapping(each.get("spec"))
+        for obj in self._classes.store.objects():
+            spec = mapping(obj.get("spec"))
             named = spec.get("gpuResources")
             found |= {name for name in named if isinstance(name, str)} if isinstance(named, list) else {labels.GPU}
         return frozenset(found)

@@ -33,7 +33,7 @@ _MIB: Final = 1024 * 1024
 def of_tenant(tenant: Obj) -> Obj:
     """The classes that a Tenant uses: the one that it names, and the one that it was built of."""
     named, built = mapping(tenant.get("spec")).get("class"), mapping(mapping(tenant.get("status")).get("class")).get("name")
-    return {"uses": [] if is_pending_deletion(tenant) else sorted({str(each) for each in (named, built) if each})}
+    return {"uses": [] if is_pending_deletion(tenant) else sorted({str(name) for name in (named, built) if name})}
 
 
 def of_class(tenant_class: Obj) -> Obj:

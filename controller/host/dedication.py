@@ -216,7 +216,7 @@ class Dedication:
         # Before the definitions of an upgrade have come there is no such kind.
         cohorts = watching(client, kinds.COHORTS, asked, heard, max_bytes=4 * _MIB, optional=True)
         informers = (tenants, classes, cohorts)
-        await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(each.store for each in informers)))
+        await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(informer.store for informer in informers)))
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -231,9 +231,9 @@ class Dedication:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""
         seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
         judged = self._claims(tenants, classes, cohorts)
-        looked = {name: each.looked for name, each in judged.items()}
-        before = {name: each.claimed.before for name, each in judged.items() if each.claimed.edited}
-        wanted = [each.claimed.claim for each in judged.values() if each.claimed.claim is not None]
+        looked = {name: judgement.looked for name, judgement in judged.items()}
+        before = {name: judgement.claimed.before for name, judgement in judged.items() if judgement.claimed.edited}
+        wanted = [judgement.claimed.claim for judgement in judged.values() if judgement.claimed.claim is not None]
         claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
@@ -245,7 +245,7 @@ class Dedication:
         failed = 0
         for mark in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(mark)
-        edits = {name: Finding(refusing=each) for name, each in refused.items()}
+        edits = {name: Finding(refusing=refusal) for name, refusal in refused.items()}
         self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
@@ -306,7 +306,7 @@ class Dedication:
         except KubeError as error:
             _log.warning("pods not listed: %s", error, extra={"node": node})
             return None
-        return Counter(each["metadata"]["labels"][dedicated.KEY] for each in listed.items)
+        return Counter(pod["metadata"]["labels"][dedicated.KEY] for pod in listed.items)
 
     async def _write(self, mark: Mark) -> bool:
         name = mark.node.name
@@ -325,5 +325,5 @@ class Dedication:
 
 def _host_node(meta: Meta, body: Obj | None) -> HostNode:
     found = body or {}
-    taints = tuple(dict(each) for each in mappings(found.get("taints")))
+    taints = tuple(dict(taint) for taint in mappings(found.get("taints")))
     return HostNode(meta.name, meta.resource_version, meta.labels or {}, taints, section_of(found, "allocatable"))

@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 async def bring_up(client: Client, release: str = bulkhead.__version__) -> None:
     """Bring every definition up to this release; raises KubeError where the host refuses one."""
-    for each in crd.CRDS:
-        wanted = crd.render(each)
+    for definition in crd.CRDS:
+        wanted = crd.render(definition)
         name = str(wanted["metadata"]["name"])
         there = await _there(client, name)
         if newer(release_of(there), release):

@@ -76,8 +76,8 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     meta = meta or decode_meta(raw)
     node = decode_with(_node, raw)
     spec, status = node.spec or _Spec(), node.status or _Status()
-    pods = {str(each) for each in (spec.one, *(spec.all or ())) if each}
-    addresses = {str(each.address) for each in status.addresses or () if each.type in {"InternalIP", "ExternalIP"}}
+    pods = {str(cidr) for cidr in (spec.one, *(spec.all or ())) if cidr}
+    addresses = {str(address.address) for address in status.addresses or () if address.type in {"InternalIP", "ExternalIP"}}
     bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
     return bare, msgspec.json.encode(Record(tuple(sorted(pods)), tuple(sorted(addresses))))
 
@@ -137,12 +137,12 @@ class HostRanges:
     def reserved(self) -> tuple[Reserved, ...]:
         """What is known and what was seen besides, each range once and in order."""
         # Tenants' own slices come and go inside their range.
-        slices = [each.cidr for each in self._known if each.what == SLICES]
-        return (*self._known, *sorted({each for each in self._seen() if not contains(each.cidr, slices)}))
+        slices = [range_.cidr for range_ in self._known if range_.what == SLICES]
+        return (*self._known, *sorted({range_ for range_ in self._seen() if not contains(range_.cidr, slices)}))
 
     def _seen(self) -> Iterator[Reserved]:
-        for each in self._services.store.objects():
-            yield from _ranges((each.get("spec") or {}).get("cidrs") or (), SERVICES)
+        for obj in self._services.store.objects():
+            yield from _ranges((obj.get("spec") or {}).get("cidrs") or (), SERVICES)
         for body in self._nodes.store.bodies():
             node = _record.decode(body)
             yield from _ranges(node.pods, PODS)
@@ -156,11 +156,11 @@ class HostRanges:
         """Those whose address is known, and the names of those of which it is not."""
         found = servers.kept_in(body for informer in self._storage for body in informer.store.bodies())
         yield from _ranges(found, STORAGE)
-        yield from (Reserved(each, STORAGE) for each in found if network(each) is None and not self._answered(each))
+        yield from (Reserved(server, STORAGE) for server in found if network(server) is None and not self._answered(server))
         yield from _ranges(servers.kept_in(self._classes.store.bodies()), RECEIVERS)
 
     def _answered(self, name: str) -> bool:
-        return any(name == each or (each.startswith(".") and name.endswith(each)) for each in self._named)
+        return any(name == known or (known.startswith(".") and name.endswith(known)) for known in self._named)
 
     def _served(self, _: str) -> None:
         self._beside = None
@@ -168,9 +168,9 @@ class HostRanges:
 
     def _moved(self, change: Change) -> None:
         found: set[tuple[str, int]] = set()
-        for each in self._api.store.objects():
-            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
-            for endpoint in each.get("endpoints") or []:
+        for obj in self._api.store.objects():
+            ports = [int(port["port"]) for port in obj.get("ports") or [] if port.get("port")]
+            for endpoint in obj.get("endpoints") or []:
                 found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
         self._listening = frozenset(found) or self._listening
         self._recount.changed(change)

@@ -61,7 +61,7 @@ class Issuers:
         """Ask until cancelled."""
         while True:
             self._wanted.clear()
-            sources = {source for each in self._looked.values() for source in each}
+            sources = {source for asked in self._looked.values() for source in asked}
             self._known = {source: answer for source, answer in self._known.items() if source in sources}
             room = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             await asyncio.gather(*(self._ask(source, room) for source in sources))

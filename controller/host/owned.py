@@ -165,7 +165,7 @@ class Owned:
             self._given[tenant] = now
         if now == before:
             return
-        touched = {each.cohort for each in (before, now) if each is not None}
+        touched = {mate.cohort for mate in (before, now) if mate is not None}
         for mate in self._given.values():
             if mate.cohort in touched and mate.name != tenant:
                 self._later(mate.name, _RECOUNT_DELAY_SECONDS)

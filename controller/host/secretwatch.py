@@ -62,7 +62,7 @@ class SecretWatch:
             _log.debug("Secrets not listed: %s", error, extra={"tenant": tenant})
             return
         total = hashlib.blake2b(digest_size=16)
-        for obj in sorted(listed.items, key=lambda each: str(each["metadata"]["name"])):
+        for obj in sorted(listed.items, key=lambda obj: str(obj["metadata"]["name"])):
             meta = obj["metadata"]
             total.update(f"{meta['name']}/{meta.get('uid')}/{meta.get('resourceVersion')}\n".encode())
         now, before = total.digest(), self._seen.get(tenant)

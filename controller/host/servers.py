@@ -46,7 +46,7 @@ def of_volume(volume: Mapping[str, Any]) -> tuple[str, ...]:
     """The servers of a PersistentVolume."""
     spec = mapping(volume.get("spec"))
     csi = mapping(spec.get("csi"))
-    found = [each for type_, fields in _TYPES.items() for each in _named(mapping(spec.get(type_)), fields)]
+    found = [server for type_, fields in _TYPES.items() for server in _named(mapping(spec.get(type_)), fields)]
     found += _attributes(mapping(mapping(spec.get("flexVolume")).get("options")))
     found += _attributes(mapping(csi.get("volumeAttributes")))
     found += _IPV4.findall(text(csi.get("volumeHandle"))[:_TEXT_CHARACTERS])
@@ -71,7 +71,7 @@ def of_tenant_class(tenant_class: Mapping[str, Any]) -> tuple[str, ...]:
 
 def kept_in(bodies: Iterable[bytes]) -> frozenset[str]:
     """The servers of all objects of which an informer keeps them."""
-    return frozenset(each for body in bodies for each in _record.decode(body))
+    return frozenset(entry for body in bodies for entry in _record.decode(body))
 
 
 def _few(found: Iterable[str]) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class PlaneAccess:
             return PlaneHealth(message="the plane's pod has no address yet")
         held = self._connections.get(spec.tenant)
         client, why = None, ""
-        for address in sorted(addresses, key=lambda each: held is None or each != held.address):
+        for address in sorted(addresses, key=lambda address: held is None or address != held.address):
             client = await self._client(spec, keys, address)
             try:
                 await client.get_raw("/readyz", timeout=2.0)

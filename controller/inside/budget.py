@@ -51,12 +51,12 @@ class Budget:
             largest = max(self._held, key=lambda name: self._held[name], default=tenant)
             if self._held[largest] <= self._held[tenant] + size:
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once, and this plane's most of them")
-            ending = [each for each in self._turns if each.tenant == largest and not each.ended]
+            ending = [other for other in self._turns if other.tenant == largest and not other.ended]
             if not ending:
                 # No turn is left that could release it.
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once")
-            for each in ending:
-                each.end()
+            for other in ending:
+                other.end()
         self._held[tenant] += size
         self.most = max(self.most, self.held)
 

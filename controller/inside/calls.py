@@ -155,7 +155,7 @@ class Plane:
         params = {"labelSelector": label_selector, "limit": str(PAGE_ITEMS)}
         data = await self._request("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
         page = decode(_PARTIAL_PAGE, data, PAGE_ITEMS)
-        return tuple(self._kept(each) for each in page.items or ())
+        return tuple(self._kept(item) for item in page.items or ())
 
     async def _collect(
         self,
@@ -177,7 +177,7 @@ class Plane:
             except ProtocolError as error:
                 raise ProtocolError(f"list of {r}: {error}") from error
             del data
-            found += [self._kept(each) for each in page.items or ()]
+            found += [self._kept(item) for item in page.items or ()]
             token = page.metadata.continue_ if page.metadata is not None else ""
             if len(found) > most or (token and len(found) == most):
                 raise TooLarge(f"list of {r}: more than {most} objects")

@@ -137,7 +137,7 @@ class Stores:
                     used=int(status.db_size_in_use),
                     quota=int(status.db_size_quota),
                     revision=int(status.header.revision),
-                    alarms=tuple(each.member for each in raised if each.alarm == _NO_SPACE),
+                    alarms=tuple(alarm.member for alarm in raised if alarm.alarm == _NO_SPACE),
                 )
         except (KubeError, TimeoutError, msgspec.MsgspecError, ValueError) as error:
             return f"etcd of pod {pod} does not answer: {error}"

@@ -67,7 +67,7 @@ def _check_pair(certificate: bytes, key: bytes) -> None:
     try:
         public = x509.load_pem_x509_certificates(certificate)[0].public_key()
         private = load_pem_private_key(key, password=None).public_key()
-        forms = {each.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for each in (public, private)}
+        forms = {key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (public, private)}
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ReceiverUnusableError(f"its {' or '.join(CERTIFICATE)} cannot be read, or the key has a password") from error
     if len(forms) > 1:

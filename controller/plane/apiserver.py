@@ -54,7 +54,7 @@ def container(spec: PlaneSpec) -> Obj:
 def ends_soon(stateful_set: Obj, image: str) -> bool:
     """Whether a plane that runs ends soon already, or may learn it with another image, which restarts it anyway."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
-    running: Obj = next((each for each in containers if each.get("name") == API_SERVER), {})
+    running: Obj = next((entry for entry in containers if entry.get("name") == API_SERVER), {})
     return ENDS_SOON in (running.get("command") or ()) or running.get("image") not in {None, image}
 
 

@@ -70,7 +70,8 @@ def with_revoked(running: Obj, revoked: Sequence[Revoked]) -> Obj:
 
     It says itself how it names users and groups, so neither class nor providers need to be known. A rule is never taken out.
     """
-    return running | ({"jwt": [_stricter(each, revoked) for each in running["jwt"]]} if running.get("jwt") else {})
+    jwt = [_stricter(authenticator, revoked) for authenticator in running.get("jwt") or ()]
+    return running | ({"jwt": jwt} if jwt else {})
 
 
 def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
@@ -80,8 +81,8 @@ def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
     made = dict(authenticator)
     for field, rules in (("claimValidationRules", before), ("userValidationRules", _revoked(revoked))):
         there = list(made.get(field) or ())
-        expressions = {each.get("expression") for each in there}
-        if more := [each for each in rules if each["expression"] not in expressions]:
+        expressions = {rule.get("expression") for rule in there}
+        if more := [rule for rule in rules if rule["expression"] not in expressions]:
             made[field] = [*there, *more]
     return made
 
@@ -144,7 +145,7 @@ def _claims(provider: Provider) -> Iterator[Obj]:
             "the email address is in none of the domains of the class (emailDomains)",
         )
     # An API server does not start with the same rule twice.
-    for groups in dict.fromkeys(tuple(sorted(set(each))) for each in provider.required_groups):
+    for groups in dict.fromkeys(tuple(sorted(set(asked))) for asked in provider.required_groups):
         yield _rule(
             f"{_groups(provider.groups_claim)}.exists(group, group in {_text(groups)})",
             "the user is in no group that may sign in",
@@ -158,7 +159,7 @@ def _before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
 def _revoked(revoked: Sequence[Revoked]) -> Iterator[Obj]:
     gone = "access of this user is revoked"
     for kind, expression in (("User", "!(user.username in {})"), ("Group", "!user.groups.exists(group, group in {})")):
-        names = sorted({each.name for each in revoked if each.kind == kind and each.before is None})
+        names = sorted({entry.name for entry in revoked if entry.kind == kind and entry.before is None})
         for some in _parts(names):
             yield _rule(expression.format(_text(some)), gone)
 
@@ -167,9 +168,9 @@ def _revoked_before(revoked: Sequence[Revoked], prefix: str, username: str, grou
     """What was issued too early, by the names as the provider has them."""
     for kind in ("User", "Group"):
         before = {
-            each.name.removeprefix(prefix): each.before
-            for each in revoked
-            if each.kind == kind and each.before is not None and each.name.startswith(prefix)
+            entry.name.removeprefix(prefix): entry.before
+            for entry in revoked
+            if entry.kind == kind and entry.before is not None and entry.name.startswith(prefix)
         }
         for some in _parts(sorted(before)) if kind == "User" or groups else ():
             names = f"[claims[{_text(username)}]]" if kind == "User" else _groups(groups)

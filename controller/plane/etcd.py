@@ -52,7 +52,7 @@ def container(spec: PlaneSpec) -> Obj:
 def members_of(stateful_set: Obj) -> int:
     """How many members a plane's etcd was begun with, whatever its scale is now; 0 where that cannot be read."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
-    flags = [flag for each in containers for flag in each.get("command") or () if flag.startswith(_MEMBERS)]
+    flags = [flag for entry in containers for flag in entry.get("command") or () if flag.startswith(_MEMBERS)]
     return len(flags[0].removeprefix(_MEMBERS).split(",")) if flags else 0
 
 

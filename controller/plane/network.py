@@ -52,14 +52,14 @@ def peers(text: str) -> tuple[Obj, ...]:
     found = json.loads(text or "[]")
     if not isinstance(found, list) or len(found) > _MOST_PEERS:
         raise ValueError(f"is no list of at most {_MOST_PEERS} peers")
-    for each in found:
+    for peer in found:
         if (
-            not isinstance(each, dict)
-            or not each
-            or not each.keys() <= _PEER
-            or not all(isinstance(part, dict) for part in each.values())
+            not isinstance(peer, dict)
+            or not peer
+            or not peer.keys() <= _PEER
+            or not all(isinstance(part, dict) for part in peer.values())
         ):
-            raise ValueError(f"{json.dumps(each)[:100]} is no peer: {', '.join(sorted(_PEER))}")
+            raise ValueError(f"{json.dumps(peer)[:100]} is no peer: {', '.join(sorted(_PEER))}")
     return tuple(found)
 
 
@@ -116,7 +116,7 @@ def receiver_closed(spec: PlaneSpec) -> str:
         own = receiver.namespace in {spec.installation.system_namespace, spec.namespace, spec.work_namespace}
         return f"namespace {receiver.namespace} is the platform's own" if own else ""
     # Receivers are closed to tenants' pods themselves, and may be on a machine beside others that are.
-    host = [each for each in spec.network.reserved if each.what not in {RECEIVERS, STORAGE, REGISTRY}]
+    host = [range_ for range_ in spec.network.reserved if range_.what not in {RECEIVERS, STORAGE, REGISTRY}]
     taken = block(receiver.address, closed(host)) is None
     if not taken and not contains(receiver.address, spec.network.pod_addresses):
         return ""
@@ -225,8 +225,8 @@ def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
 
     Those may be nodes, but are neither pods nor Services. An address that is given may be any.
     """
-    given = [network(each) for each in spec.installation.dns_upstreams]
-    yield from ({"ipBlock": {"cidr": str(each)}} for each in given if each is not None)
+    given = [network(upstream) for upstream in spec.installation.dns_upstreams]
+    yield from ({"ipBlock": {"cidr": str(address)}} for address in given if address is not None)
     if None in given:
         kept = (range_ for range_ in spec.network.reserved if range_.what in {LINK, SERVICES, SLICES, PODS})
         anywhere = block("0.0.0.0/0", closed(kept))
@@ -235,7 +235,7 @@ def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
 
 def _clients(spec: PlaneSpec, cidr: str) -> Obj:
     """A network of users: pods are none of them, unless it names nothing but pods."""
-    pods: tuple[Network, ...] = closed(each for each in spec.network.reserved if each.what == PODS)
+    pods: tuple[Network, ...] = closed(range_ for range_ in spec.network.reserved if range_.what == PODS)
     return block(cidr, pods) or {"ipBlock": {"cidr": cidr}}
 
 

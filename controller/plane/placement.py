@@ -73,7 +73,7 @@ class Placement:
 
     def apart(self, selector: Obj) -> list[Obj]:
         """How the members of one plane, which the labels select, lie apart."""
-        return [each.constraint(selector) for each in self.spread]
+        return [spread.constraint(selector) for spread in self.spread]
 
 
 ANYWHERE: Final = Placement()
@@ -96,8 +96,8 @@ def read(text: str) -> Placement:
         _matches(value, _VALUE, f"nodeSelector.{key}", "has a value that no label can have")
     return Placement(
         tuple(sorted(selector.items())),
-        tuple(_toleration(each, f"tolerations[{at}]") for at, each in enumerate(_listed(given, "tolerations"))),
-        tuple(_spread(each, f"spread[{at}]") for at, each in enumerate(_listed(given, "spread")))
+        tuple(_toleration(toleration, f"tolerations[{at}]") for at, toleration in enumerate(_listed(given, "tolerations"))),
+        tuple(_spread(spread, f"spread[{at}]") for at, spread in enumerate(_listed(given, "spread")))
         if "spread" in given
         else ANYWHERE.spread,
     )

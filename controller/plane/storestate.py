@@ -42,32 +42,32 @@ class Store:
     @property
     def full(self) -> bool:
         """Whether it takes nothing new."""
-        return any(each.alarms for each in self.members)
+        return any(member.alarms for member in self.members)
 
     @property
     def used(self) -> int:
         """Bytes that the fullest member holds."""
-        return max((each.used for each in self.members), default=0)
+        return max((member.used for member in self.members), default=0)
 
     @property
     def size(self) -> int:
         """Bytes of the largest file: what the quota counts."""
-        return max((each.size for each in self.members), default=0)
+        return max((member.size for member in self.members), default=0)
 
     @property
     def quota(self) -> int:
         """Bytes that every member's file may take."""
-        return min((each.quota for each in self.members), default=0)
+        return min((member.quota for member in self.members), default=0)
 
     @property
     def revision(self) -> int:
         """What every member knows."""
-        return min((each.revision for each in self.members), default=0)
+        return min((member.revision for member in self.members), default=0)
 
     @property
     def alarms(self) -> tuple[str, ...]:
         """Who has raised the alarm."""
-        return tuple(sorted({alarm for each in self.members for alarm in each.alarms}))
+        return tuple(sorted({alarm for member in self.members for alarm in member.alarms}))
 
 
 def compacts_to(store: Store, earlier: int, done: int) -> int:
@@ -80,7 +80,7 @@ def compacts_to(store: Store, earlier: int, done: int) -> int:
 
 def to_defragment(store: Store) -> tuple[Member, ...]:
     """The members whose file is worth being written anew."""
-    return tuple(each for each in store.members if _worth(each, full=store.full))
+    return tuple(member for member in store.members if _worth(member, full=store.full))
 
 
 def opens(store: Store) -> bool:
@@ -91,7 +91,7 @@ def opens(store: Store) -> bool:
 def must_go(store: Store) -> int:
     """How many bytes have to be deleted before a full store is opened again; 0 where it can be opened as it is."""
     # A file that nothing would come of stays as large as it is.
-    held = max((each.used if _worth(each, full=True) else each.size for each in store.members), default=0)
+    held = max((member.used if _worth(member, full=True) else member.size for member in store.members), default=0)
     return max(0, held - int(store.quota * _OPENS_BELOW_SHARE))
 
 
@@ -105,5 +105,5 @@ def _worth(member: Member, *, full: bool) -> bool:
 def store_of(members: Iterable[Member | str]) -> Store:
     """One answer of all members; one that did not answer makes nothing known."""
     found = list(members)
-    silent = [each for each in found if isinstance(each, str)]
-    return Store(unread=silent[0]) if silent else Store(tuple(each for each in found if isinstance(each, Member)))
+    silent = [member for member in found if isinstance(member, str)]
+    return Store(unread=silent[0]) if silent else Store(tuple(member for member in found if isinstance(member, Member)))

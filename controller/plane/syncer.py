@@ -87,8 +87,8 @@ def read_once(spec: PlaneSpec) -> Obj:
 
 def _bounds(spec: PlaneSpec) -> Obj:
     found: Obj = {
-        "mostPerPod": {each.resource: each.most for each in spec.quota.pod_bounds if each.most},
-        "mostLimitRequestRatio": {each.resource: each.ratio for each in spec.quota.pod_bounds if each.ratio},
+        "mostPerPod": {bound.resource: bound.most for bound in spec.quota.pod_bounds if bound.most},
+        "mostLimitRequestRatio": {bound.resource: bound.ratio for bound in spec.quota.pod_bounds if bound.ratio},
         "mostPerClaim": spec.quota.most_per_claim,
     }
     return {field: bounds for field, bounds in found.items() if bounds}

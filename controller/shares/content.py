@@ -81,4 +81,4 @@ def copy_of(content: Content, namespace: str, *, uid: str = "", version: str = "
 
 
 def _texts(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(key), str(each)) for key, each in mapping(value).items()))
+    return tuple(sorted((str(key), str(words)) for key, words in mapping(value).items()))

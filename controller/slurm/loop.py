@@ -97,7 +97,7 @@ class SlurmLoops:
     def resting(self) -> set[tuple[str, str]]:
         """Workers without a job, as far as is known: tenant and UID in its plane."""
         found = ((tenant, entry.found) for tenant, entry in self._entries.items() if entry.found is not None)
-        return {(tenant, uid) for tenant, each in found for uid in each.resting}
+        return {(tenant, uid) for tenant, entry in found for uid in entry.resting}
 
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
@@ -138,12 +138,12 @@ class SlurmLoops:
 
     async def _pause(self, entry: _Entry, seconds: float) -> None:
         """Wait, unless something is to be done at once."""
-        waits = [asyncio.ensure_future(each) for each in (self._clock.sleep(seconds), entry.woken.wait())]
+        waits = [asyncio.ensure_future(event) for event in (self._clock.sleep(seconds), entry.woken.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for event in waits:
+                event.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         entry.woken.clear()
 

@@ -50,7 +50,9 @@ class Seen:
     def workers(self) -> tuple[Worker, ...]:
         """The workers' pods."""
         found = (worker_of(pod) for pod in self.pods)
-        return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.node_set, each.ordinal)))
+        return tuple(
+            sorted((worker for worker in found if worker is not None), key=lambda worker: (worker.node_set, worker.ordinal))
+        )
 
     @property
     def targets(self) -> dict[str, int]:

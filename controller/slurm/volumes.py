@@ -85,14 +85,16 @@ async def _with_its_templates(plane: Plane, obj: Obj, templates: list[Obj]) -> s
     """Apply a StatefulSet over the one that is there, and have its claims grow."""
     name = str(obj["metadata"]["name"])
     running = await plane.get(kinds.STATEFUL_SETS, name, NAMESPACE, shape=_set)
-    there = {each.metadata.name: each.spec for each in running.spec.volume_claim_templates}
-    began = [_as_it_began(each, there.get(str(each["metadata"]["name"]))) for each in templates]
+    there = {template.metadata.name: template.spec for template in running.spec.volume_claim_templates}
+    began = [_as_it_began(template, there.get(str(template["metadata"]["name"]))) for template in templates]
     await plane.apply(kinds.STATEFUL_SETS, obj | {"spec": obj["spec"] | {"volumeClaimTemplates": began}})
     claims = [
-        (f"{each['metadata']['name']}-{name}-{number}", each) for each in templates for number in range(obj["spec"]["replicas"])
+        (f"{template['metadata']['name']}-{name}-{number}", template)
+        for template in templates
+        for number in range(obj["spec"]["replicas"])
     ]
     found = [await _grown(plane, claim, template, None) for claim, template in claims]
-    return "; ".join(each for each in found if each)
+    return "; ".join(words for words in found if words)
 
 
 def _as_it_began(template: Obj, there: _ClaimSpec | None) -> Obj:

@@ -17,7 +17,7 @@ NAME: Final = "bulkhead-drop-privileges"
 LEAST_MINOR: Final = 36
 _API: Final = "admissionregistration.k8s.io/v1"
 _LISTS: Final = ("initContainers", "containers")
-_ALLOWED: Final = ", ".join(f"'{each}'" for each in sorted(BASELINE_CAPABILITIES))
+_ALLOWED: Final = ", ".join(f"'{capability}'" for capability in sorted(BASELINE_CAPABILITIES))
 _WORKER: Final = (
     f"object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && o.kind == '{SLINKY_KIND}' && "
     f"o.apiVersion.startsWith('{SLINKY_GROUP}/'))"
@@ -79,4 +79,4 @@ def _patch_of(field: str) -> str:
     return f"{privileged} + {capabilities}"
 
 
-_PATCH: Final = " + ".join(_patch_of(each) for each in _LISTS)
+_PATCH: Final = " + ".join(_patch_of(field) for field in _LISTS)

@@ -62,7 +62,7 @@ class _Pod(msgspec.Struct, frozen=True):
     def claims(self) -> frozenset[str]:
         """The claims that it has; none before it was given a node."""
         mounts = self.spec.volumes if self.spec.node_name else ()
-        return frozenset(each.persistent_volume_claim.claim_name for each in mounts if each.persistent_volume_claim)
+        return frozenset(mount.persistent_volume_claim.claim_name for mount in mounts if mount.persistent_volume_claim)
 
 
 _pod = msgspec.json.Decoder(_Pod)
@@ -109,15 +109,15 @@ class HostVolumes:
         """The SharedVolumes that a tenant is given; None: that is not known yet."""
         if not (self._shared.has_synced and self._made.has_synced):
             return None
-        return frozenset(text(each["metadata"]["name"]) for each in self._all() if is_for(each, tenant, class_name))
+        return frozenset(text(obj["metadata"]["name"]) for obj in self._all() if is_for(obj, tenant, class_name))
 
     async def offers(self) -> dict[str, Offer | Unusable]:
         """What each SharedVolume is now."""
-        return {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
+        return {text(obj["metadata"]["name"]): await self._offer(obj) for obj in self._all()}
 
     def written(self) -> tuple[Written, ...]:
         """What pods of any tenant may write to by volumes of ours."""
-        return tuple(each for each in map(written_of, self._made.store.objects()) if each is not None)
+        return tuple(made for made in map(written_of, self._made.store.objects()) if made is not None)
 
     async def holders(self, tenant: str, claims: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The pods of a tenant that have claims, by claim; of so many pods that no more are read, those that were."""

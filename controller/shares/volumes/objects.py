@@ -15,7 +15,7 @@ _NOTE: Final = "Shared by the platform: a pod mounts it by the name of this clai
 
 def host_volume(grant: Grant) -> Obj:
     """The tenant's volume on the host, kept for the tenant's claim alone; what it points at stays when it goes."""
-    options = [each for each in grant.options if each not in ("rw", _READ_ONLY)]
+    options = [option for option in grant.options if option not in ("rw", _READ_ONLY)]
     spec: Obj = {
         "capacity": {"storage": grant.capacity},
         "accessModes": _modes(grant),

@@ -197,12 +197,12 @@ def trap(offer: Offer, others: Iterable[Offer], written: Iterable[Written] = ())
                 f"it lies below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
                 "a link that one of them puts there would lead anywhere"
             )
-    for each in written:
-        met = (each.type, each.place) == (offer.type, offer.place)
-        if met and subpath.lies_below(offer.path, each.path):
+    for volume in written:
+        met = (volume.type, volume.place) == (offer.type, offer.place)
+        if met and subpath.lies_below(offer.path, volume.path):
             return (
-                f"it lies below {subpath.joined(each.path)}, which pods of tenant {each.tenant} may still write to by "
-                f"SharedVolume {each.shared} as it was (PersistentVolume {each.volume}): it is given once they have ended"
+                f"it lies below {subpath.joined(volume.path)}, which pods of tenant {volume.tenant} may still write to by "
+                f"SharedVolume {volume.shared} as it was (PersistentVolume {volume.volume}): it is given once they have ended"
             )
     return ""
 

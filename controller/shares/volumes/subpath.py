@@ -51,7 +51,7 @@ def filled(parts: Parts, tenant: str) -> Parts:
 def plain(path: str) -> Parts:
     """The parts of an absolute path of an admin's, as a file system reads it."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    if not path.startswith("/") or ".." in parts or any(ord(each) < ord(" ") for each in path):
+    if not path.startswith("/") or ".." in parts or any(ord(character) < ord(" ") for character in path):
         raise InvalidSubPathError(f"{path[:100]!r} is not an absolute path without '..'")
     return parts
 

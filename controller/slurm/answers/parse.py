@@ -77,7 +77,7 @@ def decode(data: bytes, shape: type[Any], most: int = MOST_RECORDS) -> Any:
 
 def joined(errors: Iterable[Problem]) -> str:
     """Slurm's errors in one line."""
-    texts = [each.error or each.description or f"error {each.error_number}" for each in errors]
+    texts = [error.error or error.description or f"error {error.error_number}" for error in errors]
     return line("; ".join(texts[:3]), 300)
 
 
@@ -154,7 +154,7 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         copies=_copies(record),
         priority=record.priority.value or 0,
         features=line(record.features, 512),
-        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in words(record.shared)[:8])
+        exclusive=any(word.lower() in {"none", "user", "mcs", "topo"} for word in words(record.shared)[:8])
         or "--exclusive" in record.submit_line[:TEXT_CHARACTERS].split(),
         held=record.hold,
         requeue=record.requeue,

@@ -102,7 +102,7 @@ class SlurmRest:
     async def requeue(self, job: int) -> None:
         """End a job's run and queue it again."""
         answer = self._parsed(_requeue, await self._call("GET", f"job/{int(job)}/requeue", params={"Incomplete": "true"}))
-        failed = next((each for each in answer.status if each.error_code), None)
+        failed = next((condition for condition in answer.status if condition.error_code), None)
         if failed is not None:
             raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
 

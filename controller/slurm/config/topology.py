@@ -66,7 +66,7 @@ def place(topology: TopologySpec, node: Obj | None) -> str:
 def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
     """What a node's labels add to its workers' features: the product of the GPUs they have, zone, rack, NVLink domain."""
     own = _labels(node)
-    read = [each for each in _FEATURE_LABELS if gpus or each[0] != labels.GPU_PRODUCT]
+    read = [label for label in _FEATURE_LABELS if gpus or label[0] != labels.GPU_PRODUCT]
     return tuple(named for label, prefix in read if (named := _name(prefix, own.get(label))))
 
 

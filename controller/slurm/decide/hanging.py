@@ -39,10 +39,10 @@ def hanging(pods: Iterable[Obj], now: datetime) -> tuple[Hanging, ...]:
 def _waits_for_an_image(pod: Obj) -> bool:
     """Whether one of its containers does, and none of them runs or ever was started again."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    waiting = [(each.get("state") or {}).get("waiting") for each in statuses]
-    if not all(waiting) or any(each.get("restartCount") for each in statuses):
+    waiting = [(status.get("state") or {}).get("waiting") for status in statuses]
+    if not all(waiting) or any(status.get("restartCount") for status in statuses):
         return False
-    return any(str(each.get("reason")) in _REASONS for each in waiting if each)
+    return any(str(state.get("reason")) in _REASONS for state in waiting if state)
 
 
 def _placed_before(pod: Obj, moment: datetime) -> bool:

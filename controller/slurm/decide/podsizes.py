@@ -67,7 +67,7 @@ class PodSizes:
     def _fitting(self, name: str, usual: str, limit: Any) -> str:
         """The request that is built in, raised to what its limit needs."""
         most = self.limits.get(name) if limit is None else limit
-        ratio = next((each.ratio for each in self.bounds if each.resource == name and each.ratio), "")
+        ratio = next((bound.ratio for bound in self.bounds if bound.resource == name and bound.ratio), "")
         if not ratio or not _more(most, usual, ratio):
             return usual
         step = Decimal(_MEBI) if name == "memory" else Decimal("0.001")

@@ -87,16 +87,16 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
 def users_of(tenant: Mapping[str, Any]) -> tuple[UserSpec, ...]:
     """The users that a Tenant names."""
     slurm = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
-    return tuple(_user(each) for each in mappings(slurm.get("users")))
+    return tuple(_user(user) for user in mappings(slurm.get("users")))
 
 
 def revoked(tenant: Mapping[str, Any]) -> frozenset[str]:
     """Identities that a Tenant revokes for good, by the names that its plane has for them."""
     access = section_of(section_of(tenant, "spec"), "access")
-    people = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "User")}
-    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in sequence(access.get("revokedUsers"))}
+    people = {str(entry.get("name")) for entry in mappings(access.get("revoked")) if _for_good(entry, "User")}
+    listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in sequence(access.get("revokedUsers"))}
     # By the name on the host, and by the one that audit trails of planes show.
-    of_host = {each for name in listed for each in (names.host_user(name), names.HOST_USER_PREFIX + name)}
+    of_host = {user for name in listed for user in (names.host_user(name), names.HOST_USER_PREFIX + name)}
     return frozenset(people | of_host)
 
 
@@ -106,7 +106,7 @@ def request_of(username: str, groups: Iterable[str], extra: Mapping[str, Any]) -
 
 
 def _is_revoked(request: Request, tenant: Mapping[str, Any], access: Mapping[str, Any]) -> bool:
-    groups = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "Group")}
+    groups = {str(entry.get("name")) for entry in mappings(access.get("revoked")) if _for_good(entry, "Group")}
     return request.identity in revoked(tenant) or bool(groups & set(request.groups))
 
 
@@ -126,7 +126,7 @@ def _user(asked: Mapping[str, Any]) -> UserSpec:
     return UserSpec(
         name=str(asked["name"]),
         uid=int(asked["uid"]),
-        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
+        ssh_keys=tuple(str(key) for key in asked.get("sshKeys") or ()),
         admin=bool(asked.get("admin", False)),
-        identities=tuple(str(each) for each in asked.get("identities") or ()),
+        identities=tuple(str(identity) for identity in asked.get("identities") or ()),
     )

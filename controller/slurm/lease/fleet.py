@@ -87,7 +87,7 @@ class Fleet:
 
     def of(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet."""
-        return tuple(each for each in self.workers if each.node_set == node_set and each.live)
+        return tuple(worker for worker in self.workers if worker.node_set == node_set and worker.live)
 
 
 def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozenset[str]) -> frozenset[str]:
@@ -96,14 +96,15 @@ def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozense
     A tenant can make pods that look like its workers, and NodeSets of its own. Those that were vouched for before stay what
     they are when there may be fewer: they are given back with grace.
     """
-    live = sorted((each for each in workers if each.live and each.uid), key=lambda each: (_age(each), each.ordinal))
-    found = {each.uid for each in live} & before
+    live = [worker for worker in workers if worker.live and worker.uid]
+    live.sort(key=lambda worker: (_age(worker), worker.ordinal))
+    found = {worker.uid for worker in live} & before
     left = Counter(most)
-    left.subtract(each.node_set for each in live if each.uid in found)
-    for each in live:
-        if each.uid not in found and left[each.node_set] > 0:
-            left[each.node_set] -= 1
-            found.add(each.uid)
+    left.subtract(worker.node_set for worker in live if worker.uid in found)
+    for worker in live:
+        if worker.uid not in found and left[worker.node_set] > 0:
+            left[worker.node_set] -= 1
+            found.add(worker.uid)
     return frozenset(found)
 
 

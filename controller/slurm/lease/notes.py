@@ -26,7 +26,7 @@ def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
         if worker.why_not_there:
             why.setdefault(worker.node_set, worker.why_not_there)
     left = MOST_NOTES_A_RECONCILE
-    for job in sorted(view.jobs or (), key=lambda each: (-each.priority, each.job_id)):
+    for job in sorted(view.jobs or (), key=lambda job: (-job.priority, job.job_id)):
         # What has ended is not written to any more.
         ours = (job.pending or job.active) and (job.note == "" or job.note.startswith(WAITS))
         if left and ours and job.note != (text := _said(job, why)):

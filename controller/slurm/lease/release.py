@@ -124,7 +124,7 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
         asked = job.signal
         if asked is None or "RUNNING" not in job.states or now < deadline - asked.lead or len(done) >= MOST_SIGNALLED:
             continue
-        if any(job.job_id in signalled_in(each.reason) for name in job.nodes if (each := view.node(name)) is not None):
+        if any(job.job_id in signalled_in(other.reason) for name in job.nodes if (other := view.node(name)) is not None):
             continue
         done |= {job.job_id}
         reason = reason_until(deadline_in(node.reason) or deadline, taken=is_taken(node.reason), signalled=done)

@@ -61,7 +61,7 @@ def definition() -> Obj:
 
 def node_sets(spec: SlurmSpec) -> list[Obj]:
     """The NodeSets of the tenant, without `replicas`."""
-    return [_node_set(each) for each in spec.node_sets]
+    return [_node_set(node_set) for node_set in spec.node_sets]
 
 
 def selector(node_set: str) -> str:

@@ -37,7 +37,7 @@ def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": pods, "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods/portforward"], "resourceNames": pods, "verbs": ["get", "create"]},
     ]
-    who = [{"kind": "User", "apiGroup": _RBAC, "name": each} for each in _identities(spec, login)]
+    who = [{"kind": "User", "apiGroup": _RBAC, "name": identity} for identity in _identities(spec, login)]
     return [
         _role("Role", coming),
         _role("ClusterRole", asking),
@@ -47,7 +47,7 @@ def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
 
 
 def _identities(spec: SlurmSpec, login: LoginSpec) -> list[str]:
-    return sorted({each for user in spec.users for each in user.identities} - login.revoked)
+    return sorted({identity for user in spec.users for identity in user.identities} - login.revoked)
 
 
 def _role(kind: str, rules: list[Obj]) -> Obj:

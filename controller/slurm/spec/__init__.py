@@ -262,4 +262,4 @@ class SlurmSpec:
 
     def node_set(self, name: str) -> NodeSetSpec | None:
         """The NodeSet of this name."""
-        return next((each for each in self.node_sets if each.name == name), None)
+        return next((node_set for node_set in self.node_sets if node_set.name == name), None)

@@ -176,11 +176,11 @@ class Desks:
                 metrics.ssh_certificates.labels("unread").inc()
                 await plane.delete_all(kinds.CERTIFICATE_SIGNING_REQUESTS, field_selector=_OURS)
                 return
-            found = [msgspec.convert(each["metadata"], _Meta) for each in listed]
-            waiting = [each for each in found if not await self._is_over(plane, each)]
+            found = [msgspec.convert(obj["metadata"], _Meta) for obj in listed]
+            waiting = [meta for meta in found if not await self._is_over(plane, meta)]
             if waiting:
                 tenant = await self._client.get(kinds.TENANTS, desk.tenant)
-                for meta in sorted(waiting, key=lambda each: each.creation_timestamp)[:MOST_REQUESTS_A_ROUND]:
+                for meta in sorted(waiting, key=lambda meta: meta.creation_timestamp)[:MOST_REQUESTS_A_ROUND]:
                     await self._answer(desk, plane, tenant, meta)
 
     async def _is_over(self, plane: Plane, meta: _Meta) -> bool:
@@ -248,11 +248,11 @@ class Desks:
 
     def _recent(self, desk: _Desk, identity: str, now: datetime) -> deque[datetime]:
         """When an identity got its certificates of the last minute; forgets whoever got none."""
-        for each, moments in list(desk.recent.items()):
+        for requester, moments in list(desk.recent.items()):
             while moments and moments[0] < now - timedelta(minutes=1):
                 moments.popleft()
-            if not moments and each != identity:
-                del desk.recent[each]
+            if not moments and requester != identity:
+                del desk.recent[requester]
         return desk.recent[identity]
 
 
