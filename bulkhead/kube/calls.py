@@ -22,7 +22,7 @@ _IDLE_CONNECTION_SECONDS: Final = 30.0
 
 
 class Calls:
-    """See the module. Belongs to one loop."""
+    """The connections to one API server: `ask` makes a short call, `open` begins a stream. Belongs to one event loop."""
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None, *, limit: int) -> None:
         self._server = server

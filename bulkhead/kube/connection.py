@@ -158,7 +158,7 @@ class Stream:
 
 
 class Connection(asyncio.Protocol):
-    """See the module. Also what the parser calls."""
+    """A connection as the parser and asyncio call it: writes one request at a time, and hands over its answer."""
 
     def __init__(self, known: set["Connection"]) -> None:
         self._known = known

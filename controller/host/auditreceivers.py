@@ -19,7 +19,7 @@ from controller.plane.trail import Receiver
 
 
 class AuditReceivers:
-    """See the module."""
+    """Reads the credential of each tenant's receiver, and queues the tenants that looked at a Secret when it changes."""
 
     def __init__(self, client: Client, namespace: str, on_change: Callable[[str], object]) -> None:
         self._client = client

@@ -73,7 +73,7 @@ def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 class Logins:
-    """See the module."""
+    """Watches requests for people's certificates, and answers them in the lines of their requesters while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -19,7 +19,7 @@ LOOK_PERIOD_SECONDS: Final = 10.0
 
 
 class PullSecrets:
-    """See the module."""
+    """Looks at the named Secrets every few seconds, merges them into `content`, and calls `on_change` where that differs."""
 
     def __init__(
         self, client: Client, names: tuple[str, ...], namespace: str, on_change: Callable[[], object], clock: Clock

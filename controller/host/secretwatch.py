@@ -25,7 +25,7 @@ _LEAST_ROUND_PAUSE_SECONDS: Final = 0.5
 
 
 class SecretWatch:
-    """See the module."""
+    """Lists the metadata of one plane's Secrets after the other, and queues the tenants whose Secrets have changed."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ _RETRY_REFUSED: Final = 600.0
 
 
 class PodCreation:
-    """See the module."""
+    """Creates host pods, and reports on the virtual pod what keeps one from being created."""
 
     def __init__(
         self,

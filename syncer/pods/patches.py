@@ -30,7 +30,7 @@ from syncer.write.plane import VirtualWriter
 
 
 class PodPatches:
-    """See the module."""
+    """Brings a host pod up to its virtual pod: patches it, deletes it to recreate it, or leaves it."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from syncer.write.plane import VirtualWriter
 
 
 class PodReport:
-    """See the module."""
+    """Writes the status of host pods on virtual pods, and what the ledger says of them as events."""
 
     def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter, recorder: Recorder) -> None:
         self._caches = caches

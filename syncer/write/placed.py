@@ -49,7 +49,7 @@ class _Page:
 
 
 class PlacedPods:
-    """See the module."""
+    """Notes on the host which virtual pods it has placed, and says whether it has placed a given one."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ KWOK = "kwok.x-k8s.io/node"
 
 
 class LedgerHost:
-    """See the module."""
+    """Tenants, nodes, Cohorts and gated pods of one test on a real API server; `open` deletes what the test made at its end."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

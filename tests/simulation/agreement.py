@@ -24,7 +24,7 @@ class NodeMarks:
 
 
 class Agreement:
-    """See the module."""
+    """Compares host and plane, and lists each difference in words."""
 
     def __init__(self, sides: Sides, nodes_marked: NodeMarks, claims: ClaimWatch) -> None:
         self._sides = sides

@@ -21,7 +21,7 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 class Ledger:
-    """See the module."""
+    """Admits gated pods in the tenant's order while GPUs are left, and writes on the others why they wait."""
 
     def __init__(self, api: Api, work: str) -> None:
         self._api = api

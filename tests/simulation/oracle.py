@@ -39,7 +39,7 @@ def secret_text(value: str) -> str:
 
 
 class Oracle:
-    """See the module."""
+    """Checks every commit of both stores against the invariants, and keeps what breaks one in `violations`."""
 
     def __init__(self, host: Api, plane: Api, settings: Settings) -> None:
         self._sides = sides = Sides(host, plane, settings)

@@ -40,7 +40,7 @@ class Commit:
 
 
 class Store:
-    """See the module."""
+    """The objects of one API server and the history of their commits; calls its listeners with each new commit."""
 
     def __init__(self, now: Callable[[], float], first_version: int = 1000) -> None:
         self._now = now

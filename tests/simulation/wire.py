@@ -66,7 +66,7 @@ class Life:
 
 
 class SimTransport(Transport):
-    """See the module."""
+    """Carries the requests of one client to an `Api`, with the latencies, faults and crashes that the test asks for."""
 
     def __init__(self, api: Api, faults: Faults, life: Life, user: str) -> None:
         super().__init__(KubeConfig(server="https://simulated.invalid"), user_agent=user, timeout=15.0, max_body=1 << 26)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class World:
-    """See the module. Belongs to one running loop."""
+    """One simulated tenant: both API servers, the syncer's processes and all actors, by one seed. Belongs to one event loop."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
         loop = asyncio.get_running_loop()

@@ -34,7 +34,7 @@ _MAKE_SECONDS = 8.0
 
 
 class Space:
-    """See the module."""
+    """The namespace of one run: creates its pods, follows how they end, and says what each has shown."""
 
     def __init__(self, client: Client, name: str, swept: tuple[str, ...] = ()) -> None:
         self.client = client
