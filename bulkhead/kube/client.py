@@ -10,10 +10,11 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec, proxy
 from bulkhead.kube.errors import Gone, NotFound, NotServed, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, ObjList, Resource
+from bulkhead.kube.objects import ObjList, Resource
 from bulkhead.kube.transport import CALL_CONNECTIONS, JSON, Transport
 from bulkhead.kube.watch import (
     METADATA_LIST_ONLY,

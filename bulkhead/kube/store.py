@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import TooLarge
-from bulkhead.kube.objects import Key, Meta, Obj, Resource
+from bulkhead.kube.objects import Key, Meta, Resource
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.errors import ProtocolError, TooLarge, from_status
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from bulkhead.kube.transport import JSON, Transport, mapped
 
 MOST_LINE_BYTES = 8 * 1024 * 1024

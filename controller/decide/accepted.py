@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import MESSAGE_LIMIT
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.decide.case import Admitted
-from controller.plane.spec import Obj
 from controller.refusal import Refusal
 from controller.sections import section_of
 from controller.verdict import Verdict

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, Source, providers
 from bulkhead.api.quantity import InvalidQuantityError
 from bulkhead.ledger.model import Tenant as Member
@@ -15,7 +16,7 @@ from controller.decide.dedicated import Finding
 from controller.decide.keysets import Answer
 from controller.existing import Existing
 from controller.plane.addresses import Reserved
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import over, section_of
 from controller.settings import Settings

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.untrusted import mapping, mappings, text
 from controller.existing import Existing, slot_of
-from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTATION, PlaneSpec
 
 
 def caught_up(deployment: Obj, spec: PlaneSpec, existing: Existing, *, plane_answers: bool) -> Obj:

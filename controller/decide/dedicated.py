@@ -16,9 +16,8 @@ from typing import Any, Final, TypeAlias
 from bulkhead.api import labels
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.refusal import Refusal
-
-Obj: TypeAlias = dict[str, Any]
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"

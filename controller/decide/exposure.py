@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.exposure import MOST_HOSTNAMES
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mappings, text
 from controller.decide import extras, gatewayroute
 from controller.decide.extras import Refused
 from controller.existing import Existing, Slot
-from controller.plane.spec import PUBLIC, Obj, PlaneSpec
+from controller.plane.spec import PUBLIC, PlaneSpec
 from controller.plane.ways import Balancer, Exposure, Gateway
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings

@@ -6,8 +6,8 @@ With another value in one of them the API server refuses the whole write: images
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import readable
-from controller.plane.spec import Obj
 
 FIELDS: Final = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.ways import Gateway
 
 _MOST_PARENTS: Final = 32  # of the API itself

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names, privileges
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, of_base_units, readable
 from bulkhead.api.untrusted import mapping
 from bulkhead.ledger.given import tenant_of
@@ -35,7 +36,7 @@ from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API
 from controller.plane.budgets import BUDGETS, Budget, Budgets
 from controller.plane.sections import Isolation, Nodes
-from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.plane.spec import DNS, PLANE, SYNCER, PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import put, section_of, text_or_none
 

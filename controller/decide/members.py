@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
-from controller.plane.spec import PLANE, Obj
+from controller.plane.spec import PLANE
 from controller.verdict import why_down
 
 

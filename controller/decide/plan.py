@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.decide.catchup import caught_up
 from controller.decide.extras import Refused, is_extra
 from controller.decide.fixed import as_it_began
@@ -15,7 +16,7 @@ from controller.inside.objects import bootstrap
 from controller.plane import auditreceiver, authentication, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import PLANE, TRUST_ANNOTATION, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.

@@ -13,6 +13,7 @@ from bulkhead.api import names, planeidentity
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.ledger import line_name, read_standing
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.quantity import shown
 from controller.decide import accepted, auditing, egress, exposure, extras, held, members, storage, store
@@ -21,7 +22,7 @@ from controller.decide.extras import Refused
 from controller.decide.members import Members
 from controller.plane import quota
 from controller.plane.auditlosses import Losses
-from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.plane.spec import DNS, PLANE, SYNCER, PlaneSpec
 from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from controller.existing import Existing
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.verdict import Verdict
 from controller.volumes import larger, never_moves, never_shrinks, not_grown
 

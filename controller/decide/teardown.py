@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
-from controller.plane.spec import DNS, PLANE, SYNCER, Obj
+from controller.plane.spec import DNS, PLANE, SYNCER
 
 _MAKERS = ("Deployment", "StatefulSet")
 

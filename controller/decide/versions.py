@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from controller.existing import Existing, Slot
-from controller.plane.spec import API_SERVER, PLANE, Obj
+from controller.plane.spec import API_SERVER, PLANE
 from controller.sections import section_of
 
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.\d+")

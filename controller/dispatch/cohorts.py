@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger.cohorts import EMPTY, Summary, status, summaries
 from bulkhead.ledger.model import Decisions, Snapshot
 from bulkhead.work.clock import Clock

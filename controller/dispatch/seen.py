@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Pod
 from controller.dispatch.hostpod import Seen, decoded

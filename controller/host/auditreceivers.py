@@ -9,10 +9,10 @@ They lie in the namespace of shared objects, and are of a type that is never sha
 from collections.abc import Callable
 from dataclasses import replace
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from controller.pki.receivers import TYPE, ReceiverUnusableError, credential_of
 from controller.plane.auditreceiver import kept
 from controller.plane.trail import Receiver

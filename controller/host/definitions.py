@@ -15,10 +15,10 @@ import logging
 import bulkhead
 from bulkhead.api import crd
 from bulkhead.api.labels import RELEASE
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 _log = logging.getLogger(__name__)

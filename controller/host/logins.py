@@ -23,6 +23,7 @@ import msgspec
 from msgspec import structs
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
@@ -30,7 +31,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane

@@ -21,10 +21,11 @@ from typing import Any
 
 from bulkhead.api import deviceclaims, labels, names
 from bulkhead.api.ledger import OVER_SINCE, STANDING
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.store import Entry
 from bulkhead.ledger.given import tenant_of
 from bulkhead.ledger.model import Line

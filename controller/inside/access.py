@@ -14,11 +14,11 @@ from datetime import datetime
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
 from controller.inside.budget import Budget, Turn

@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import APPLY_PATCH, MERGE_PATCH, Client, delete_options, place
 from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import Gone, NotFound, NotServed, ProtocolError, Timeout, TooLarge
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.transport import JSON
 from bulkhead.kube.watch import METADATA_LIST_ONLY, METADATA_ONLY
 from controller.inside import counted

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from controller.inside.calls import Plane
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from controller.pki import issue
 from controller.pki.issue import Known
 from controller.plane import pki
 from controller.plane.pki import Pair
 from controller.plane.secrets import REVOKED_FILE, SERVICE_ACCOUNT_SECRET, KeyMaterial
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 
 @dataclass(frozen=True, slots=True)

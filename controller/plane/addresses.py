@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from bulkhead.api.objects import Obj
 
 Network: TypeAlias = IPv4Network | IPv6Network
-Obj: TypeAlias = dict[str, Any]
 
 SERVICES: Final = "services of the host"
 SLICES: Final = "services of tenants"

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane import audit, auditreceiver, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import beside_store_mib
-from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, Obj, PlaneSpec
+from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, PlaneSpec
 
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"

@@ -11,11 +11,12 @@ reader in it: the images of the other containers hold one program each.
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane import auditreceiver
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.sizing import API_SERVER_MIB
-from controller.plane.spec import CONFIG_PATH, Obj, PlaneSpec
+from controller.plane.spec import CONFIG_PATH, PlaneSpec
 from controller.plane.trail import Audit
 
 AUDIT_PATH: Final = "/var/log/audit"

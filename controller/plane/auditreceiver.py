@@ -16,8 +16,9 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata, mount, secret_volume
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.trail import Audit, Receiver
 
 SECRET: Final = "audit-receiver"  # noqa: S105 - the name of a Secret

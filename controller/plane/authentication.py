@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bulkhead.api.names import TOKEN_ENDS
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider
 from controller.plane.parts import metadata
-from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
+from controller.plane.spec import ISSUERS_PORT, PLANE, PlaneSpec
 from controller.plane.ways import Revoked
 
 ISSUERS: Final = "issuers"

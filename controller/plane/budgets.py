@@ -3,12 +3,11 @@
 import contextlib
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from controller.plane.sizing import needed_mib
-
-Obj: TypeAlias = dict[str, Any]
 
 _MOST_THREADS: Final = 256
 

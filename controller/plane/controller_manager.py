@@ -8,8 +8,9 @@ is in tests/controller/plane/test_plane_controllers.py, which knows every contro
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import KCM_PORT, PKI_PATH, Obj, PlaneSpec
+from controller.plane.spec import KCM_PORT, PKI_PATH, PlaneSpec
 
 CONTROLLERS: Final = (
     "certificatesigningrequest-cleaner-controller",

@@ -4,19 +4,10 @@ Names outside the cluster go to the upstream resolvers of the settings, by defau
 cluster's DNS, which knows the names of all Services.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.spec import (
-    CONFIG_PATH,
-    COREDNS,
-    DNS,
-    DNS_HEALTH_PORT,
-    DNS_PORT,
-    DNS_READY_PORT,
-    PKI_PATH,
-    Obj,
-    PlaneSpec,
-)
+from controller.plane.spec import CONFIG_PATH, COREDNS, DNS, DNS_HEALTH_PORT, DNS_PORT, DNS_READY_PORT, PKI_PATH, PlaneSpec
 
 
 def corefile(spec: PlaneSpec) -> str:

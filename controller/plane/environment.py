@@ -7,8 +7,9 @@ read them once and watch nothing; other variables would need another name.
 
 from bulkhead.api import devices, serviceenv
 from bulkhead.api.names import API_ENVIRONMENT
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 
 def config_maps(spec: PlaneSpec) -> tuple[Obj, ...]:

@@ -7,6 +7,7 @@ names. The kubelet probes the metrics listener, which serves health and metrics 
 leaves it to the node.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import snapshot_flags
 from controller.plane.spec import (
@@ -17,7 +18,6 @@ from controller.plane.spec import (
     PEERS,
     PKI_PATH,
     PLANE,
-    Obj,
     PlaneSpec,
 )
 

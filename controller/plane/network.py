@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.addresses import (
     LINK,
     PODS,
@@ -37,7 +38,6 @@ from controller.plane.spec import (
     SHIM_PORT,
     SYNCER,
     SYNCER_HTTP_PORT,
-    Obj,
     PlaneSpec,
 )
 from controller.plane.trail import Receiver

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels
-from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, Obj, PlaneSpec
+from bulkhead.api.objects import Obj
+from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, PlaneSpec
 
 CONTAINER_SECURITY: Final[Obj] = {
     "allowPrivilegeEscalation": False,

@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Obj: TypeAlias = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_ENTRIES: Final = 32

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from bulkhead.api.names import PULL_SECRET
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 CONTROLLER: Final = "bulkhead-controller"
 PULLS_ROLE: Final = "bulkhead-controller-pulls"

@@ -17,12 +17,13 @@ from typing import Final
 from bulkhead.api import deviceclaims, labels
 from bulkhead.api.ledger import GIVEN, line_name
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount
 from bulkhead.ledger.flavors import named
 from bulkhead.ledger.given import tenant_of
 from controller.plane import environment
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 LIMITS: Final = "tenant-limits"
 _HOSTS_AUTHORITY: Final = 1  # the ConfigMap `kube-root-ca.crt`, which the host puts into every namespace

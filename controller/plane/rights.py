@@ -4,8 +4,9 @@ Pure. It binds them itself, there alone: so it can read no Secret of the host th
 no tenant's. Policies of the chart hold it to that.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 CONTROLLER = "bulkhead-controller"
 SECRETS_ROLE = "bulkhead-controller-secrets"

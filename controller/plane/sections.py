@@ -6,16 +6,15 @@ Three sections stand in files of their own, beside what follows from them: `Budg
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bulkhead.api import names, privileges
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.sizing import STORE_QUOTA_MIB
 from controller.plane.ways import Revoked, Trusted
-
-Obj: TypeAlias = dict[str, Any]
 
 STORAGE_SIZE: Final = "2Gi"
 DRAIN_SECONDS: Final = 3600

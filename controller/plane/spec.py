@@ -6,9 +6,10 @@ Frozen data and the few addresses and names that follow from it. What a field ma
 
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from controller.plane.budgets import Budgets
 from controller.plane.sections import (
     Access,
@@ -26,8 +27,6 @@ from controller.plane.sections import (
 )
 from controller.plane.trail import Audit
 from controller.plane.ways import Exposure
-
-Obj: TypeAlias = dict[str, Any]
 
 PLANE: Final = "plane"
 DNS: Final = "dns"

@@ -5,9 +5,10 @@ account key, configuration files), so that a change of those restarts the pod; l
 mounted Secrets by the processes themselves and restart nothing.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane import apiserver, audit, auditreceiver, controller_manager, etcd
 from controller.plane.parts import metadata, pod_spec, secret_volume
-from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, PlaneSpec
 
 CONFIG_MAP = "plane-config"
 

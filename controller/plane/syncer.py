@@ -8,10 +8,11 @@ import json
 
 from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
+from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.sections import DRAIN_SECONDS
-from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, Obj, PlaneSpec
+from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, PlaneSpec
 
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"

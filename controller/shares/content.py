@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.shares.spec import Item
-
-Obj: TypeAlias = dict[str, Any]
 
 PULLS: Final = "kubernetes.io/dockerconfigjson"
 # Everything else means something to an API server or to a controller: tokens of ServiceAccounts above all.

@@ -6,8 +6,9 @@ Of copies the metadata is read alone: what they hold is ours, and would be megab
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.inside.counted import Counted, Page
 from controller.shares.content import copy_of

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.errors import ApiError, NotFound
-from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.kube.objects import Resource, uid_of
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
 from controller.inside.calls import Plane

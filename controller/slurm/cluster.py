@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import KubeError, ProtocolError
 from bulkhead.work.clock import Clock
 from controller.inside.calls import Plane
@@ -35,7 +36,7 @@ from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report
-from controller.slurm.spec import Obj, SlurmSpec
+from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)

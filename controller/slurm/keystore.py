@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.plane.spec import PlaneSpec
 from controller.slurm.keygen import make_auth_key, make_jwt_key, make_keys

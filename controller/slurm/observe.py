@@ -14,9 +14,10 @@ import msgspec
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.inside.counted import Page
 from controller.slurm.answers import shapes

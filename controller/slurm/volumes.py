@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Unprocessable
-from bulkhead.kube.objects import Obj
 from controller.inside.calls import Plane
 from controller.inside.counted import Counted
 from controller.slurm.spec import NAMESPACE

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bulkhead.api.conditions import ConditionType, Reason, is_true
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.decide.case import Admitted
 from controller.decide.extras import Refused
 from controller.decide.status import Findings

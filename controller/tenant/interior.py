@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion, serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from controller.decide.plan import Plan
 from controller.host.owned import Owned

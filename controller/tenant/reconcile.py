@@ -18,10 +18,11 @@ from typing import TypeVar
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, is_true
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.kube.objects import Key, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide import status

@@ -9,8 +9,9 @@ import logging
 from typing import Final
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer import metrics
 from syncer.events import Recorder

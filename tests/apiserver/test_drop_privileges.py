@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_WORKERS
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,

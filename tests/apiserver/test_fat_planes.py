@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, TooLarge, Unprocessable
-from bulkhead.kube.objects import Obj
 from controller.inside import definitions
 from controller.inside.budget import Budget
 from controller.inside.calls import LIST_BYTES, PAGE_BYTES, Plane

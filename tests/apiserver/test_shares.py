@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.inside.calls import Plane
 from controller.shares import loop as module

@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.serialization import SSHCertificate, load_ss
 from cryptography.x509.oid import NameOID
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import SystemClock
 from controller import metrics
 from controller.inside.budget import Budget

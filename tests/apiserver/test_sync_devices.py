@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from bulkhead.ledger.claimed import claimed_of
 from controller.plane.quota import resource_quotas

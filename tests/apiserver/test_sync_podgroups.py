@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer.mirrors import reconcile as mirrors

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     PERSISTENT_VOLUME_CLAIMS,

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from controller.plane.policyfacts import policy_facts
-from syncer.translate import Obj, TenantView
+from syncer.translate import TenantView
 from syncer.translate.registry import KINDS
 from tests.chart.policed import OPTIONS, of, policies
 from tests.kit import translationsamples as samples

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, providers
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
 from controller.decide.keysets import keys_address, read_keys

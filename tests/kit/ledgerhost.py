@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from bulkhead.api import labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant

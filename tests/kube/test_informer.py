@@ -8,12 +8,13 @@ from typing import cast
 import msgspec
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import Page, compact
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Meta, Obj, uid_of
+from bulkhead.kube.objects import Key, Meta, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
 from tests.kit.background import background

@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import NODES, PODS, SECRETS
 from syncer.settings import Settings
 from tests.simulation.agreement import Agreement, NodeMarks

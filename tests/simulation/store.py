@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Resource, key_of
 
 Kind = tuple[str, str]
 

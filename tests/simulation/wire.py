@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout, from_response, unreachable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES
 from bulkhead.kube.transport import JSON, Transport, mapped
 from tests.simulation.api import Answer, Api, Call, Route, route, selected, shown

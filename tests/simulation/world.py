@@ -14,7 +14,8 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,

@@ -7,9 +7,10 @@ tenant that deletes the syncer's rights has them back within it.
 import base64
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from controller.inside.objects import snapshots, unprivileged
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
+from controller.plane.spec import METRICS, SHIM_PORT, PlaneSpec
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]

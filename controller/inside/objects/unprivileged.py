@@ -9,8 +9,9 @@ whoever made them. So where it fails, the pod is made as it was asked for, and i
 from typing import Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_GROUP, SLINKY_KIND, SLINKY_WORKERS
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 NAME: Final = "bulkhead-drop-privileges"
 # The first minor version of Kubernetes 1 whose API servers have such policies without a flag.

@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact, decode_obj
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.work.clock import Clock
 from controller.shares.content import Absent, Unusable
 from controller.shares.volumes.decide import Claim, Make, Remove, Step, There, Volume

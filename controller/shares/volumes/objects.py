@@ -1,11 +1,10 @@
 """The volume and the claim of a grant, on the host and in a plane. Pure."""
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from controller.shares.volumes.offers import Grant
-
-Obj: TypeAlias = dict[str, Any]
 
 # What the syncer's volumes show too: nothing of the host's storage.
 DRIVER: Final = "volumes.bulkhead.dev"

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.sharedvolume import NAME_LIMIT
@@ -17,8 +17,6 @@ from controller.shares.content import Absent, Unusable
 from controller.shares.spec import Where, where_of
 from controller.shares.volumes import subpath
 from controller.shares.volumes.subpath import Parts
-
-Obj: TypeAlias = dict[str, Any]
 
 NFS: Final = "nfs"
 CSI: Final = "csi"

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
-from controller.slurm.spec import Obj, TopologySpec
+from controller.slurm.spec import TopologySpec
 
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512

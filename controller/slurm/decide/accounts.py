@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.answers.accounting import ADMIN, Records
-from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"

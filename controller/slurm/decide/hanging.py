@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api.conditions import condition_of
-from controller.slurm.spec import Obj
+from bulkhead.api.objects import Obj
 
 LONGEST_IMAGE_PULL: Final = timedelta(minutes=2)
 MOST_PODS_A_RECONCILE: Final = 8

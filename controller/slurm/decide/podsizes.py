@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from controller import allotment
 from controller.plane.sections import PodBound
 from controller.sections import section_of
-from controller.slurm.spec import ALLOTMENTS, Allotment, Obj
+from controller.slurm.spec import ALLOTMENTS, Allotment
 
 _MEBI: Final = 2**20
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import allotment
@@ -37,7 +38,6 @@ from controller.slurm.spec import (
     LeaseSpec,
     LoginSpec,
     NodeSetSpec,
-    Obj,
     Pairs,
     PartitionSpec,
     QosSpec,

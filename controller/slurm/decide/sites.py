@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bulkhead.api.objects import Obj
 from controller.slurm.answers.view import SlurmView
 from controller.slurm.config.topology import features_of, place
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.spec import Obj, SlurmSpec
+from controller.slurm.spec import SlurmSpec
 
 
 @dataclass(frozen=True, slots=True)

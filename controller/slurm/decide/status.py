@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from controller.slurm.answers.view import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
+from controller.slurm.spec import NAME_LABEL, SlurmSpec
 from controller.verdict import Verdict, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.answers.parse import line
-from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
+from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION
 
 _REASON_CHARACTERS: Final = 64
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
-from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, SlurmSpec
 
 PLURAL: Final = "nodesets"
 KIND: Final = "NodeSet"

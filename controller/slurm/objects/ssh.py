@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
-from controller.slurm.spec import LOGIN, TRUST, LoginSpec, Obj, SlurmSpec
+from controller.slurm.spec import LOGIN, TRUST, LoginSpec, SlurmSpec
 from controller.slurm.spec.identities import principals_of
 
 KEYS_FILE: Final = "user-ca.pub"  # the dot keeps it apart from the files that are named after users

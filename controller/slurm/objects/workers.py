@@ -5,6 +5,7 @@ that the pod does not hold. The GPUs are limited by the pod alone: slurmd runs w
 own.
 """
 
+from bulkhead.api.objects import Obj
 from controller.slurm.config.topology import place
 from controller.slurm.objects.parts import (
     container,
@@ -32,7 +33,6 @@ from controller.slurm.spec import (
     WORKER,
     WORKERS,
     NodeSetSpec,
-    Obj,
     SlurmSpec,
     image,
 )

@@ -6,11 +6,11 @@ Frozen data and the few names that follow from it. What a field may hold was che
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 
-Obj: TypeAlias = dict[str, Any]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 NAMESPACE: Final = names.SLURM_NAMESPACE

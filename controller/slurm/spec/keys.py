@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY, Obj
+from bulkhead.api.objects import Obj
+from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY
 
 SHORTEST_KEY_BYTES: Final = 32
 KEPT_KEYS: Final = 3  # the signing key and those that still verify

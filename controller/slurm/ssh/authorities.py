@@ -8,10 +8,10 @@ import base64
 import logging
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.plane.spec import PlaneSpec
 from controller.sections import section_of

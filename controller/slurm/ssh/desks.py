@@ -22,10 +22,10 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound, ProtocolError, TooLarge
-from bulkhead.kube.objects import Obj
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.supervise import ended

@@ -1,12 +1,11 @@
 """A DNS that ran while its API server was away starts afresh, once for each time, and for no other reason."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane.spec import SINCE_ANNOTATION
@@ -14,8 +13,6 @@ from tests.kit.tenantsamples import changed, material, plane_spec
 
 EARLY, MIDDLE, LATE = "2026-11-24T09:59:59Z", "2026-11-24T10:00:00Z", "2026-11-24T10:00:01Z"
 CONTAINERS = {"plane": "kube-apiserver", "dns": "coredns"}
-
-Obj = dict[str, Any]
 
 
 def pod(component: str, start: str, *, name: str = "", namespace: str = "bh-team-a", going: bool = False) -> Obj:

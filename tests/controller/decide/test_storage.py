@@ -6,13 +6,14 @@ import pytest
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.decide.fixed import as_it_began
 from controller.decide.plan import plan
 from controller.decide.planespec import plane_of
 from controller.decide.storage import Growth, growths, room, verdict
 from controller.existing import Existing, Slot, by_slot
 from controller.plane.render import render
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from tests.kit.tenantsamples import case, material, plane_for, plane_spec, tenant, tenant_class
 
 MUST = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"

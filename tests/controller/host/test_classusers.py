@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import TENANT_CLASSES, TENANTS
 from controller.handlers import Events
 from controller.host import classusers

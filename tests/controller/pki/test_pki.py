@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.pki import issue
 from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
-from controller.plane.spec import Obj
 from tests.kit.tenantsamples import plane_spec
 
 NOW = datetime.now(UTC)

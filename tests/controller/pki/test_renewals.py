@@ -5,12 +5,12 @@ from email.utils import format_datetime
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.work.steadyclock import SteadyClock
 from controller.pki.material import Assembled, assemble
 from controller.pki.renewals import Renewals
 from controller.plane import pki
 from controller.plane.render import render
-from controller.plane.spec import Obj
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import plane_spec
 

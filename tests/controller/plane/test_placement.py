@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
 from controller.plane.placement import HOSTNAME, InvalidPlacementError, Placement, Spread, read
 from controller.plane.render import render
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
 
-Obj = dict[str, Any]
 SOMEWHERE = Placement(
     (("pool", "planes"),),
     ({"key": "planes", "operator": "Exists"},),

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
 from controller.plane.network import peers, policies
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, plane_spec, tenant, tenant_class
 
-Obj = dict[str, Any]
 API = (("192.0.2.10", 6443), ("192.0.2.11", 6443), ("2001:db8::10", 443))
 SCRAPERS = ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},)
 

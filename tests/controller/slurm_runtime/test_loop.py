@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Unprocessable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.slurm.client import rest as rest_module
 from controller.slurm.cluster import Cluster, Order

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from controller.decide.plan import Plan, plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
