@@ -195,7 +195,7 @@ def test_a_plane_holds_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) 
     made = decided(Share(REGISTRY), there=Interior(many))
     assert len(made.wanted) == 3
     assert "2 copies are left out" in made.troubles[0]
-    monkeypatch.setattr(module, "CONTENT_BYTES", content().size)
+    monkeypatch.setattr(module, "ALL_COPIES_BYTES", content().size)
     assert len(decided(Share(REGISTRY), there=Interior(many)).wanted) == 1
 
 
