@@ -106,6 +106,7 @@ _.fieldPath
 # Fields of other people's objects that msgspec decodes and encodes again, so that nothing else of an object is kept.
 _.restart_policy
 _.init_containers
+_.image_pull_secrets
 _.restart_count
 _.container_statuses
 _.ready_replicas

@@ -16,7 +16,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.podresources import AMOUNTS, MOST_DEVICES
 from bulkhead.api.quantity import Amount, InvalidQuantityError, canonical, parse, readable, whole
 from bulkhead.api.untrusted import mapping
-from controller.plane.spec import PodBound
+from controller.plane.sections import PodBound
 from controller.refusal import Refusal
 from controller.sections import section_of
 
@@ -81,7 +81,7 @@ def pod_bounds(bounds: Mapping[str, Any]) -> tuple[PodBound, ...]:
         PodBound(name, _text(offer.get("maxPerPod")), _text(offer.get("maxLimitRequestRatio")))
         for name, offer in ((name, section_of(offered, name)) for name in sorted(offered))
     )
-    return tuple(each for each in made if each.most or each.ratio)
+    return tuple(bound for bound in made if bound.most or bound.ratio)
 
 
 def most_per_claim(bounds: Mapping[str, Any]) -> str:
@@ -121,11 +121,11 @@ def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
     offered, given = resources_of(bounds), section_of(bounds, "containerDefaults")
     limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
     requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}
-    sound = {n: each for n, each in offered.items() if _fault(n, section_of(offered, n), limits) is None}
+    sound = {n: amount for n, amount in offered.items() if _fault(n, section_of(offered, n), limits) is None}
     kept: dict[str, Any] = {list_: [n for n in bounds[list_] if _countable(n)] for list_ in _LISTS if bounds.get(list_)}
     quota = section_of(bounds, "quota") | {"resources": sound}
     nodes = section_of(bounds, "nodes")
-    nodes |= {f: [each for each in nodes[f] if _intolerable(each) is None] for f in _TOLERATIONS if nodes.get(f)}
+    nodes |= {field: [obj for obj in nodes[field] if _intolerable(obj) is None] for field in _TOLERATIONS if nodes.get(field)}
     kept |= {"nodes": nodes} if nodes else {}
     return {**bounds, **kept, "quota": quota, "containerDefaults": {"requests": requests, "limits": limits}}
 
@@ -160,8 +160,8 @@ def _refuse_tolerations(bounds: Mapping[str, Any]) -> Refusal | None:
     """What the CRD refuses (`Toleration`), of classes that were stored before it did."""
     nodes = section_of(bounds, "nodes")
     for field in _TOLERATIONS:
-        for index, each in enumerate(nodes.get(field) or ()):
-            fault = _intolerable(each)
+        for index, toleration in enumerate(nodes.get(field) or ()):
+            fault = _intolerable(toleration)
             if fault is not None:
                 return Refusal(Reason.INVALID_CONFIGURATION, f"class: spec.nodes.{field}[{index}]{fault}")
     return None

@@ -1,9 +1,9 @@
 """The objects of a tenant that are on the host, by kind, namespace and name. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-Obj: TypeAlias = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 
 class Slot(NamedTuple):

@@ -1,16 +1,29 @@
-"""What the controller counts, for Prometheus. Names and labels are part of the interface; tenants are the only label."""
+"""What the controller counts, for Prometheus. Names and labels are part of the interface.
+
+Of the labels only `tenant` has values that people choose; the others (`result`, `kind`, `outcome`, `what`, `why`) have a few
+that a release knows. Series of a tenant that is gone are dropped (`forget`).
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of, is_true
 
-reconciles = Counter("bulkhead_controller_passes_total", "Reconciles of tenants, by result.", ["result"])
-reconcile_seconds = Histogram(
-    "bulkhead_controller_pass_seconds", "Duration of a reconcile.", buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+_RECONCILE_SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+
+reconciles = Counter("bulkhead_controller_reconciles_total", "Reconciles of tenants, by result.", ["result"])
+reconcile_seconds = Histogram("bulkhead_controller_reconcile_seconds", "Duration of a reconcile.", buckets=_RECONCILE_SECONDS)
+# What the former release called them; the next release does without (docs/upgrading.md).
+_passes = Counter(
+    "bulkhead_controller_passes_total", "Deprecated: read bulkhead_controller_reconciles_total instead.", ["result"]
+)
+_pass_seconds = Histogram(
+    "bulkhead_controller_pass_seconds",
+    "Deprecated: read bulkhead_controller_reconcile_seconds instead.",
+    buckets=_RECONCILE_SECONDS,
 )
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait to be reconciled.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
@@ -48,6 +61,18 @@ ready_seconds = Histogram(
 )
 LOSSES = ("buffered", "truncate", "webhook")
 _seen_ready: set[str] = set()
+
+
+def reconciled(result: str) -> None:
+    """Count a reconcile that has ended: `ok` or `failed`."""
+    reconciles.labels(result).inc()
+    _passes.labels(result).inc()
+
+
+def reconcile_took(seconds: float) -> None:
+    """Take over how long a reconcile took, whatever its result."""
+    reconcile_seconds.observe(seconds)
+    _pass_seconds.observe(seconds)
 
 
 def report(tenant: str, status: dict[str, Any]) -> None:
@@ -88,8 +113,8 @@ def forget(tenant: str) -> None:
         (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
         (audit_lost, [(tenant, why) for why in LOSSES]),
     ):
-        for each in names:
+        for values in names:
             try:
-                gauge.remove(*each)
+                gauge.remove(*values)
             except KeyError:
                 continue

@@ -1,13 +1,12 @@
 """What one condition of a Tenant says, and what the pods behind it come to. Pure."""
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bulkhead.api.conditions import Reason, condition_of
 from bulkhead.api.conditions import Status as Truth
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
-
-Obj: TypeAlias = dict[str, Any]
 
 _CRASHES: Final = 3
 # What the containers of a plane are called where a Tenant or its class gives them memory.

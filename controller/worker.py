@@ -38,7 +38,7 @@ class Workers:
             try:
                 await self._reconcile(tenant)
             finally:
-                metrics.reconcile_seconds.observe(self._clock.monotonic() - started)
+                metrics.reconcile_took(self._clock.monotonic() - started)
                 self._queue.done(tenant)
 
     async def _reconcile(self, tenant: str) -> None:
@@ -51,14 +51,14 @@ class Workers:
             _log.exception("reconcile ended in an error", extra={"tenant": tenant})
             self._retry(tenant, str(error))
         else:
-            metrics.reconciles.labels("ok").inc()
+            metrics.reconciled("ok")
             self._backoff.forget(tenant)
             if outcome.again is not None:
                 lane = Lane.FRESH if outcome.again < 10 else Lane.BACKFILL
                 self._queue.add_after(tenant, outcome.again * uniform(0.9, 1.1), lane)  # noqa: S311 - spreads load
 
     def _retry(self, tenant: str, why: str) -> None:
-        metrics.reconciles.labels("failed").inc()
+        metrics.reconciled("failed")
         delay = self._backoff.next(tenant)
         _log.warning("trying again: %s", why, extra={"tenant": tenant, "retry_in": round(delay, 2)})
         self._queue.add_after(tenant, delay)

@@ -29,7 +29,7 @@ from frontdoor.settings import Settings, SettingsError, load, within
 
 _log = logging.getLogger("frontdoor")
 SELECTOR: Final = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.EXPOSED_BY}={labels.EXPOSED_BY_PROXY}"
-_FIRST_PAUSE: Final = 2.0
+_LIST_RETRY_SECONDS: Final = 2.0
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ async def first(settings: Settings, config: KubeConfig) -> None:
                 listed = await client.list(kinds.SERVICES, label_selector=SELECTOR)
             except KubeError as error:
                 _log.warning("Services not listed: %s", error)
-                await asyncio.sleep(_FIRST_PAUSE)
+                await asyncio.sleep(_LIST_RETRY_SECONDS)
                 continue
             write_files(settings, routes(listed.items))
             return

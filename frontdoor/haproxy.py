@@ -16,10 +16,10 @@ from frontdoor.routes import Route
 PORT: Final = 8443
 METRICS_PORT: Final = 8404
 BACKEND: Final = "planes"
-HELLO_SECONDS: Final = 5
-OWN_CONNECTIONS: Final = 50  # of probes and scrapers
-HARD_STOP_SECONDS: Final = 240  # of the pod's 270: until then a pod that ends keeps the connections that it has
-_RATE_SECONDS: Final = 10
+HELLO_DEADLINE_SECONDS: Final = 5
+MOST_OWN_CONNECTIONS: Final = 50  # of probes and scrapers
+HARD_STOP_AFTER_SECONDS: Final = 240  # of the pod's 270: until then a pod that ends keeps the connections that it has
+_RATE_WINDOW_SECONDS: Final = 10
 _MAINTENANCE: Final = 0x01  # of srv_admin_state: forced by the runtime API or the configuration
 
 
@@ -53,13 +53,13 @@ def configuration(
     metrics_port: int = METRICS_PORT,
 ) -> str:
     """The whole configuration, for a start."""
-    servers = "".join(f"  server {each.tenant} {_at(each)} weight 0\n" for each in routes)
+    servers = "".join(f"  server {route.tenant} {_at(route)} weight 0\n" for route in routes)
     return f"""\
 global
   stats socket {folder}/admin.sock mode 600 level admin
   stats timeout 10s
-  maxconn {limits.connections + OWN_CONNECTIONS}
-  hard-stop-after {HARD_STOP_SECONDS}s
+  maxconn {limits.connections + MOST_OWN_CONNECTIONS}
+  hard-stop-after {HARD_STOP_AFTER_SECONDS}s
   nbthread {limits.threads}
 
 defaults
@@ -79,7 +79,7 @@ frontend tenants-in
   # Fewer than all: whoever fills these must not keep the kubelet's probes out, upon which it would end all of them.
   maxconn {limits.connections}
   bind {listen}:{port}
-  tcp-request inspect-delay {HELLO_SECONDS}s
+  tcp-request inspect-delay {HELLO_DEADLINE_SECONDS}s
 {_source_rules(limits)}\
   # A ClientHello that is none, or does not come, or names nobody here.
   acl hello req.ssl_hello_type 1
@@ -101,10 +101,10 @@ backend {BACKEND}
   use-server %[var(sess.tenant)] if TRUE
 {servers}
 backend tenants
-  stick-table type string len 64 size 16k expire 5m store gpc0,conn_cur,conn_rate({_RATE_SECONDS}s)
+  stick-table type string len 64 size 16k expire 5m store gpc0,conn_cur,conn_rate({_RATE_WINDOW_SECONDS}s)
 
 backend sources
-  stick-table type ipv6 size 64k expire 1m store conn_cur,conn_rate({_RATE_SECONDS}s)
+  stick-table type ipv6 size 64k expire 1m store conn_cur,conn_rate({_RATE_WINDOW_SECONDS}s)
 
 backend refusals
   stick-table type string len 16 size 16 store conn_cnt
@@ -112,7 +112,7 @@ backend refusals
 frontend metrics
   mode http
   bind {listen}:{metrics_port}
-  maxconn {OWN_CONNECTIONS}
+  maxconn {MOST_OWN_CONNECTIONS}
   timeout client 10s
   monitor-uri /healthz
   http-request use-service prometheus-exporter if {{ path /metrics }}
@@ -122,13 +122,13 @@ frontend metrics
 
 def hosts_map(routes: Iterable[Route]) -> str:
     """Name and tenant, one a line."""
-    return "".join(f"{host} {each.tenant}\n" for each in routes for host in each.hosts)
+    return "".join(f"{host} {route.tenant}\n" for route in routes for host in route.hosts)
 
 
 def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str]:
     """What to say, in order: a server is there before a name leads to it, and goes after it."""
-    routes = {each.tenant: each for each in wanted}
-    hosts = {host: each.tenant for each in routes.values() for host in each.hosts}
+    routes = {route.tenant: route for route in wanted}
+    hosts = {host: route.tenant for route in routes.values() for host in route.hosts}
     said: list[str] = []
     for name, route in routes.items():
         said += _server(name, route, running.servers.get(name))
@@ -197,8 +197,8 @@ def _source_rules(limits: Limits) -> str:
     if limits.source_connections:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_cur gt {limits.source_connections} }}")
     if limits.source_rate:
-        rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_SECONDS} }}")
-    return "".join(f"  {each}\n" for each in rules)
+        rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_WINDOW_SECONDS} }}")
+    return "".join(f"  {rule}\n" for rule in rules)
 
 
 def _tenant_rules(limits: Limits) -> str:
@@ -206,6 +206,6 @@ def _tenant_rules(limits: Limits) -> str:
     if limits.tenant_connections:
         over.append(f"acl over sc1_conn_cur gt {limits.tenant_connections}")
     if limits.tenant_rate:
-        over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_SECONDS}")
+        over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_WINDOW_SECONDS}")
     refuse = ["tcp-request content sc-inc-gpc0(1) if over", "tcp-request content reject if over"] if over else []
-    return "".join(f"  {each}\n" for each in [*over, *refuse])
+    return "".join(f"  {rule}\n" for rule in [*over, *refuse])

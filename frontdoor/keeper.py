@@ -18,7 +18,7 @@ from frontdoor.runtime import Runtime, UnreachableError
 from frontdoor.settings import Settings
 
 _log = logging.getLogger(__name__)
-_COMPARE_SECONDS: Final = 5.0
+_COMPARE_DEADLINE_SECONDS: Final = 5.0
 
 
 class Keeper:
@@ -42,7 +42,7 @@ class Keeper:
             self._news.clear()
             await self.compare()
             try:
-                async with asyncio.timeout(_COMPARE_SECONDS):
+                async with asyncio.timeout(_COMPARE_DEADLINE_SECONDS):
                     await self._news.wait()
             except TimeoutError:
                 continue

@@ -8,8 +8,8 @@ from typing import Final
 from frontdoor import haproxy
 from frontdoor.haproxy import Running
 
-_SECONDS: Final = 5.0
-_MOST_BYTES: Final = 16 * 1024 * 1024
+_REQUEST_DEADLINE_SECONDS: Final = 5.0
+_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
 class UnreachableError(OSError):
@@ -27,7 +27,7 @@ class Runtime:
         if "\n" in command or ";" in command:
             raise ValueError(f"not one command: {command!r}")
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_REQUEST_DEADLINE_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(self._folder / "admin.sock")
                 try:
                     writer.write(f"{command}\n".encode())
@@ -57,6 +57,6 @@ async def _read(reader: asyncio.StreamReader) -> str:
     data = bytearray()
     while part := await reader.read(64 * 1024):
         data += part
-        if len(data) > _MOST_BYTES:
-            raise OSError(f"an answer of more than {_MOST_BYTES} bytes")
+        if len(data) > _ANSWER_BYTES:
+            raise OSError(f"an answer of more than {_ANSWER_BYTES} bytes")
     return data.decode(errors="replace")

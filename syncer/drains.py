@@ -13,11 +13,12 @@ from collections.abc import Iterable
 
 from bulkhead.api import labels as marks
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta
 from bulkhead.kube.errors import AlreadyExists, KubeError
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import EVENTS
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed

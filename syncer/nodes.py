@@ -9,9 +9,10 @@ import asyncio
 import logging
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, uid_of
 from bulkhead.kube.resources import NODES
 from syncer import metrics
 from syncer.logs import about

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue

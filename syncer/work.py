@@ -7,7 +7,8 @@ Only names; nothing is decided here.
 
 from typing import Final, NamedTuple
 
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.queue import KeyedQueue
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from tests.kit import goldens
 
 

@@ -33,7 +33,10 @@ class ConditionType(_Explained):
 
     READY = "Ready", "The summary: the tenant can be used."
     NAMESPACES_READY = "NamespacesReady", "Both host namespaces exist, with their labels, policies and accounts."
-    PKI_READY = "PKIReady", "Every CA, certificate and kubeconfig of the tenant exists and is fresh."
+    PKI_READY = (
+        "PKIReady",
+        "Every CA, key and certificate of the plane exists and is fresh; the message says which renewals are put off, and why.",
+    )
     PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."

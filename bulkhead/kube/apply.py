@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.work.remembered import Remembered
 
 # By the host's controller of Deployments, and by the ledger on quotas: none of an intent's.

@@ -18,11 +18,11 @@ from bulkhead.kube.request import Server
 
 _CONNECT_SECONDS: Final = 10.0
 # API servers close idle connections after minutes; giving ours up first avoids writes into a closed one.
-_IDLE_SECONDS: Final = 30.0
+_IDLE_CONNECTION_SECONDS: Final = 30.0
 
 
 class Calls:
-    """See the module. Belongs to one loop."""
+    """The connections to one API server: `ask` makes a short call, `open` begins a stream. Belongs to one event loop."""
 
     def __init__(self, server: Server, tls: ssl.SSLContext | None, *, limit: int) -> None:
         self._server = server
@@ -81,12 +81,12 @@ class Calls:
         connection.since = loop.time()
         self._idle.append(connection)
         if self._sweeping is None:
-            self._sweeping = loop.call_later(_IDLE_SECONDS, self._sweep, loop)
+            self._sweeping = loop.call_later(_IDLE_CONNECTION_SECONDS, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close what has idled: a connection under TLS holds about a third of a MiB, and some callers ask every few minutes."""
         self._sweeping = None
-        oldest = loop.time() - _IDLE_SECONDS
+        oldest = loop.time() - _IDLE_CONNECTION_SECONDS
         idle, self._idle = self._idle, []
         for connection in idle:
             if connection.usable and connection.since > oldest:
@@ -94,10 +94,10 @@ class Calls:
             else:
                 connection.abort()
         if self._idle:
-            self._sweeping = loop.call_later(_IDLE_SECONDS, self._sweep, loop)
+            self._sweeping = loop.call_later(_IDLE_CONNECTION_SECONDS, self._sweep, loop)
 
     def _kept(self) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
+        oldest = asyncio.get_running_loop().time() - _IDLE_CONNECTION_SECONDS
         while self._idle:
             connection = self._idle.pop()
             if connection.usable and connection.since > oldest:

@@ -10,16 +10,17 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec, proxy
 from bulkhead.kube.errors import Gone, NotFound, NotServed, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, ObjList, Resource
+from bulkhead.kube.objects import ObjList, Resource
 from bulkhead.kube.transport import CALL_CONNECTIONS, JSON, Transport
 from bulkhead.kube.watch import (
-    INACTIVITY_SECONDS,
-    MAX_LINE,
     METADATA_LIST_ONLY,
     METADATA_ONLY,
+    MOST_LINE_BYTES,
+    WATCH_SILENCE_SECONDS,
     WatchEvent,
     default_timeout,
     watch_events,
@@ -29,8 +30,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MIB = 1024 * 1024
-_MAX_PAGES = 2000
-_LIST_SECONDS = 300.0
+_MOST_LIST_PAGES = 2000
+_LIST_DEADLINE_SECONDS = 300.0
 
 
 class Client:
@@ -129,10 +130,10 @@ class Client:
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         accept = METADATA_LIST_ONLY if metadata_only else JSON
         size = 0
-        deadline = asyncio.get_running_loop().time() + _LIST_SECONDS
-        for _ in range(_MAX_PAGES):
+        deadline = asyncio.get_running_loop().time() + _LIST_DEADLINE_SECONDS
+        for _ in range(_MOST_LIST_PAGES):
             if asyncio.get_running_loop().time() > deadline:
-                raise Timeout(f"list of {r}: not read within {_LIST_SECONDS:g} s")
+                raise Timeout(f"list of {r}: not read within {_LIST_DEADLINE_SECONDS:g} s")
             body = await self.transport.request("GET", r.path(namespace), params=params, accept=accept)
             size += len(body)
             if size > self._max_list:
@@ -142,7 +143,7 @@ class Client:
             if not page.next_page:
                 return
             params["continue"] = page.next_page
-        raise TooLarge(f"list of {r}: more than {_MAX_PAGES} pages")
+        raise TooLarge(f"list of {r}: more than {_MOST_LIST_PAGES} pages")
 
     def watch(
         self,
@@ -154,8 +155,8 @@ class Client:
         field_selector: str | None = None,
         timeout_seconds: int | None = None,
         metadata_only: bool = False,
-        max_line: int = MAX_LINE,
-        inactivity: float = INACTIVITY_SECONDS,
+        max_line: int = MOST_LINE_BYTES,
+        inactivity: float = WATCH_SILENCE_SECONDS,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield events after `resource_version`, bookmarks among them, until the server ends the watch.
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ProtocolError
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 
 _T = TypeVar("_T")
 _FAILURES = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)

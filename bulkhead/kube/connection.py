@@ -18,14 +18,14 @@ import httptools
 
 from bulkhead.kube.errors import ProtocolError, TooLarge
 
-HEAD_LIMIT: Final = 64 * 1024
+HEAD_LIMIT_BYTES: Final = 64 * 1024
 # Parts of a body are kept in pieces of this size: one buffer that grows is copied as it grows, and is there twice then.
-_PIECE: Final = 64 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 # Bytes of a stream that wait for their reader; more stay with the server.
-_WAITING: Final = 256 * 1024
+_UNREAD_STREAM_BYTES: Final = 256 * 1024
 # Each part of a body costs a call, however small it is: beyond the first ones they have to be of some size.
-_CRUMB: Final = 64
-_CRUMBS: Final = 2048
+_LEAST_PART_BYTES: Final = 64
+_PARTS_OF_ANY_SIZE: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class _Reading:
         """Parse some more."""
         self.framing += len(data)
         self.parser.feed_data(data)
-        if self.framing > HEAD_LIMIT:
-            raise ProtocolError(f"the head of the answer, or what follows its body, is longer than {HEAD_LIMIT} bytes")
+        if self.framing > HEAD_LIMIT_BYTES:
+            raise ProtocolError(f"the head of the answer, or what follows its body, is longer than {HEAD_LIMIT_BYTES} bytes")
 
     def add(self, part: bytes) -> None:
         """Keep a part of the body."""
@@ -83,7 +83,7 @@ class _Reading:
         if self.bounds is not None:
             self._bound(self.bounds, len(part))
         self.last += part
-        if len(self.last) >= _PIECE:
+        if len(self.last) >= _PIECE_BYTES:
             self.pieces.append(bytes(self.last))
             self.last.clear()
 
@@ -91,7 +91,7 @@ class _Reading:
         self.parts += 1
         if self.size > bounds.of(self.status):
             raise TooLarge(f"answer longer than {bounds.of(self.status)} bytes")
-        if self.parts > _CRUMBS and self.parts * _CRUMB > self.size:
+        if self.parts > _PARTS_OF_ANY_SIZE and self.parts * _LEAST_PART_BYTES > self.size:
             raise TooLarge(f"answer in {self.parts} parts for {self.size} bytes")
         if bounds.charge is not None:
             bounds.charge(size)
@@ -114,14 +114,14 @@ class _Reading:
         """The answer is whole, or will never be."""
         if error is not None and self.bounds is not None and not self.done.done():
             self.drop()
-        for each in (self.began, self.done):
-            if not each.done():
+        for future in (self.began, self.done):
+            if not future.done():
                 if error is None:
-                    each.set_result(None)
+                    future.set_result(None)
                 else:
-                    each.set_exception(error)
+                    future.set_exception(error)
                     # Raised where it is awaited; it need not be.
-                    each.exception()
+                    future.exception()
         self.wake()
 
     def wake(self) -> None:
@@ -158,7 +158,7 @@ class Stream:
 
 
 class Connection(asyncio.Protocol):
-    """See the module. Also what the parser calls."""
+    """A connection as the parser and asyncio call it: writes one request at a time, and hands over its answer."""
 
     def __init__(self, known: set["Connection"]) -> None:
         self._known = known
@@ -254,7 +254,8 @@ class Connection(asyncio.Protocol):
             self._fail(ProtocolError(f"broken HTTP: {type(error).__name__}"))
         else:
             reading.wake()
-            if reading.bounds is None and reading.size > _WAITING and self._transport is not None and not self._paused:
+            full = reading.bounds is None and reading.size > _UNREAD_STREAM_BYTES
+            if full and self._transport is not None and not self._paused:
                 self._paused = True
                 self._transport.pause_reading()
 

@@ -29,11 +29,11 @@ import msgspec
 
 from bulkhead.api.untrusted import mapping, mappings, text
 
-_MESSAGE_LIMIT = 2000
-_CAUSES_LIMIT = 20
-_TEXT_LIMIT = 4096
+_MESSAGE_CHARACTERS = 2000
+_MOST_CAUSES = 20
+_TEXT_BYTES = 4096
 # The one bound on what a server may ask for: with each caller's own spread it is asked again within half a minute.
-RETRY_AFTER_LIMIT = 16.0
+LONGEST_RETRY_AFTER_SECONDS = 16.0
 
 
 class KubeError(Exception):
@@ -159,7 +159,7 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = 
 
 def _plain_text(status: int, body: bytes) -> str:
     """What an answer without a Status object says: the health checks that failed, where it lists them, else its first line."""
-    lines = [line.strip() for line in body[:_TEXT_LIMIT].decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in body[:_TEXT_BYTES].decode("utf-8", "replace").splitlines() if line.strip()]
     failed = [line.removeprefix("[-]").split(" ")[0] for line in lines if line.startswith("[-]")]
     said = f"not ready: {', '.join(failed)}" if failed else "".join(char for char in (lines or [""])[0] if char.isprintable())
     return f"HTTP {status}: {said[:200]}" if said else f"HTTP {status} without a message"
@@ -170,16 +170,16 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     code = http_status or (status["code"] if isinstance(status.get("code"), int) else 500)
     reason = _text(status.get("reason"), 100)
     details = mapping(status.get("details"))
-    causes = tuple(_cause(each) for each in mappings(details.get("causes"), _CAUSES_LIMIT))
+    causes = tuple(_cause(cause) for cause in mappings(details.get("causes"), _MOST_CAUSES))
     kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
     if kind is NotFound and not details.get("name"):
         kind = NotServed
     wait = retry_after if retry_after is not None else _seconds(details.get("retryAfterSeconds"))
-    return kind(code, reason, _text(status.get("message"), _MESSAGE_LIMIT), causes, retry_after=wait)
+    return kind(code, reason, _text(status.get("message"), _MESSAGE_CHARACTERS), causes, retry_after=wait)
 
 
-def _cause(each: Mapping[str, Any]) -> Cause:
-    return Cause(_text(each.get("field"), 500), _text(each.get("reason"), 100), _text(each.get("message"), 500))
+def _cause(cause: Mapping[str, Any]) -> Cause:
+    return Cause(_text(cause.get("field"), 500), _text(cause.get("reason"), 100), _text(cause.get("message"), 500))
 
 
 def _text(value: Any, limit: int) -> str:
@@ -195,4 +195,4 @@ def _seconds(value: Any) -> float | None:
         seconds = float(value)
     except (TypeError, ValueError):
         return None
-    return min(seconds, RETRY_AFTER_LIMIT) if seconds > 0 else None
+    return min(seconds, LONGEST_RETRY_AFTER_SECONDS) if seconds > 0 else None

@@ -27,7 +27,7 @@ import msgspec
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.errors import (
-    RETRY_AFTER_LIMIT,
+    LONGEST_RETRY_AFTER_SECONDS,
     ApiError,
     Gone,
     KubeError,
@@ -40,18 +40,18 @@ from bulkhead.kube.errors import (
 )
 from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.store import Entry, Indexer, Store
-from bulkhead.kube.watch import INACTIVITY_SECONDS, WatchEvent
+from bulkhead.kube.watch import WATCH_SILENCE_SECONDS, WatchEvent
 
 _log = logging.getLogger(__name__)
 
-_FIRST_DELAY = 0.8
+_FIRST_RETRY_SECONDS = 0.8
 # With its spread at most 24 s, so that a server that is back is heard within half a minute.
-_MAX_DELAY = RETRY_AFTER_LIMIT
-_SPREAD = 1.0  # seconds within which informers that are to try at once do so
+_LONGEST_RETRY_SECONDS = LONGEST_RETRY_AFTER_SECONDS
+_RETRY_SPREAD_SECONDS = 1.0  # within which informers that are to try at once do so
 _FAILURES_BEFORE_RELIST = 3
-_UNSERVED_SECONDS = 20.0  # less than what the watchers of silence allow
-_YIELD_EVERY = 100
-_SHORT_WATCH = 1.0
+_RETRY_UNSERVED_SECONDS = 20.0  # less than what the watchers of silence allow
+_OBJECTS_BETWEEN_YIELDS = 100
+_SHORT_WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Informer:
         indexers: Mapping[str, Indexer] | None = None,
         metadata_only: bool = False,
         shrink: Shrink = compact,
-        inactivity: float = INACTIVITY_SECONDS,
+        inactivity: float = WATCH_SILENCE_SECONDS,
         max_bytes: int = 256 * 1024 * 1024,
         optional: bool = False,
     ) -> None:
@@ -175,7 +175,7 @@ class Informer:
                     self._put(meta, body, relist=True)
                 except TooLarge as error:
                     full = error
-                if position % _YIELD_EVERY == _YIELD_EVERY - 1:
+                if position % _OBJECTS_BETWEEN_YIELDS == _OBJECTS_BETWEEN_YIELDS - 1:
                     await asyncio.sleep(0)
             version = page.resource_version
         if not version.isdigit():
@@ -223,7 +223,7 @@ class Informer:
             async with contextlib.aclosing(events):
                 async for event in events:
                     self._take(event)
-                    if self._heard - started > _SHORT_WATCH:
+                    if self._heard - started > _SHORT_WATCH_SECONDS:
                         self._failures = 0
         except Timeout:
             if asyncio.get_running_loop().time() - started < self._inactivity:
@@ -232,7 +232,7 @@ class Informer:
             # lives is asked before watching on.
             _log.debug("watch was silent", extra={"resource": str(self.resource)})
             return
-        if asyncio.get_running_loop().time() - started < _SHORT_WATCH:
+        if asyncio.get_running_loop().time() - started < _SHORT_WATCH_SECONDS:
             # Watching on at once would be a loop as fast as the server can close.
             raise ProtocolError(f"watch of {self.resource}: ended at once")
         self._failures = 0
@@ -314,7 +314,7 @@ class Informer:
         self.resource_version = ""
         self._failures = 0
         self._synced.set()
-        await self._wait(_UNSERVED_SECONDS)
+        await self._wait(_RETRY_UNSERVED_SECONDS)
 
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
@@ -324,7 +324,7 @@ class Informer:
         if not away and self._failures % _FAILURES_BEFORE_RELIST == 0:
             # A server that was merely away reports by watch what happened meanwhile, deletions included; a list cannot.
             self._forget(error, "repeated errors")
-        delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
+        delay: float = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(self._failures - 1, 10))
         delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets
         if isinstance(error, ApiError) and error.retry_after is not None:
             delay = max(delay, error.retry_after)
@@ -336,7 +336,7 @@ class Informer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._hurry.wait()
-                await asyncio.sleep(random.uniform(0, _SPREAD))  # noqa: S311 -- spreading load, not secrets
+                await asyncio.sleep(random.uniform(0, _RETRY_SPREAD_SECONDS))  # noqa: S311 -- spreading load, not secrets
 
 
 def _nothing() -> None:

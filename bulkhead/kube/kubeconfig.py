@@ -24,7 +24,7 @@ import msgspec
 from bulkhead.kube.errors import ConfigError
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_SIZE_LIMIT = 1 << 20
+_KUBECONFIG_BYTES = 1 << 20
 _REFUSED_USER = ("exec", "auth-provider", "tokenFile", "username", "password", "as", "as-uid", "as-groups", "as-user-extra")
 _REFUSED_CLUSTER = ("proxy-url", "insecure-skip-tls-verify")
 
@@ -115,8 +115,8 @@ class KubeConfig:
 
 
 def _load(data: bytes) -> Mapping[str, Any]:
-    if len(data) > _SIZE_LIMIT:
-        raise ConfigError(f"kubeconfig refused: larger than {_SIZE_LIMIT} bytes")
+    if len(data) > _KUBECONFIG_BYTES:
+        raise ConfigError(f"kubeconfig refused: larger than {_KUBECONFIG_BYTES} bytes")
     try:
         document = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj, version_of
+from bulkhead.kube.objects import version_of
 from bulkhead.kube.resources import LEASES
 
 _log = logging.getLogger(__name__)

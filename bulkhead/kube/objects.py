@@ -6,12 +6,12 @@ whether an object matters is decoded eagerly (`Meta`); bodies stay bytes until t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-Obj: TypeAlias = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 
 class Key(NamedTuple):

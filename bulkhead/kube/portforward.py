@@ -18,9 +18,9 @@ from bulkhead.kube.errors import ProtocolError
 from bulkhead.kube.proxy import RawConnection
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
-_DATA: Final = 0
-_ERROR: Final = 1
-_CHUNK: Final = 32 * 1024
+_DATA_CHANNEL: Final = 0
+_ERROR_CHANNEL: Final = 1
+_CHUNK_BYTES: Final = 32 * 1024
 
 
 async def open_port(client: Client, pod: str, namespace: str, port: int) -> RawConnection:
@@ -43,8 +43,8 @@ async def carry(there: RawConnection, reader: asyncio.StreamReader, writer: asyn
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in (up, down):
-            each.cancel()
+        for task in (up, down):
+            task.cancel()
         results = await asyncio.gather(up, down, return_exceptions=True)
         writer.close()
         await there.close()
@@ -56,15 +56,15 @@ async def carry(there: RawConnection, reader: asyncio.StreamReader, writer: asyn
 
 
 async def _up(reader: asyncio.StreamReader, there: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK):
-        there.write(websocket.frame(websocket.BINARY, bytes([_DATA]) + data))
+    while data := await reader.read(_CHUNK_BYTES):
+        there.write(websocket.frame(websocket.BINARY, bytes([_DATA_CHANNEL]) + data))
         await there.drain()
 
 
 async def _down(there: RawConnection, writer: asyncio.StreamWriter) -> None:
     messages = websocket.Messages()
     begun: set[int] = set()
-    while data := await there.reader.read(_CHUNK):
+    while data := await there.reader.read(_CHUNK_BYTES):
         for opcode, content in messages.feed(data):
             if opcode == websocket.CLOSE:
                 return
@@ -75,8 +75,8 @@ async def _down(there: RawConnection, writer: asyncio.StreamWriter) -> None:
                 if channel not in begun:
                     # The first message of each channel is the number of the port.
                     begun.add(channel)
-                elif channel == _ERROR:
+                elif channel == _ERROR_CHANNEL:
                     raise ProtocolError(f"port-forward: {rest.decode(errors='replace').strip()[:300]}")
-                elif channel == _DATA:
+                elif channel == _DATA_CHANNEL:
                     writer.write(rest)
         await writer.drain()

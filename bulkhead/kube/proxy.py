@@ -18,10 +18,10 @@ from bulkhead.kube.connection import Stream
 from bulkhead.kube.errors import ApiError, ProtocolError, TooLarge, from_response
 from bulkhead.kube.transport import Transport, mapped
 
-CHUNK = 64 * 1024
-_HEAD_LIMIT = 64 * 1024
-_ERROR_BODY = 64 * 1024
-_ERROR_SECONDS = 5.0
+CHUNK_BYTES = 64 * 1024
+_HEAD_LIMIT_BYTES = 64 * 1024
+_ERROR_BODY_BYTES = 64 * 1024
+_ERROR_ANSWER_SECONDS = 5.0
 LINGER_SECONDS = 5.0
 # Only what negotiates the upgrade is passed on; credentials of the caller never are.
 _PASSED = frozenset(
@@ -97,7 +97,7 @@ async def open_upgrade(
     with mapped(f"upgrade {path}", transport.timeout):
         async with asyncio.timeout(transport.timeout):
             reader, writer = await asyncio.open_connection(
-                server.host, server.port, ssl=transport.tls, server_hostname=server.tls_name, limit=_HEAD_LIMIT
+                server.host, server.port, ssl=transport.tls, server_hostname=server.tls_name, limit=_HEAD_LIMIT_BYTES
             )
             try:
                 writer.write(request)
@@ -112,7 +112,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
-        raise TooLarge(f"upgrade answer: head longer than {_HEAD_LIMIT} bytes") from error
+        raise TooLarge(f"upgrade answer: head longer than {_HEAD_LIMIT_BYTES} bytes") from error
     except asyncio.IncompleteReadError as error:
         raise ConnectionResetError("closed before the answer to an upgrade was whole") from error
     status, reason, headers = _parse(head)
@@ -136,13 +136,13 @@ async def _refusal(reader: asyncio.StreamReader, status: int, headers: tuple[tup
     length = named.get("content-length", "")
     body = b""
     with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-        async with asyncio.timeout(_ERROR_SECONDS):
+        async with asyncio.timeout(_ERROR_ANSWER_SECONDS):
             if length.isdigit():
-                body = await reader.readexactly(min(int(length), _ERROR_BODY))
+                body = await reader.readexactly(min(int(length), _ERROR_BODY_BYTES))
             elif "chunked" in named.get("transfer-encoding", ""):
                 # The first chunk is enough: a Status that is longer is not worth reading.
                 size = int((await reader.readuntil(b"\n")).split(b";")[0].strip(), 16)
-                body = await reader.readexactly(max(0, min(size, _ERROR_BODY)))
+                body = await reader.readexactly(max(0, min(size, _ERROR_BODY_BYTES)))
     return from_response(status, body, named)
 
 
@@ -185,7 +185,7 @@ async def _until_done(pumps: "Sequence[asyncio.Future[None]]", activity: asyncio
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: asyncio.Event) -> None:
     try:
-        while chunk := await reader.read(CHUNK):
+        while chunk := await reader.read(CHUNK_BYTES):
             activity.set()
             writer.write(chunk)
             await writer.drain()
@@ -199,7 +199,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, acti
 async def _shut(writer: asyncio.StreamWriter) -> None:
     writer.close()
     try:
-        async with asyncio.timeout(_ERROR_SECONDS):
+        async with asyncio.timeout(_ERROR_ANSWER_SECONDS):
             await writer.wait_closed()
     except (TimeoutError, OSError, ssl.SSLError):
         writer.transport.abort()

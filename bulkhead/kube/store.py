@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import TooLarge
-from bulkhead.kube.objects import Key, Meta, Obj, Resource
+from bulkhead.kube.objects import Key, Meta, Resource
 
 _log = logging.getLogger(__name__)
 
 # What an object weighs beside its body: metadata, key, dict slots.
-_ENTRY_OVERHEAD = 1024
+_ENTRY_OVERHEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +139,4 @@ def _values(name: str, indexer: Indexer, entry: Entry) -> frozenset[str]:
 
 
 def _weight(entry: Entry) -> int:
-    return len(entry.raw) + _ENTRY_OVERHEAD
+    return len(entry.raw) + _ENTRY_OVERHEAD_BYTES

@@ -22,8 +22,8 @@ from bulkhead.kube.errors import ConfigError, KubeError, ProtocolError, Timeout,
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 from bulkhead.kube.request import Server
 
-_ERROR_BODY = 256 * 1024
-_LEAST_ERROR_BODY = 16 * 1024  # where less is taken of a success: what a Status says should be heard
+_ERROR_BODY_BYTES = 256 * 1024
+_LEAST_ERROR_BODY_BYTES = 16 * 1024  # where less is taken of a success: what a Status says should be heard
 CALL_CONNECTIONS = 32
 JSON = "application/json"
 
@@ -126,7 +126,7 @@ class Transport:
             async with asyncio.timeout(limit):
                 named = self.headers() | dict(headers or {})
                 most = max_body or self.max_body
-                bounds = Bounds(most, min(_ERROR_BODY, max(most, _LEAST_ERROR_BODY)), charge)
+                bounds = Bounds(most, min(_ERROR_BODY_BYTES, max(most, _LEAST_ERROR_BODY_BYTES)), charge)
                 answer = await self._calls.ask(method, _target(path, params), named, body, bounds)
                 self.on_date(answer.headers.get("date", ""))
                 if answer.status < 400:
@@ -143,7 +143,7 @@ class Transport:
                 answer = await self._calls.open(_target(path, params), self.headers() | {"Accept": accept})
                 try:
                     if answer.status >= 300 or answer.headers.get("content-encoding", "identity") != "identity":
-                        _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY))
+                        _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY_BYTES))
                 except BaseException:
                     answer.close()
                     raise

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.errors import ProtocolError, TooLarge, from_status
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from bulkhead.kube.transport import JSON, Transport, mapped
 
-MAX_LINE = 8 * 1024 * 1024
+MOST_LINE_BYTES = 8 * 1024 * 1024
 # Where etcd reports progress, servers send a bookmark about every minute; a longer silence may be a dead socket.
-INACTIVITY_SECONDS = 70.0
+WATCH_SILENCE_SECONDS = 70.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
@@ -55,7 +56,7 @@ class WatchEvent:
 class LineSplitter:
     """Cut chunks into lines; a line that never ends is TooLarge, not memory."""
 
-    def __init__(self, max_line: int = MAX_LINE) -> None:
+    def __init__(self, max_line: int = MOST_LINE_BYTES) -> None:
         self._max = max_line
         self._rest = bytearray()
 
@@ -92,8 +93,8 @@ async def watch_events(
     params: dict[str, str],
     *,
     accept: str = JSON,
-    max_line: int = MAX_LINE,
-    inactivity: float = INACTIVITY_SECONDS,
+    max_line: int = MOST_LINE_BYTES,
+    inactivity: float = WATCH_SILENCE_SECONDS,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield events until the server ends the watch."""
     splitter = LineSplitter(max_line)

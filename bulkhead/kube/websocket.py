@@ -16,8 +16,8 @@ BINARY: Final = 2
 CLOSE: Final = 8
 PING: Final = 9
 PONG: Final = 10
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_MOST_OF_CONTROL: Final = 125
+_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_CONTROL_FRAME_BYTES: Final = 125
 
 
 def frame(opcode: int, data: bytes) -> bytes:
@@ -54,7 +54,7 @@ class Messages:
         while (found := self._frame()) is not None:
             final, opcode, content = found
             if opcode >= CLOSE:
-                if not final or len(content) > _MOST_OF_CONTROL:
+                if not final or len(content) > _CONTROL_FRAME_BYTES:
                     raise ProtocolError("websocket: a control frame in parts, or too long")
                 yield opcode, content
                 continue
@@ -62,8 +62,8 @@ class Messages:
                 raise ProtocolError("websocket: parts of two messages mixed")
             self._opcode = self._opcode or opcode
             self._parts += content
-            if len(self._parts) > _MOST_BYTES:
-                raise ProtocolError(f"websocket: a message of more than {_MOST_BYTES} bytes")
+            if len(self._parts) > _MESSAGE_BYTES:
+                raise ProtocolError(f"websocket: a message of more than {_MESSAGE_BYTES} bytes")
             if final:
                 whole, opcode = bytes(self._parts), self._opcode
                 self._opcode, self._parts = 0, bytearray()
@@ -81,8 +81,8 @@ class Messages:
             if len(data) < start:
                 return None
             length = int.from_bytes(data[2:start], "big")
-        if length > _MOST_BYTES:
-            raise ProtocolError(f"websocket: a frame of more than {_MOST_BYTES} bytes")
+        if length > _MESSAGE_BYTES:
+            raise ProtocolError(f"websocket: a frame of more than {_MESSAGE_BYTES} bytes")
         if len(data) < start + length:
             return None
         content = bytes(data[start : start + length])

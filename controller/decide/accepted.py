@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import MESSAGE_LIMIT
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.decide.case import Admitted
-from controller.plane.spec import Obj
 from controller.refusal import Refusal
 from controller.sections import section_of
 from controller.verdict import Verdict
@@ -26,7 +26,7 @@ _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
 # A ConfigMap has room for 1 MiB, and a Tenant may be larger: of such a one nothing is remembered, nor of what it was before.
-_MOST: Final = 1_000_000
+_MOST_SPEC_CHARACTERS: Final = 1_000_000
 # Of these the Tenant itself has the word at any time: nothing of them is built.
 _ASIDE: Final = ("pausedUntil", "deletionPolicy")
 
@@ -41,7 +41,7 @@ def record(tenant: Obj) -> Obj:
         "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "namespace": names.plane_namespace(name), "labels": labels.made_for(name)},
         "data": {
-            _SPEC: spec if len(spec) <= _MOST else "",
+            _SPEC: spec if len(spec) <= _MOST_SPEC_CHARACTERS else "",
             _UID: str(meta["uid"]),
             _GENERATION: str(meta.get("generation") or 0),
         },
@@ -92,7 +92,7 @@ def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict
     if not now and not then:
         return before
     revoked = list(then.get("revoked") or ())
-    revoked += [each for each in now.get("revoked") or () if each not in revoked]
+    revoked += [entry for entry in now.get("revoked") or () if entry not in revoked]
     then |= {"revoked": revoked} if revoked else {}
     then |= {"certificatesRevoked": now["certificatesRevoked"]} if now.get("certificatesRevoked") else {}
     return before | {"access": then} if then or "access" in mapping(spec) else before

@@ -130,7 +130,7 @@ def dropped(case: Case) -> Refusal | None:
 
 def bounds(case: Case) -> Refusal | None:
     """No field goes beyond the class; `bounds.POLICIES` looks at each."""
-    return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(each.message for each in case.excess)) if case.excess else None
+    return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(excess.message for excess in case.excess)) if case.excess else None
 
 
 def class_amounts(case: Case) -> Refusal | None:
@@ -195,11 +195,11 @@ def supported(case: Case) -> Refusal | None:
 
 def flavors(case: Case) -> Refusal | None:
     """Kinds of nodes of which the tenant has quotas are those of its cohort."""
-    known = {(each.resource, each.name) for each in rules_of(case.cohort or {}).flavors}
+    known = {(flavor.resource, flavor.name) for flavor in rules_of(case.cohort or {}).flavors}
     for resource, quota in sorted(allotment.resources_of(case.spec).items()):
-        for name in (str(each.get("name")) for each in mappings(section_of({resource: quota}, resource).get("flavors"))):
+        for name in (str(flavor.get("name")) for flavor in mappings(section_of({resource: quota}, resource).get("flavors"))):
             if (resource, name) not in known:
-                offered = ", ".join(sorted(each for of, each in known if of == resource)) or "none"
+                offered = ", ".join(sorted(name for of, name in known if of == resource)) or "none"
                 named = section_of(case.spec, "quota").get("cohort")
                 message = f"{name} is no flavor of Cohort {named}: {offered}"
                 return Refusal(Reason.INVALID_CONFIGURATION, f"spec.quota.resources[{resource}].flavors: {message}")

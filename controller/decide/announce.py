@@ -14,7 +14,7 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.untrusted import text
 
 # Of what the API server takes, 1024 characters, the most that one line of `kubectl describe` is read for.
-MESSAGE_LIMIT: Final = 512
+EVENT_MESSAGE_CHARACTERS: Final = 512
 _ON_THE_WAY: Final = frozenset(
     {"", Reason.PROVISIONING, Reason.WAITING_FOR_PLANE, Reason.WAITING_FOR_SYNCER, Reason.WAITING_FOR_SLURM}
 )
@@ -33,12 +33,12 @@ class Announcement:
 
 def announcements(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> tuple[Announcement, ...]:
     """What to tell of the conditions' changes, `Ready` first."""
-    was = {text(each.get("type")): each for each in before}
-    found = [each for each in now if _differs(was.get(text(each.get("type")), {}), each)]
-    parts = {_words(each) for each in found if each.get("type") != ConditionType.READY}
-    told = [each for each in found if each.get("type") != ConditionType.READY or _words(each) not in parts]
-    told.sort(key=lambda each: each.get("type") != ConditionType.READY)
-    return tuple(_announced(each) for each in told)
+    was = {text(condition.get("type")): condition for condition in before}
+    found = [condition for condition in now if _differs(was.get(text(condition.get("type")), {}), condition)]
+    parts = {_words(condition) for condition in found if condition.get("type") != ConditionType.READY}
+    told = [condition for condition in found if condition.get("type") != ConditionType.READY or _words(condition) not in parts]
+    told.sort(key=lambda condition: condition.get("type") != ConditionType.READY)
+    return tuple(_announced(condition) for condition in told)
 
 
 def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -56,7 +56,7 @@ def _words(condition: Mapping[str, Any]) -> tuple[str, str]:
 def _announced(condition: Mapping[str, Any]) -> Announcement:
     kind, status = text(condition.get("type")), text(condition.get("status"))
     message = f"{kind} is {status}: {text(condition.get('message'))}"
-    cut = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
+    cut = message if len(message) <= EVENT_MESSAGE_CHARACTERS else f"{message[: EVENT_MESSAGE_CHARACTERS - 1]}…"
     reason = text(condition.get("reason"))
     good = status == "True" and reason in {Reason.READY, Reason.APPLIED}
     return Announcement("Normal" if good else "Warning", kind, status, reason, cut)

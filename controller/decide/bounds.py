@@ -18,8 +18,9 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
 from controller.decide import exposure
+from controller.plane.budgets import COMPONENTS, Budget, usual_budget
+from controller.plane.sections import STORAGE_SIZE
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE
-from controller.plane.spec import COMPONENTS, STORAGE_SIZE, Budget, usual_budget
 from controller.sections import over, put, section_of, text_or_none
 from controller.shares.spec import FIELDS, offered
 
@@ -44,7 +45,7 @@ _DEDICATED: Final = ("nodes", "dedicated")
 # Pods that have ended stay in the host's etcd until they are deleted. A plane deletes the oldest of its own
 # beyond 500 (`--terminated-pod-gc-threshold`), so this many more than run keep no tenant from running any.
 _ALL_PODS: Final = "count/pods"
-_ENDED: Final = 1000
+_MOST_ENDED_PODS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ def beyond(question: Question) -> tuple[Excess, ...]:
 def within(asked: Section, excess: Iterable[Excess]) -> dict[str, Any]:
     """What a Tenant asks for without what lies beyond its class."""
     spec = dict(asked)
-    for each in excess:
-        spec = put(spec, each.path, each.instead)
+    for finding in excess:
+        spec = put(spec, finding.path, finding.instead)
     return spec
 
 
@@ -100,7 +101,7 @@ def object_counts(offer: Section) -> dict[str, Amount]:
     # A number that cannot be read is a fault of the class, which `allotment.refuse_class` names.
     known |= {str(name): Amount.read(number) for name, number in listed.items() if readable(number) is not None}
     pods = known["pods"]
-    return {_ALL_PODS: Amount(pods.number + _ENDED) if pods.is_whole else pods} | known
+    return {_ALL_PODS: Amount(pods.number + _MOST_ENDED_PODS) if pods.is_whole else pods} | known
 
 
 def pod_security(question: Question) -> Iterator[Excess]:
@@ -133,7 +134,7 @@ def user_namespaces(question: Question) -> Iterator[Excess]:
 
 def egress(question: Question) -> Iterator[Excess]:
     """Addresses outside lie inside what the class lists, as its own or as a choice."""
-    asked, offered = (section_of(each, "network") for each in _isolation(question))
+    asked, offered = (section_of(side, "network") for side in _isolation(question))
     listed = [*(offered.get("egressCIDRs") or ()), *(offered.get("allowedEgressCIDRs") or ())]
     wanted = list(asked.get("egressCIDRs") or ())
     for cidr in wanted:
@@ -146,7 +147,7 @@ def egress(question: Question) -> Iterator[Excess]:
 
 def node_selector(question: Question) -> Iterator[Excess]:
     """A tenant's selector narrows the pool of its class, and names no other."""
-    asked, offered = (section_of(section_of(each, "nodes"), "selector") for each in (question.asked, question.offer))
+    asked, offered = (section_of(section_of(side, "nodes"), "selector") for side in (question.asked, question.offer))
     for key, value in sorted(asked.items()):
         if key in offered and offered[key] != value:
             message = f"spec.nodes.selector[{key}]: {value!r}, and the pool of the class has {offered[key]!r}"
@@ -180,7 +181,7 @@ def objects(question: Question) -> Iterator[Excess]:
 
 def cohort(question: Question) -> Iterator[Excess]:
     """A cohort that the class lists."""
-    asked, offer = (section_of(each, "quota") for each in (question.asked, question.offer))
+    asked, offer = (section_of(side, "quota") for side in (question.asked, question.offer))
     listed, wanted = list(offer.get("cohorts") or ()), text_or_none(asked, "cohort")
     if wanted and wanted not in listed:
         bound = ", ".join(map(str, listed)) or "none"
@@ -191,10 +192,10 @@ def cohort(question: Question) -> Iterator[Excess]:
 
 def borrowing(question: Question) -> Iterator[Excess]:
     """No more is borrowed than the class allows."""
-    for each in cohorts.overdrawn(question.asked, question.offer):
-        field = f"spec.quota.resources[{each.resource}].{each.field}"
-        message = f"{field}: {each.asked} is more than the {each.most} that the class allows (maxBorrowing)"
-        yield Excess(("quota", "resources", each.resource, each.field), message, each.instead)
+    for overdraft in cohorts.overdrawn(question.asked, question.offer):
+        field = f"spec.quota.resources[{overdraft.resource}].{overdraft.field}"
+        message = f"{field}: {overdraft.asked} is more than the {overdraft.most} that the class allows (maxBorrowing)"
+        yield Excess(("quota", "resources", overdraft.resource, overdraft.field), message, overdraft.instead)
 
 
 def replicas(question: Question) -> Iterator[Excess]:
@@ -210,7 +211,7 @@ def replicas(question: Question) -> Iterator[Excess]:
 
 def storage_size(question: Question) -> Iterator[Excess]:
     """A volume under etcd of no more bytes."""
-    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     own = offered.get("size") or STORAGE_SIZE
     most = _larger(offered.get("maxSize"), own)
     if asked.get("size") and _more(asked["size"], most):
@@ -222,7 +223,7 @@ def storage_size(question: Question) -> Iterator[Excess]:
 
 def store_quota(question: Question) -> Iterator[Excess]:
     """No more data than the class lets a store hold, and no more than its volume has room for beside copies and logs."""
-    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     most = _larger(offered.get("maxQuota"), offered.get("quota") or f"{STORE_QUOTA_MIB}Mi")
     path = ("controlPlane", "storage", "quota")
     wanted = asked.get("quota")
@@ -251,7 +252,7 @@ def quota_mib(storage: Section) -> int:
 
 def storage_class(question: Question) -> Iterator[Excess]:
     """The StorageClass that the class or the installation has, or one that the class lists."""
-    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     yield from _choice(
         ("controlPlane", "storage", "className"),
         text_or_none(asked, "className"),
@@ -264,7 +265,7 @@ def components(question: Question) -> Iterator[Excess]:
     """No component of the plane asks for more, or may use more."""
     asked, offered = _control_plane(question)
     # With the store that the class lets it have: what a larger one needs goes with the quota.
-    quota = max(quota_mib(section_of(each, "storage")) for each in (offered, over(offered, asked)))
+    quota = max(quota_mib(section_of(control, "storage")) for control in (offered, over(offered, asked)))
     replicas = int(asked.get("replicas") or offered.get("replicas") or 1)
     for field, attribute in COMPONENTS.items():
         wanted = section_of(section_of(asked, "resources"), field)
@@ -293,35 +294,35 @@ def shared(question: Question) -> Iterator[Excess]:
     for field in FIELDS:
         known = offered(question.offer, field)
         chosen = mappings(question.asked.get(field))
-        foreign = [str(each.get("name")) for each in chosen if each.get("name") not in known]
+        foreign = [str(issuer.get("name")) for issuer in chosen if issuer.get("name") not in known]
         if foreign:
             bound = ", ".join(known) or "none"
             message = f"spec.{field}: {', '.join(foreign)} is not what the class shares: {bound}"
-            yield Excess((field,), message, [each for each in chosen if each.get("name") in known])
+            yield Excess((field,), message, [issuer for issuer in chosen if issuer.get("name") in known])
 
 
 def issuers(question: Question) -> Iterator[Excess]:
     """Identity providers of the class only."""
-    asked, offered = (section_of(each, "access") for each in (question.asked, question.offer))
-    known = {str(each.get("name")) for each in mappings(offered.get("issuers"))}
+    asked, offered = (section_of(side, "access") for side in (question.asked, question.offer))
+    known = {str(issuer.get("name")) for issuer in mappings(offered.get("issuers"))}
     # A Tenant of before may have another shape there, which names none.
     wanted = mappings(asked.get("oidc"))
-    kept = [each for each in wanted if str(each.get("issuer")) in known]
-    for name in (str(each.get("issuer")) for each in wanted if each not in kept):
+    kept = [issuer for issuer in wanted if str(issuer.get("issuer")) in known]
+    for name in (str(issuer.get("issuer")) for issuer in wanted if issuer not in kept):
         message = f"not one that the class has (access.issuers): {', '.join(sorted(known)) or 'it has none'}"
         yield Excess(("access", "oidc"), f"spec.access.oidc[{name}]: {message}", kept)
 
 
 def exposed(question: Question) -> Iterator[Excess]:
     """A type that the class offers, and names that are the tenant's."""
-    asked, offer = (section_of(each, "exposure") for each in (question.asked, question.offer))
+    asked, offer = (section_of(side, "exposure") for side in (question.asked, question.offer))
     own = exposure.default_type(offer, question.domains, has_proxy=question.has_proxy)
     allowed = dict.fromkeys([own, *(offer.get("allowedTypes") or ()), "None"])
     wanted = text_or_none(asked, "type")
     if wanted and wanted not in allowed:
         message = f"spec.exposure.type: {wanted} is not one that the class allows: {', '.join(allowed)}"
         yield Excess(("exposure", "type"), message)
-    stems = [f"{question.tenant}.{each}" for each in offer.get("hostnameDomains") or () if each in question.domains]
+    stems = [f"{question.tenant}.{domain}" for domain in offer.get("hostnameDomains") or () if domain in question.domains]
     names = list(asked.get("hostnames") or ())
     own_names = [name for name in names if any(name == stem or name.endswith(f".{stem}") for stem in stems)]
     for name in names:
@@ -398,20 +399,20 @@ def _network(cidr: Any) -> IPv4Network | IPv6Network | None:
 def _contained(cidr: Any, allowed: list[Any]) -> bool:
     """Whether a network lies inside others. Neighbours are joined first: two halves allow what lies across their border."""
     asked = _network(cidr)
-    return asked is not None and any(_inside(asked, each) for each in _joined(allowed))
+    return asked is not None and any(_inside(asked, range_) for range_ in _joined(allowed))
 
 
 def _common(asked: list[Any], allowed: list[Any]) -> list[str]:
     """What two lists of networks have in common. Of two networks one lies inside the other, or they share nothing."""
     ours, theirs = _joined(asked), _joined(allowed)
     found = {one if _inside(one, other) else other for one in ours for other in theirs if _meet(one, other)}
-    return [str(each) for each in _joined(sorted(map(str, found)))]
+    return [str(range_) for range_ in _joined(sorted(map(str, found)))]
 
 
 def _joined(listed: list[Any]) -> list[IPv4Network | IPv6Network]:
-    networks = [_network(each) for each in listed]
-    four = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))
-    six = collapse_addresses(each for each in networks if isinstance(each, IPv6Network))
+    networks = [_network(cidr) for cidr in listed]
+    four = collapse_addresses(range_ for range_ in networks if isinstance(range_, IPv4Network))
+    six = collapse_addresses(range_ for range_ in networks if isinstance(range_, IPv6Network))
     return [*four, *six]
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, Source, providers
 from bulkhead.api.quantity import InvalidQuantityError
 from bulkhead.ledger.model import Tenant as Member
@@ -15,7 +16,7 @@ from controller.decide.dedicated import Finding
 from controller.decide.keysets import Answer
 from controller.existing import Existing
 from controller.plane.addresses import Reserved
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import over, section_of
 from controller.settings import Settings
@@ -57,7 +58,7 @@ class Case:
     @cached_property
     def providers(self) -> tuple[Provider, ...]:
         """The identity providers whose users may sign in."""
-        asked, offered = (section_of(each, "access") for each in (self.spec, self.bounds))
+        asked, offered = (section_of(side, "access") for side in (self.spec, self.bounds))
         return providers(str(self.tenant["metadata"]["name"]), asked, offered)
 
     @cached_property

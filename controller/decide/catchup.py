@@ -14,16 +14,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.untrusted import mapping, mappings, text
 from controller.existing import Existing, slot_of
-from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTATION, PlaneSpec
 
 
 def caught_up(deployment: Obj, spec: PlaneSpec, existing: Existing, *, plane_answers: bool) -> Obj:
     """The DNS's Deployment, marked with the start of the API server that its process is to follow."""
     running = existing.get(slot_of(deployment))
-    if running is None or spec.replicas != 1:
+    if running is None or spec.control_plane.replicas != 1:
         return deployment
     since = text(_annotations(running["spec"]["template"]).get(SINCE_ANNOTATION))
     if plane_answers:
@@ -40,9 +41,9 @@ def _starts(existing: Existing, spec: PlaneSpec, component: str, container: str)
         own = mapping(pod["metadata"].get("labels"))
         if slot.kind != "Pod" or slot.namespace != spec.namespace or own.get(labels.COMPONENT) != component:
             continue
-        for each in mappings(mapping(pod.get("status")).get("containerStatuses")):
-            start = text(mapping(mapping(each.get("state")).get("running")).get("startedAt"))
-            if each.get("name") == container and start and not is_pending_deletion(pod):
+        for status in mappings(mapping(pod.get("status")).get("containerStatuses")):
+            start = text(mapping(mapping(status.get("state")).get("running")).get("startedAt"))
+            if status.get("name") == container and start and not is_pending_deletion(pod):
                 yield start
 
 

@@ -16,13 +16,12 @@ from typing import Any, Final, TypeAlias
 from bulkhead.api import labels
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.refusal import Refusal
-
-Obj: TypeAlias = dict[str, Any]
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
-_NAMED: Final = 3
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class HostNode:
     @property
     def tainted_for(self) -> str | None:
         """The tenant whose taint it bears."""
-        return next((str(each.get("value") or "") for each in self.taints if each.get("key") == KEY), None)
+        return next((str(taint.get("value") or "") for taint in self.taints if taint.get("key") == KEY), None)
 
     @property
     def labelled_for(self) -> str | None:
@@ -53,7 +52,7 @@ class HostNode:
     @property
     def marked_well(self) -> bool:
         """Whether there is one taint of ours, of the one effect."""
-        return [each.get("effect") for each in self.taints if each.get("key") == KEY] == [EFFECT]
+        return [taint.get("effect") for taint in self.taints if taint.get("key") == KEY] == [EFFECT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Mark:
 
     def patch(self) -> Obj:
         """The merge patch; it holds for the node as it was looked at, since it names all its taints."""
-        others = [each for each in self.node.taints if each.get("key") != KEY]
+        others = [taint for taint in self.node.taints if taint.get("key") != KEY]
         own = [{"key": KEY, "value": self.taint, "effect": EFFECT}] if self.taint is not None else []
         meta = {"resourceVersion": self.node.version, "labels": {KEY: self.label}}
         return {"metadata": meta, "spec": {"taints": [*others, *own] or None}}
@@ -130,12 +129,12 @@ Running: TypeAlias = Mapping[str, Mapping[str, int]]
 
 def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
     """Whose each node is: its holder's while that claims it, else the oldest claim's. Who loses one node gets no new one."""
-    known = {each.tenant: each for each in sorted(claims, key=lambda each: (each.since, each.tenant))}
+    known = {claim.tenant: claim for claim in sorted(claims, key=lambda one: (one.since, one.tenant))}
     owners: dict[str, str] = {}
     lost: dict[str, list[tuple[str, str]]] = {}
     sizes: dict[str, int] = {}
     for node in nodes:
-        wanted = [each.tenant for each in known.values() if each.wants(node)]
+        wanted = [claim.tenant for claim in known.values() if claim.wants(node)]
         holder = known.get(node.holder or "")
         stays = holder is not None and (not holder.active or holder.tenant in wanted)
         first = holder.tenant if holder is not None and stays else wanted[0] if wanted else None
@@ -167,12 +166,12 @@ def settled(
     refused: dict[str, Refusal] = {}
     while True:
         allotment = allot(nodes, holding)
-        again = {name: each for name, each in allotment.refused.items() if name in before and name not in refused}
+        again = {name: refusal for name, refusal in allotment.refused.items() if name in before and name not in refused}
         if not again:
             return holding, allotment, refused
         refused |= again
-        kept = ((before[each.tenant] if each.tenant in again else each) for each in holding)
-        holding = tuple(each for each in kept if each is not None)
+        kept = ((before[claim.tenant] if claim.tenant in again else claim) for claim in holding)
+        holding = tuple(claim for claim in kept if claim is not None)
 
 
 def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tuple[str, str], ...]:
@@ -222,7 +221,7 @@ def findings(
 def _taken(lost: Sequence[tuple[str, str]]) -> Refusal:
     others = sorted({tenant for _, tenant in lost})
     nodes = _some(sorted({name for name, _ in lost}))
-    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_NAMED])} in {nodes}"
+    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_MOST_NAMED])} in {nodes}"
     return Refusal(Reason.NODES_TAKEN, f"{text}; choose another spec.nodes.selector")
 
 
@@ -231,9 +230,9 @@ def _labels(claim: Claim) -> str:
 
 
 def _there(node: str, pods: Sequence[tuple[str, int]]) -> str:
-    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_NAMED])})" if pods else node
+    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_MOST_NAMED])})" if pods else node
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -10,9 +10,10 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from bulkhead.api.exposure import MOST_HOSTNAMES
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mappings, text
 from controller.existing import Existing, Slot
-from controller.plane.spec import PUBLIC, Obj
+from controller.plane.spec import PUBLIC
 from controller.plane.ways import Balancer, Exposure, Gateway
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
@@ -83,8 +84,8 @@ def _routed(hostnames: tuple[str, ...], own: Mapping[str, Any], settings: Settin
 def addresses_of(service: Obj) -> tuple[str, ...]:
     """What the host's load balancer reports: addresses, and names; some report both of one."""
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
-    found = [text(each.get(part)) for each in listed for part in ("ip", "hostname")]
-    return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
+    found = [text(entry.get(part)) for entry in listed for part in ("ip", "hostname")]
+    return tuple(address for address in dict.fromkeys(found) if _usable(address))[:_MOST_ADDRESSES]
 
 
 def _gateway(own: Mapping[str, Any], settings: Settings) -> Gateway | None:

@@ -17,7 +17,7 @@ from controller.plane.spec import PUBLIC, PlaneSpec
 from controller.unchangeable import in_words
 from controller.verdict import Verdict
 
-_MOST_WORDS: Final = 900
+_MESSAGE_CHARACTERS: Final = 900
 _VALUES: Final = "exposure.loadBalancer in the chart's values"
 
 
@@ -41,7 +41,7 @@ class Refused:
         what = f"{self.slot.kind} {_where(self.slot)}"
         if self.kept:
             return f"{what} keeps fields as they are: {self.words}; everything else of it was applied"
-        said = self.words if len(self.words) <= _MOST_WORDS else f"{self.words[:_MOST_WORDS]}…"
+        said = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
         if self.deleting:
             return f"{what} is to go, and the host does not delete it: {said}; next: {_advice(self, spec)}"
         return f"{what} is not as it should be: {said}; next: {_advice(self, spec)}"
@@ -54,23 +54,23 @@ def is_extra(slot: Slot) -> bool:
 
 def stuck(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
     """What Ready says where an object that a tenant does not run without is not as it should be; None where all are."""
-    found = [each for each in refused if not (each.kept or is_extra(each.slot))]
+    found = [refusal for refusal in refused if not (refusal.kept or is_extra(refusal.slot))]
     if not found:
         return None
-    return Verdict("False", found[0].reason, ". ".join(each.message(spec) for each in found))
+    return Verdict("False", found[0].reason, ". ".join(refusal.message(spec) for refusal in found))
 
 
 def exposed(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
     """The condition Exposed where the host refused the way in, or to close a former one; None where it did not."""
-    ways = [each for each in refused if each.is_way]
+    ways = [refusal for refusal in refused if refusal.is_way]
     if not ways:
         return None
-    return Verdict("False", ways[0].reason, ". ".join(each.message(spec) for each in ways))
+    return Verdict("False", ways[0].reason, ". ".join(refusal.message(spec) for refusal in ways))
 
 
 def besides(refused: Iterable[Refused], spec: PlaneSpec) -> tuple[str, ...]:
     """What else the host refused, to be said behind what Ready says; nothing where it took everything."""
-    return tuple(each.message(spec) for each in refused if not each.is_way)
+    return tuple(refusal.message(spec) for refusal in refused if not refusal.is_way)
 
 
 def _where(slot: Slot) -> str:

@@ -6,8 +6,8 @@ With another value in one of them the API server refuses the whole write: images
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import readable
-from controller.plane.spec import Obj
 
 FIELDS: Final = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
 
@@ -17,10 +17,10 @@ def as_it_began(wanted: Obj, running: Obj | None) -> tuple[Obj, tuple[str, ...]]
     if running is None:
         return wanted, ()
     there = running["spec"]
-    kept = tuple(each for each in FIELDS if each in wanted["spec"] and not _covers(there.get(each), wanted["spec"][each]))
+    kept = tuple(field for field in FIELDS if field in wanted["spec"] and not _covers(there.get(field), wanted["spec"][field]))
     if not kept:
         return wanted, ()
-    return wanted | {"spec": wanted["spec"] | {each: there[each] for each in kept if each in there}}, kept
+    return wanted | {"spec": wanted["spec"] | {field: there[field] for field in kept if field in there}}, kept
 
 
 def _covers(there: Any, wanted: Any) -> bool:

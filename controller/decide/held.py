@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names, privileges
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, of_base_units, readable
 from bulkhead.api.untrusted import mapping
 from bulkhead.ledger.given import tenant_of
@@ -27,12 +28,15 @@ from controller import allotment
 from controller.decide import versions
 from controller.decide.bounds import within
 from controller.decide.case import Admitted, Case
+from controller.decide.dedicated import Finding
 from controller.decide.planespec import can_serve_pod_groups, plane_of, with_cohort
 from controller.existing import Existing, Slot
 from controller.inside.objects import unprivileged
 from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API
-from controller.plane.spec import BUDGETS, DNS, PLANE, SYNCER, Budget, Obj, PlaneSpec
+from controller.plane.budgets import BUDGETS, Budget, Budgets
+from controller.plane.sections import Isolation, Nodes
+from controller.plane.spec import DNS, PLANE, SYNCER, PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import put, section_of, text_or_none
 
@@ -52,7 +56,7 @@ _REASONS: Final = frozenset(
     }
 )
 _RESOURCES: Final = ("quota", "resources")
-_A_RESOURCE: Final = 3  # of the path of all that is said of one
+_RESOURCE_PATH_PARTS: Final = 3  # of the path to all that a spec says of one resource
 _DEDICATED: Final = ("nodes", "dedicated")
 _PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
@@ -69,7 +73,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     """What is built of a tenant that runs and is refused."""
     sound = replace(case, tenant_class={**(case.tenant_class or {}), "spec": allotment.without_faults(case.bounds)})
     amounts = _refused_amounts(case.spec, sound.bounds)
-    refused = {each.path for each in case.excess} | amounts
+    refused = {excess.path for excess in case.excess} | amounts
     inside = replace(sound, tenant={**case.tenant, "spec": _inside(case, amounts)})
     claims = _claims_nodes(inside, refused)
     nodes = case.nodes if claims else None
@@ -77,20 +81,11 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     runs = _Runs(spec, case.existing)
     version = versions.built(case.tenant, case.existing) or spec.version
     images = replace(spec.images, kubernetes=case.settings.image(case.settings.image_kubernetes, version))
-    permitted = _DEDICATED not in refused or spec.dedicated
-    spec = replace(
-        spec,
-        version=version,
-        images=images,
-        # Taken away it is at once; given it is with the plane that serves it.
-        pod_groups=spec.pod_groups and runs.serves_pod_groups(version),
-        drop_privileges=spec.drop_privileges if unprivileged.served_by(version) else privileges.NEVER,
-        dedicated=_dedicated(spec, runs, permitted=permitted, taken=nodes is None or nodes.refusing is not None),
-        syncer=runs.budget(SYNCER, spec.syncer) if _component(refused, "syncer") else spec.syncer,
-        dns=runs.budget(DNS, spec.dns) if _component(refused, "dns") else spec.dns,
-    )
-    if ("isolation", "runtimeClassName") in refused and spec.runtime_class is None:
-        spec = replace(spec, runtime_class=runs.runtime_class)
+    spec = replace(spec, version=version, images=images, nodes=_nodes(spec, runs, refused, nodes))
+    spec = replace(spec, budgets=_budgets(spec, runs, refused), isolation=_isolation(spec, runs, refused))
+    # Taken away it is at once; given it is with the plane that serves it.
+    pod_groups = spec.offers.pod_groups and runs.serves_pod_groups(version)
+    spec = replace(spec, offers=replace(spec.offers, pod_groups=pod_groups))
     return Admitted(
         _amounts(spec, inside, refused, runs),
         case.slurm,
@@ -149,7 +144,7 @@ class _Runs:
     def hard(self) -> dict[str, Amount]:
         """What the host counts, and up to where; a limit that cannot be read, which is none of ours, is left out."""
         quotas = (self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {}) for name in _QUOTAS)
-        counted = (section_of(section_of(each, "spec"), "hard") for each in quotas)
+        counted = (section_of(section_of(found, "spec"), "hard") for found in quotas)
         return {key: Amount.read(value) for hard in counted for key, value in hard.items() if readable(value) is not None}
 
     @property
@@ -204,29 +199,58 @@ def _component(refused: set[Path], name: str) -> bool:
     return any(path[:3] == ("controlPlane", "resources", name) for path in refused)
 
 
-def _dedicated(spec: PlaneSpec, runs: _Runs, *, permitted: bool, taken: bool) -> bool:
+def _budgets(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Budgets:
+    """The budgets of the Deployments as they run, where they are refused; that of the StatefulSet is not applied at all."""
+    budgets = spec.budgets
+    return replace(
+        budgets,
+        syncer=runs.budget(SYNCER, budgets.syncer) if _component(refused, "syncer") else budgets.syncer,
+        dns=runs.budget(DNS, budgets.dns) if _component(refused, "dns") else budgets.dns,
+    )
+
+
+def _isolation(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Isolation:
+    """Without what the plane's version cannot do; the RuntimeClass of pods stays where none but a refused one is asked for."""
+    isolation = spec.isolation
+    if not unprivileged.served_by(spec.version):
+        isolation = replace(isolation, drop_privileges=privileges.NEVER)
+    if ("isolation", "runtimeClassName") in refused and isolation.runtime_class is None:
+        isolation = replace(isolation, runtime_class=runs.runtime_class)
+    return isolation
+
+
+def _nodes(spec: PlaneSpec, runs: _Runs, refused: set[Path], found: Finding | None) -> Nodes:
     """Whether the tenant's nodes are its alone: as it is now, where it may not ask for that or cannot have what it asks for."""
-    if not permitted or (spec.dedicated and (taken or not spec.node_selector)):
-        return runs.dedicated
-    return spec.dedicated
+    nodes = spec.nodes
+    permitted = _DEDICATED not in refused or nodes.dedicated
+    taken = found is None or found.refusing is not None
+    if not permitted or (nodes.dedicated and (taken or not nodes.selector)):
+        return replace(nodes, dedicated=runs.dedicated)
+    return nodes
 
 
 def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> PlaneSpec:
     """Amounts that are refused, as the host counts them."""
     hard = runs.hard
-    asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _A_RESOURCE}
+    asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _RESOURCE_PATH_PARTS}
     # Of a resource that the class does not know any more, too.
     running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
     # What it could borrow counts there too, and is not its own.
     running |= {name: Amount(number, running[name].notation) for name, number in runs.nominal.items() if name in running}
-    spec = replace(spec, limits=tuple(sorted((dict(spec.limits) | running).items(), key=itemgetter(0))))
+    limits = tuple(sorted((dict(spec.quota.limits) | running).items(), key=itemgetter(0)))
+    spec = replace(spec, quota=replace(spec.quota, limits=limits))
     spec = with_cohort(spec, inside, {line: share for line, share in runs.shares.items() if line[1] in running})
     # What the host counts of the platform's own follows from how many pods there may be, so those come first.
-    objects = dict(spec.object_limits)
-    for name in sorted(objects, key=lambda each: each not in _PODS):
+    objects = dict(spec.quota.object_limits)
+    for name in sorted(objects, key=lambda name: name not in _PODS):
         if ("quota", "objects", name) in refused and name in hard:
-            ours = quota.limits(replace(spec, object_limits=tuple(objects.items())))[name]
+            ours = quota.limits(_counting(spec, objects))[name]
             # Without what the host counts of the platform's own beside the tenant's.
             number = int(hard[name].number - (ours.number - objects[name].number))
             objects[name] = Amount.of(max(0, number))
-    return replace(spec, object_limits=tuple(objects.items()))
+    return _counting(spec, objects)
+
+
+def _counting(spec: PlaneSpec, objects: Mapping[str, Amount]) -> PlaneSpec:
+    """With these limits of objects."""
+    return replace(spec, quota=replace(spec.quota, object_limits=tuple(objects.items())))

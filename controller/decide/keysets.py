@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 from bulkhead.api.providers import Source
 from bulkhead.api.untrusted import mapping, mappings, text
 
-MOST_BYTES: Final = 256 * 1024
+KEY_SET_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 32
-_MOST_FIELD: Final = 2048
+_FIELD_CHARACTERS: Final = 2048
 _LEAST_RSA_BYTES: Final = 256
 # What a key consists of, by its type: never the parts of a private one, nor a key that both sides share.
 _PARTS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y")}
 _CURVES: Final = frozenset({"P-256", "P-384", "P-521"})
-_SHOWN: Final = 120
+_SHOWN_CHARACTERS: Final = 120
 
 
 class Fault(Exception):  # noqa: N818 - what is wrong with a provider
@@ -64,7 +64,7 @@ def read_keys(raw: bytes) -> str:
     listed = mappings(_document(raw, "a set of keys").get("keys"))
     if len(listed) > _MOST_KEYS:
         raise Fault(f"it has {len(listed)} keys, and {_MOST_KEYS} are taken; remove old ones there")
-    found = [key for each in listed if (key := _key(each)) is not None]
+    found = [key for given in listed if (key := _key(given)) is not None]
     if not found:
         raise Fault("it has no key for signatures of RSA (2048 bits or more) or ECDSA; give it one")
     return json.dumps({"keys": sorted(found, key=lambda key: json.dumps(key, sort_keys=True))}, sort_keys=True)
@@ -76,7 +76,7 @@ def _key(given: Any) -> dict[str, str] | None:
         return None
     names = ("kty", *_PARTS[kind], *(name for name in ("kid", "alg") if given.get(name)))
     key = {name: text(given.get(name)) for name in names}
-    if any(not 0 < len(value) <= _MOST_FIELD for value in key.values()):
+    if any(not 0 < len(value) <= _FIELD_CHARACTERS for value in key.values()):
         return None
     fits = key["crv"] in _CURVES if kind == "EC" else _length(key["n"]) >= _LEAST_RSA_BYTES
     return key | {"use": "sig"} if fits else None
@@ -100,4 +100,4 @@ def _document(raw: bytes, what: str) -> dict[str, Any]:
 
 
 def _short(value: str) -> str:
-    return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…") if value else "nothing"
+    return repr(value if len(value) <= _SHOWN_CHARACTERS else f"{value[:_SHOWN_CHARACTERS]}…") if value else "nothing"

@@ -20,11 +20,11 @@ from bulkhead.api.untrusted import mapping
 from controller.plane.pki import PERSON_LIFE
 
 # A request that was answered is read within seconds; one that cannot be answered is given up.
-KEPT: Final = timedelta(minutes=10)
-PATIENCE: Final = timedelta(minutes=2)
+ANSWER_KEPT_FOR: Final = timedelta(minutes=10)
+WAITS_FOR_CA_FOR: Final = timedelta(minutes=2)
 # Of one tenant. A person needs one an hour; scripts that throw theirs away stay below this.
-MOST_PER_MINUTE: Final = 30
-_LEAST_LIFE: Final = timedelta(minutes=10)
+MOST_REQUESTS_A_MINUTE: Final = 30
+_LEAST_CERTIFICATE_LIFE: Final = timedelta(minutes=10)
 _USAGES: Final = frozenset({"client auth", "digital signature", "key encipherment"})
 
 
@@ -69,7 +69,7 @@ Answer: TypeAlias = Sign | Deny | Later
 def request_of(obj: Mapping[str, Any]) -> Request:
     """The facts of a request, whatever shape it has."""
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
-    conditions = {str(mapping(each).get("type")) for each in status.get("conditions") or ()}
+    conditions = {str(mapping(condition).get("type")) for condition in status.get("conditions") or ()}
     seconds = spec.get("expirationSeconds")
     asked = timedelta(seconds=seconds) if isinstance(seconds, int) else PERSON_LIFE
     return Request(
@@ -77,8 +77,8 @@ def request_of(obj: Mapping[str, Any]) -> Request:
         tenant=str(mapping(meta.get("labels")).get(labels.TENANT) or ""),
         requester=str(spec.get("username") or ""),
         created=datetime.fromisoformat(str(meta["creationTimestamp"])),
-        usages=frozenset(str(each) for each in spec.get("usages") or ()),
-        life=min(max(asked, _LEAST_LIFE), PERSON_LIFE),
+        usages=frozenset(str(usage) for usage in spec.get("usages") or ()),
+        life=min(max(asked, _LEAST_CERTIFICATE_LIFE), PERSON_LIFE),
         denied=bool(conditions & {"Denied", "Failed"}),
         approved="Approved" in conditions,
         answered=bool(status.get("certificate")),
@@ -92,7 +92,7 @@ def is_open(request: Request) -> bool:
 
 def is_over(request: Request, now: datetime) -> bool:
     """Whether it was answered so long ago that whoever asked has read it."""
-    return not is_open(request) and now >= request.created + KEPT
+    return not is_open(request) and now >= request.created + ANSWER_KEPT_FOR
 
 
 def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, recent: int) -> Answer:
@@ -111,7 +111,7 @@ def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, re
         return f"{request.requester!r} is in access.revokedUsers of tenant {request.tenant}"
     if "client auth" not in request.usages or not request.usages <= _USAGES:
         return f"the usages must be client auth, and besides at most {', '.join(sorted(_USAGES - {'client auth'}))}"
-    if recent >= MOST_PER_MINUTE:
+    if recent >= MOST_REQUESTS_A_MINUTE:
         return f"{request.requester!r} got {recent} certificates within a minute; wait for one"
     return None
 
@@ -119,13 +119,13 @@ def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, re
 def is_revoked(request: Request, tenant: Mapping[str, Any]) -> bool:
     """Whether the Tenant names the requester, by the name on the host or by the one that audit trails of planes show."""
     revoked = mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()
-    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in revoked}
+    listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in revoked}
     return bool({request.requester, names.host_user(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
 
 
 def waits(request: Request, now: datetime) -> Later | Deny:
     """What becomes of one that the tenant cannot sign: its CA is not there yet, or is being replaced."""
-    return Later() if now < request.created + PATIENCE else Deny(f"tenant {request.tenant} has no CA for people yet")
+    return Later() if now < request.created + WAITS_FOR_CA_FOR else Deny(f"tenant {request.tenant} has no CA for people yet")
 
 
 def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.decide.catchup import caught_up
 from controller.decide.extras import Refused, is_extra
 from controller.decide.fixed import as_it_began
@@ -15,7 +16,7 @@ from controller.inside.objects import bootstrap
 from controller.plane import auditreceiver, authentication, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import PLANE, TRUST_ANNOTATION, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.
@@ -69,8 +70,8 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
         wanted.add(Slot("Secret", spec.namespace, auditreceiver.SECRET))
     orphans = (slot for slot, obj in existing.items() if _pruned(slot, spec) and slot not in wanted and _prunable(obj, spec))
     deletions = [Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans)]
-    needed = tuple(each for each in deletions if not is_extra(each.slot))
-    extra = tuple(each for each in deletions if is_extra(each.slot))
+    needed = tuple(deletion for deletion in deletions if not is_extra(deletion.slot))
+    extra = tuple(deletion for deletion in deletions if is_extra(deletion.slot))
     inside = bootstrap.objects(spec, keys.authorities["kubelet"].certificate)
     return Plan(spec, rendered, needed, extra, inside, bootstrap.withdrawn(spec), kept)
 
@@ -85,7 +86,7 @@ def _as_it_began(rendered: Rendered, existing: Existing) -> tuple[Rendered, tupl
         made, fields = as_it_began(obj, existing.get(slot_of(obj)))
         workloads.append(made)
         if fields:
-            named = ", ".join(f"spec.{each}" for each in fields)
+            named = ", ".join(f"spec.{field}" for field in fields)
             words = f"{named} cannot change once it is there"
             kept.append(Refused(slot_of(obj), Reason.HOST_REFUSED, words, kept=True))
     return replace(rendered, workloads=tuple(workloads)), tuple(kept)
@@ -113,12 +114,12 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
     meta = template["metadata"]
     annotations = (meta.get("annotations") or {}) | {TRUST_ANNOTATION: keys.trust}
     wanted = running["spec"] | {
-        "replicas": spec.replicas,
+        "replicas": spec.control_plane.replicas,
         "template": template | {"metadata": meta | {"annotations": annotations}},
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)
     told = [_believing(obj, existing.get(config)) for obj in rendered.parts if slot_of(obj) == config]
-    parts = (*(each for each in told if each is not None), *(obj for obj in rendered.parts if slot_of(obj) != config))
+    parts = (*(policy for policy in told if policy is not None), *(obj for obj in rendered.parts if slot_of(obj) != config))
     workloads = tuple(
         obj | {"spec": wanted} if obj["kind"] == "StatefulSet" else obj
         for obj in rendered.workloads

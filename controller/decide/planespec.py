@@ -19,117 +19,75 @@ from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.spec import COMPONENTS, DRAIN_SECONDS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec, usual_budget
+from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget
+from controller.plane.sections import (
+    DRAIN_SECONDS,
+    STORAGE_SIZE,
+    Access,
+    ControlPlane,
+    Images,
+    Installation,
+    Isolation,
+    Ledger,
+    Network,
+    Nodes,
+    Offers,
+    Quota,
+    Storage,
+)
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.trail import Audit, Receiver
-from controller.plane.ways import Revoked, Trusted
+from controller.plane.ways import Exposure, Revoked, Trusted
 from controller.sections import section_of, text_or_none
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 POD_GROUP_VERSION: Final = "v1.36."
-_LEAST_MIB: Final = 32
+_LEAST_MEMORY_LIMIT_MIB: Final = 32
 
 
 def plane_of(case: Case) -> PlaneSpec:
     """The plane of a Tenant in which nothing is to be refused, without its slice of the service range."""
-    spec, bounds, settings = case.spec, case.bounds, case.settings
-    isolation, control = case.merged("isolation"), case.merged("controlPlane")
-    storage = section_of(control, "storage")
-    size, storage_class = str(storage.get("size") or STORAGE_SIZE), str(storage.get("className") or settings.storage_class)
-    tenant = str(case.tenant["metadata"]["name"])
-    ingress = section_of(bounds, "ingress")
-    made = PlaneSpec(
-        tenant=tenant,
-        uid=str(case.tenant["metadata"]["uid"]),
+    metadata = case.tenant["metadata"]
+    spec = PlaneSpec(
+        tenant=str(metadata["name"]),
+        uid=str(metadata["uid"]),
         version=case.version,
         service_slice="",
-        images=Images(
-            bulkhead=settings.image_bulkhead,
-            kubernetes=settings.image(settings.image_kubernetes, case.version),
-            etcd=settings.image_etcd,
-            coredns=settings.image_coredns,
-        ),
-        image_pull_policy=settings.image_pull_policy,
-        image_pull_secrets=(names.PULL_SECRET,) if settings.pull_secrets else (),
-        own_images=settings.slurm_images if settings.pull_secrets and case.slurm is not None else (),
-        placement=settings.plane_placement.narrowed(section_of(section_of(bounds, "controlPlane"), "nodeSelector")),
-        replicas=int(control.get("replicas") or 1),
-        storage_size=size,
-        etcd_quota_mib=quota_mib(storage),
-        storage_class=storage_class or None,
-        volume_size=size,
-        volume_class=storage_class or None,
-        **_budgets(control, quota_mib(storage)),
-        gpu_resources=tuple(allotment.gpu_resources(bounds)),
-        extended_resources=tuple(allotment.extended_resources(bounds)),
-        limits=_by_name(allotment.limits(spec, bounds)),
-        object_limits=_by_name(_object_limits(bounds, spec)),
-        container_defaults=allotment.container_defaults(bounds),
-        pod_bounds=allotment.pod_bounds(bounds),
-        most_per_claim=allotment.most_per_claim(bounds),
-        node_selector=tuple(sorted(case.pool.items())),
-        dedicated=case.wants_nodes,
-        node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
-        allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
-        drain_seconds=_drain_seconds(section_of(bounds, "nodes").get("drainDeadline")),
-        egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
-        reserved=settings.reserved if case.reserved is None else case.reserved,
-        reach_reserved=tuple(section_of(section_of(bounds, "isolation"), "network").get("reachReserved") or ()),
-        pod_addresses=case.pod_addresses,
-        pod_security=str(isolation.get("podSecurity") or "baseline"),
-        # A class that asks for it asks it of all its tenants, and no tenant adds to its profiles.
-        user_namespaces=any(section_of(each, "isolation").get("userNamespaces") is True for each in (bounds, spec)),
-        drop_privileges=drops_privileges(case),
-        seccomp_profiles=tuple(section_of(bounds, "isolation").get("allowedSeccompProfiles") or ()),
-        apparmor_profiles=tuple(section_of(bounds, "isolation").get("allowedAppArmorProfiles") or ()),
-        runtime_class=text_or_none(isolation, "runtimeClassName"),
-        allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
-        workload_priority_class=text_or_none(bounds, "priorityClassName") or settings.workload_priority_class or None,
-        allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
-        allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
-        device_classes=tuple(allotment.device_classes(bounds).items()),
-        allowed_snapshot_classes=tuple(bounds.get("allowedSnapshotClasses") or ()),
-        ingress_classes=tuple(ingress.get("classes") or ()),
-        ingress_domains=tuple(ingress.get("domains") or ()),
-        ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
-        pod_groups=offers_pod_groups(bounds),
-        plane_priority_class=settings.plane_priority_class or None,
-        cluster_domain=settings.cluster_domain,
-        dns_upstreams=settings.dns_upstreams,
-        plane_client_cidrs=settings.plane_client_cidrs,
-        host_api=case.host_api,
-        host_api_anywhere=settings.host_api_by == "Port",
-        metrics_from=settings.metrics_from,
-        system_namespace=settings.system_namespace,
-        admins=tuple(section_of(spec, "access").get("admins") or ()),
-        issuers=_issuers(case),
-        revoked=revoked_of(spec),
-        certificates_revoked=str(section_of(spec, "access").get("certificatesRevoked") or ""),
-        audit=_audit(bounds, room(size, claims_of(case.existing.values(), names.plane_namespace(tenant))), tenant),
+        images=_images(case),
+        control_plane=_control_plane(case),
+        budgets=_budgets(case),
+        storage=_storage(case),
+        quota=_quota(case),
+        nodes=_nodes(case),
+        isolation=_isolation(case),
+        offers=_offers(case),
+        network=_network(case),
+        installation=_installation(case),
+        access=_access(case),
     )
-    exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
-    made = with_cohort(made, case)
-    made = replace(made, exposure=replace(exposure, route_version=case.route_version))
-    return as_it_began(made, case.existing)
+    spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=_audit(case, spec))
+    return as_it_began(with_cohort(spec, case), case.existing)
 
 
 def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = MappingProxyType({})) -> PlaneSpec:
     """A plane with what its tenant lends and borrows; `kept` are shares that stay as they are noted."""
-    limits = dict(spec.limits)
+    limits = dict(spec.quota.limits)
     given = cohorts.given(spec.tenant, case.spec, case.bounds, limits)
     if given is None:
         # Pods that still wait at the gate of a tenant that has left its cohort are admitted as before.
-        return replace(spec, ledger=Slot("RoleBinding", spec.work_namespace, rights.LEDGER) in case.existing)
+        admits = Slot("RoleBinding", spec.work_namespace, rights.LEDGER) in case.existing
+        return replace(spec, ledger=replace(spec.ledger, admits=admits))
     resources = {resource for _, resource in kept}
     shares = {line: share for line, share in given.shares.items() if line[1] not in resources} | dict(kept)
     given = replace(given, shares=shares)
-    return replace(
-        spec,
-        given=write(given),
+    ledger = Ledger(
         ceilings=_by_name(cohorts.ceilings(given, case.given, case.bounds, limits)),
+        given=write(given),
         gated_resources=cohorts.gated_resources(case.spec, case.bounds),
         gated_gangs=cohorts.gangs(case.bounds),
-        ledger=True,
+        admits=True,
     )
+    return replace(spec, ledger=ledger)
 
 
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
@@ -140,17 +98,85 @@ def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
     next image: no plane is restarted for that alone.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
+    control, storage = spec.control_plane, spec.storage
     if running is None:
-        return replace(spec, ends_soon=True)
-    spec = replace(spec, ends_soon=apiserver.ends_soon(running, spec.images.kubernetes))
+        return replace(spec, control_plane=replace(control, ends_soon=True))
     claims = running["spec"].get("volumeClaimTemplates") or [{}]
     began = section_of(claims[0], "spec")
-    size = section_of(section_of(began, "resources"), "requests").get("storage") or spec.storage_size
+    size = section_of(section_of(began, "resources"), "requests").get("storage") or storage.template_size
     return replace(
         spec,
-        storage_class=began.get("storageClassName"),
-        storage_size=str(size),
-        replicas=etcd.members_of(running) or spec.replicas,
+        control_plane=replace(
+            control,
+            replicas=etcd.members_of(running) or control.replicas,
+            ends_soon=apiserver.ends_soon(running, spec.images.kubernetes),
+        ),
+        storage=replace(storage, template_size=str(size), template_class=began.get("storageClassName")),
+    )
+
+
+def _images(case: Case) -> Images:
+    settings = case.settings
+    return Images(
+        bulkhead=settings.image_bulkhead,
+        kubernetes=settings.image(settings.image_kubernetes, case.version),
+        etcd=settings.image_etcd,
+        coredns=settings.image_coredns,
+        pull_policy=settings.image_pull_policy,
+        pull_secrets=(names.PULL_SECRET,) if settings.pull_secrets else (),
+        own=settings.slurm_images if settings.pull_secrets and case.slurm is not None else (),
+    )
+
+
+def _control_plane(case: Case) -> ControlPlane:
+    settings = case.settings
+    return ControlPlane(
+        replicas=_replicas(case.merged("controlPlane")),
+        placement=settings.plane_placement.narrowed(section_of(section_of(case.bounds, "controlPlane"), "nodeSelector")),
+        priority_class=settings.plane_priority_class or None,
+    )
+
+
+def _replicas(control: Mapping[str, Any]) -> int:
+    return int(control.get("replicas") or 1)
+
+
+def _storage(case: Case) -> Storage:
+    """A new plane: its volumes are as its template says."""
+    asked = section_of(case.merged("controlPlane"), "storage")
+    size = str(asked.get("size") or STORAGE_SIZE)
+    class_name = str(asked.get("className") or case.settings.storage_class) or None
+    return Storage(
+        template_size=size,
+        template_class=class_name,
+        volume_size=size,
+        volume_class=class_name,
+        quota_mib=quota_mib(asked),
+    )
+
+
+def _quota(case: Case) -> Quota:
+    bounds = case.bounds
+    return Quota(
+        gpu_resources=tuple(allotment.gpu_resources(bounds)),
+        extended_resources=tuple(allotment.extended_resources(bounds)),
+        limits=_by_name(allotment.limits(case.spec, bounds)),
+        object_limits=_by_name(_object_limits(bounds, case.spec)),
+        container_defaults=allotment.container_defaults(bounds),
+        pod_bounds=allotment.pod_bounds(bounds),
+        most_per_claim=allotment.most_per_claim(bounds),
+        device_classes=tuple(allotment.device_classes(bounds).items()),
+    )
+
+
+def _nodes(case: Case) -> Nodes:
+    offered = section_of(case.bounds, "nodes")
+    return Nodes(
+        selector=tuple(sorted(case.pool.items())),
+        dedicated=case.wants_nodes,
+        tolerations=tuple(offered.get("tolerations") or ()),
+        allowed_tolerations=tuple(offered.get("allowedTolerations") or ()),
+        drain_seconds=_drain_seconds(offered.get("drainDeadline")),
     )
 
 
@@ -160,6 +186,73 @@ def _drain_seconds(deadline: Any) -> int:
         return -1
     found = durations.seconds(deadline)
     return DRAIN_SECONDS if found is None else found
+
+
+def _isolation(case: Case) -> Isolation:
+    asked, offered = case.merged("isolation"), section_of(case.bounds, "isolation")
+    # A class that asks for it asks it of all its tenants, and no tenant adds to its profiles.
+    own_users = any(section_of(side, "isolation").get("userNamespaces") is True for side in (case.bounds, case.spec))
+    return Isolation(
+        pod_security=str(asked.get("podSecurity") or "baseline"),
+        user_namespaces=own_users,
+        drop_privileges=drops_privileges(case),
+        seccomp_profiles=tuple(offered.get("allowedSeccompProfiles") or ()),
+        apparmor_profiles=tuple(offered.get("allowedAppArmorProfiles") or ()),
+        runtime_class=text_or_none(asked, "runtimeClassName"),
+        allowed_runtime_classes=tuple(asked.get("allowedRuntimeClasses") or ()),
+    )
+
+
+def _offers(case: Case) -> Offers:
+    bounds, ingress = case.bounds, section_of(case.bounds, "ingress")
+    return Offers(
+        default_priority_class=text_or_none(bounds, "priorityClassName") or case.settings.workload_priority_class or None,
+        priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
+        storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
+        snapshot_classes=tuple(bounds.get("allowedSnapshotClasses") or ()),
+        ingress_classes=tuple(ingress.get("classes") or ()),
+        ingress_domains=tuple(ingress.get("domains") or ()),
+        ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
+        pod_groups=offers_pod_groups(bounds),
+    )
+
+
+def _network(case: Case) -> Network:
+    return Network(
+        egress_cidrs=tuple(section_of(case.merged("isolation"), "network").get("egressCIDRs") or ()),
+        reserved=case.settings.reserved if case.reserved is None else case.reserved,
+        reach_reserved=tuple(section_of(section_of(case.bounds, "isolation"), "network").get("reachReserved") or ()),
+        pod_addresses=case.pod_addresses,
+    )
+
+
+def _installation(case: Case) -> Installation:
+    settings = case.settings
+    return Installation(
+        system_namespace=settings.system_namespace,
+        cluster_domain=settings.cluster_domain,
+        dns_upstreams=settings.dns_upstreams,
+        client_cidrs=settings.plane_client_cidrs,
+        host_api=case.host_api,
+        host_api_anywhere=settings.host_api_by == "Port",
+        metrics_from=settings.metrics_from,
+    )
+
+
+def _access(case: Case) -> Access:
+    asked = section_of(case.spec, "access")
+    return Access(
+        admins=tuple(asked.get("admins") or ()),
+        issuers=_issuers(case),
+        revoked=revoked_of(case.spec),
+        certificates_revoked=str(asked.get("certificatesRevoked") or ""),
+    )
+
+
+def _exposure(case: Case, namespace: str) -> Exposure:
+    """How the plane in `namespace` is reached from outside of the host."""
+    exposure = exposure_of(case.tenant, case.bounds, case.settings, case.existing, namespace)
+    return replace(exposure, route_version=case.route_version)
 
 
 def _issuers(case: Case) -> tuple[Trusted, ...]:
@@ -184,8 +277,9 @@ def _revoked(entry: Mapping[str, Any]) -> Revoked:
     return Revoked(str(entry.get("kind") or "User"), str(entry.get("name")), moment)
 
 
-def _audit(bounds: Mapping[str, Any], volume: str, tenant: str) -> Audit | None:
+def _audit(case: Case, spec: PlaneSpec) -> Audit | None:
     """The class's audit trail, no larger on etcd's volume than a quarter of it."""
+    bounds = case.bounds
     if "audit" not in bounds:
         return None
     asked = section_of(bounds, "audit")
@@ -196,10 +290,11 @@ def _audit(bounds: Mapping[str, Any], volume: str, tenant: str) -> Audit | None:
         backups=int(asked.get("maxBackups") or 2),
         days=int(asked.get("maxAgeDays") or 30),
         retain=asked.get("retain") is True,
-        receiver=_receiver(section_of(asked, "webhook"), tenant),
+        receiver=_receiver(section_of(asked, "webhook"), spec.tenant),
     )
     if not made.retain:
         return made
+    volume = room(spec.storage.volume_size, claims_of(case.existing.values(), spec.namespace))
     return replace(made, file_mib=max(1, min(made.file_mib, mebibytes(volume) // 4 // (made.backups + 2))))
 
 
@@ -231,14 +326,15 @@ def can_serve_pod_groups(version: str) -> bool:
     return version.startswith(POD_GROUP_VERSION)
 
 
-def _budgets(control: Mapping[str, Any], quota: int) -> dict[str, Any]:
-    """What class or tenant say about the components' resources, over what is usual with such a store."""
-    resources, replicas = section_of(control, "resources"), int(control.get("replicas") or 1)
-    found: dict[str, Any] = {}
+def _budgets(case: Case) -> Budgets:
+    """What class or Tenant say about the components' resources, over what is usual with such a store."""
+    control = case.merged("controlPlane")
+    quota, resources = quota_mib(section_of(control, "storage")), section_of(control, "resources")
+    found: dict[str, Budget] = {}
     for field, attribute in COMPONENTS.items():
         asked = section_of(resources, field)
         requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
-        usual = usual_budget(attribute, quota, replicas)
+        usual = usual_budget(attribute, quota, _replicas(control))
         found[attribute] = Budget(
             cpu=str(requests.get("cpu", usual.cpu)),
             memory=str(requests.get("memory", usual.memory)),
@@ -246,12 +342,12 @@ def _budgets(control: Mapping[str, Any], quota: int) -> dict[str, Any]:
             cpu_limit=text_or_none(limits, "cpu"),
             cores=usual.cores,
         )
-    return found
+    return Budgets(**found)
 
 
 def _memory_limit(limits: Mapping[str, Any]) -> int | None:
     try:
-        return max(_LEAST_MIB, mebibytes(limits.get("memory")))
+        return max(_LEAST_MEMORY_LIMIT_MIB, mebibytes(limits.get("memory")))
     except InvalidQuantityError:
         return None
 

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from controller.existing import Existing
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.verdict import Verdict
 from controller.volumes import larger, never_moves, never_shrinks, not_grown
 
 _CLAIM: Final = "PersistentVolumeClaim"
-_MOST_WORDS: Final = 300
+_MESSAGE_CHARACTERS: Final = 300
 _PENDING: Final = "FileSystemResizePending"
 _ERRORS: Final = ("ControllerResizeError", "NodeResizeError")
 
@@ -61,8 +62,8 @@ def growths(spec: PlaneSpec, existing: Existing) -> tuple[Growth, ...]:
     found = []
     for claim in claims_of(existing.values(), spec.namespace):
         volume, meta = _volume(claim), claim["metadata"]
-        if volume.has is not None and not meta.get("deletionTimestamp") and larger(spec.volume_size, volume.asks):
-            found.append(Growth(volume.name, str(meta.get("uid") or ""), spec.volume_size))
+        if volume.has is not None and not meta.get("deletionTimestamp") and larger(spec.storage.volume_size, volume.asks):
+            found.append(Growth(volume.name, str(meta.get("uid") or ""), spec.storage.volume_size))
     return tuple(found)
 
 
@@ -77,39 +78,41 @@ def room(wanted: str, claims: Iterable[Obj]) -> str:
 
 def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) -> Verdict | None:
     """The condition StorageApplied; None where there are no claims yet. `refused` are the host's words, by claim."""
-    volumes = [_volume(each) for each in claims]
+    volumes = [_volume(claim) for claim in claims]
     if not volumes:
         return None
-    kept = [text for each in volumes for text in _kept(spec, each, refused)]
-    growing = [text for each in volumes if each.name not in refused and (text := _growing(spec, each))]
+    kept = [text for volume in volumes for text in _kept(spec, volume, refused)]
+    growing = [text for volume in volumes if volume.name not in refused and (text := _growing(spec, volume))]
     if kept:
         return Verdict("False", Reason.VOLUME_KEPT, ". ".join((*kept, *growing)))
     if growing:
         return Verdict("False", Reason.VOLUME_GROWING, ". ".join(growing))
-    sizes = ", ".join(f"{each.name} {each.has if each.has is not None else each.asks}" for each in volumes)
+    sizes = ", ".join(f"{volume.name} {volume.has if volume.has is not None else volume.asks}" for volume in volumes)
     return Verdict("True", Reason.APPLIED, f"the volumes of the plane's etcd are as they are asked for: {sizes}")
 
 
 def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Iterable[str]:
-    if larger(volume.asks, spec.volume_size):
-        yield never_shrinks(volume.name, volume.asks, spec.volume_size)
+    wanted = spec.storage
+    if larger(volume.asks, wanted.volume_size):
+        yield never_shrinks(volume.name, volume.asks, wanted.volume_size)
     elif volume.name in refused:
-        words = refused[volume.name][:_MOST_WORDS]
-        yield not_grown(volume.name, volume.asks, spec.volume_size, volume.storage_class, words)
-    if spec.volume_class and volume.storage_class and volume.storage_class != spec.volume_class:
-        yield never_moves(volume.name, volume.storage_class, spec.volume_class)
+        words = refused[volume.name][:_MESSAGE_CHARACTERS]
+        yield not_grown(volume.name, volume.asks, wanted.volume_size, volume.storage_class, words)
+    if wanted.volume_class and volume.storage_class and volume.storage_class != wanted.volume_class:
+        yield never_moves(volume.name, volume.storage_class, wanted.volume_class)
 
 
 def _growing(spec: PlaneSpec, volume: _Volume) -> str:
     """How far a volume is that is to grow; empty where it has what it asks for."""
+    wanted = spec.storage
     if volume.has is None:
-        waits = f"{volume.name} grows to {spec.volume_size} once it is bound"
-        return waits if larger(spec.volume_size, volume.asks) else ""
-    asks = spec.volume_size if larger(spec.volume_size, volume.asks) else volume.asks
+        waits = f"{volume.name} grows to {wanted.volume_size} once it is bound"
+        return waits if larger(wanted.volume_size, volume.asks) else ""
+    asks = wanted.volume_size if larger(wanted.volume_size, volume.asks) else volume.asks
     if not larger(asks, volume.has):
         return ""
     what = f"{volume.name} grows from {volume.has} to {asks}"
-    errors = [volume.conditions[each][:_MOST_WORDS] for each in _ERRORS if each in volume.conditions]
+    errors = [volume.conditions[kind][:_MESSAGE_CHARACTERS] for kind in _ERRORS if kind in volume.conditions]
     if errors:
         return f"{what}, and the host could not yet: {'; '.join(errors)}"
     if _PENDING in volume.conditions:
@@ -130,5 +133,9 @@ def _volume(claim: Obj) -> _Volume:
         asks=mapping(mapping(spec.get("resources")).get("requests")).get("storage"),
         has=mapping(status.get("capacity")).get("storage") if bound else None,
         storage_class=spec.get("storageClassName"),
-        conditions={text(each.get("type")): text(each.get("message")) for each in said if each.get("status") == "True"},
+        conditions={
+            text(condition.get("type")): text(condition.get("message"))
+            for condition in said
+            if condition.get("status") == "True"
+        },
     )

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
-from controller.plane.spec import DNS, PLANE, SYNCER, Obj
+from controller.plane.spec import DNS, PLANE, SYNCER
 
 _MAKERS = ("Deployment", "StatefulSet")
 
@@ -93,7 +94,7 @@ def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
     yield Step.WORKLOADS, left.work_pods
     yield Step.PLANE, (*left.stateful_sets, *_component(left.deployments, DNS, PLANE), *left.plane_pods)
     yield Step.VOLUMES, tuple(volume for volume in left.volumes if left.keep_volumes and not _kept(volume))
-    yield Step.NAMESPACES, tuple(each for each in (left.work_namespace, left.plane_namespace) if each is not None)
+    yield Step.NAMESPACES, tuple(name for name in (left.work_namespace, left.plane_namespace) if name is not None)
     yield Step.CLUSTER_SCOPED, left.cluster_scoped
 
 

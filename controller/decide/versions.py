@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from controller.existing import Existing, Slot
-from controller.plane.spec import API_SERVER, PLANE, Obj
+from controller.plane.spec import API_SERVER, PLANE
 from controller.sections import section_of
 
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.\d+")
@@ -51,7 +52,7 @@ def fault(runs: tuple[str, ...], asked: str, offered: Iterable[str]) -> str:
     if wanted[0] == lowest[0] and wanted[1] <= lowest[1] + 1:
         return ""
     following = lowest[0], lowest[1] + 1
-    between = [each for each in offered if _VERSION.fullmatch(each) and _minor(each) == following]
+    between = [version for version in offered if _VERSION.fullmatch(version) and _minor(version) == following]
     first = " or ".join(between) or f"a version {_name(following)}.x, which class and installation do not offer yet"
     rollout = ", of which some members still run the older one" if lowest != newest else ""
     return (

@@ -19,7 +19,7 @@ from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
 
 # So long new workloads are begun in one turn.
-_SECONDS: Final = 1.0
+_BEGIN_WITHIN_SECONDS: Final = 1.0
 
 
 def workload(pod: Pod) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Admissions:
 
     async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
         """Write as many as there is time for."""
-        deadline = self._clock.monotonic() + _SECONDS
+        deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
         begun = until(admissions, deadline, self._clock.monotonic, lambda admission: workload(admission.pod))
         await each(begun, lambda admission: self._admit(admission, nodes))
 

@@ -27,12 +27,12 @@ from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
 # Together with a turn well within the two seconds in which a pod is to know.
-_A_MOMENT: Final = 0.7
+_SPEAKS_AFTER_SECONDS: Final = 0.7
 # A text that changes is written again after so long.
-_AGAIN: Final = 2.0
-_SECONDS: Final = 0.5
-_LONGEST_MESSAGE: Final = 1024
-_MOST: Final = 20_000
+_REWRITE_AFTER_SECONDS: Final = 2.0
+_BEGIN_WITHIN_SECONDS: Final = 0.5
+_MESSAGE_CHARACTERS: Final = 1024
+_MOST_REMEMBERED: Final = 20_000
 
 
 class Verdicts:
@@ -42,7 +42,7 @@ class Verdicts:
         self._writes = writes
         self._pods = pods
         self._clock = clock
-        self._written: Remembered[str, float] = Remembered(_MOST)
+        self._written: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
 
     async def carry_out(self, verdicts: Mapping[str, Verdict], notices: Mapping[str, Verdict]) -> float | None:
         """Write what is due, in the order of the queue; returns in how many seconds more is."""
@@ -51,19 +51,20 @@ class Verdicts:
         later = []
         for uid, verdict in (*verdicts.items(), *notices.items(), *self._over(notices)):
             seen = self._pods.get(uid)
-            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
+            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_MESSAGE_CHARACTERS])
             if seen is None or seen.verdict == (text or ""):
                 continue
-            wait = max(seen.since + _A_MOMENT, self._written.get(uid, now - _AGAIN) + _AGAIN) - now
+            written = self._written.get(uid, now - _REWRITE_AFTER_SECONDS)
+            wait = max(seen.since + _SPEAKS_AFTER_SECONDS, written + _REWRITE_AFTER_SECONDS) - now
             if wait > 0:
                 later.append(wait)
             else:
                 due.append((bool(seen.verdict), seen, text))
         due.sort(key=lambda item: item[0])
         started = len(due)
-        begun = until(due, now + _SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
+        begun = until(due, now + _BEGIN_WITHIN_SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
         await each(begun, lambda item: self._write(item[1], item[2]))
-        if started and self._clock.monotonic() > now + _SECONDS:
+        if started and self._clock.monotonic() > now + _BEGIN_WITHIN_SECONDS:
             later.append(0.0)
         return min(later, default=None)
 
@@ -85,7 +86,7 @@ class Standings:
         self._client = client
         self._writes = writes
         self._clock = clock
-        self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST)
+        self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST_REMEMBERED)
         self.away = 0
 
     async def carry_out(
@@ -103,8 +104,8 @@ class Standings:
             if quota is None:
                 continue
             said = self._said(quota, lines, rules.get(quota.tenant.cohort, Rules()))
-            text, at = self._written.get(name, ("", now - _AGAIN))
-            if not said or (text == str(said) and now < at + _AGAIN):
+            text, at = self._written.get(name, ("", now - _REWRITE_AFTER_SECONDS))
+            if not said or (text == str(said) and now < at + _REWRITE_AFTER_SECONDS):
                 continue
             if now < at + 1.0:
                 later.append(at + 1.0 - now)

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import STRATEGIC_PATCH, Client
 from bulkhead.kube.errors import ApiError, KubeError, NotFound, Throttled
-from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.kube.objects import uid_of
 from bulkhead.ledger.model import Pod
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock

@@ -35,11 +35,11 @@ from controller.slurm.board import Board
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
-_PAUSE: Final = 0.1
+_PAUSE_SECONDS: Final = 0.1
 # While nothing can be given, deciding takes half of a processor at most.
-_LONGEST_PAUSE: Final = 0.3
+_LONGEST_PAUSE_SECONDS: Final = 0.3
 # What an outsider wrote over is put right so late at the latest.
-_AT_LATEST: Final = 30.0
+_LONGEST_REST_SECONDS: Final = 30.0
 
 
 class Ledger:
@@ -156,7 +156,7 @@ class Turns:
         self.observed = observed
         self._statuses = statuses
         pods = observed.pods
-        self.pause = _PAUSE
+        self.pause = _PAUSE_SECONDS
         self._clock = clock
         self._avoided, self._moves, self._keeps = memory
         self._backoff = Backoff(0.2, 10.0)
@@ -178,7 +178,8 @@ class Turns:
             took = self._clock.monotonic() - begun
             metrics.decide_seconds.observe(took)
             self._keeps.note(decisions.keeps, decisions.verdicts, now)
-            self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
+            longer = min(max(_PAUSE_SECONDS, took), _LONGEST_PAUSE_SECONDS)
+            self.pause = _PAUSE_SECONDS if decisions.admit or decisions.reclaim else longer
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()
             self._report(decisions)
@@ -201,7 +202,7 @@ class Turns:
         ]
         now = self._now()
         seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
-        return max(0.0, min((each for each in seconds if each is not None), default=_AT_LATEST))
+        return max(0.0, min((each for each in seconds if each is not None), default=_LONGEST_REST_SECONDS))
 
     def _report(self, decisions: Decisions) -> None:
         metrics.pods.set(len(self.observed.pods))

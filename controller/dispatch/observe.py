@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api import labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Meta, Obj, Resource
+from bulkhead.kube.objects import Meta, Resource
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
 from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of

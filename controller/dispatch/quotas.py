@@ -13,10 +13,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from bulkhead.api import ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from bulkhead.ledger.given import rules_of, tenant_of
 from bulkhead.ledger.model import Rules, Tenant
 

@@ -24,10 +24,10 @@ from controller.dispatch.seen import Pods
 from controller.dispatch.steps import Step, last_grace, next_step
 
 # A disruption budget that says no is asked again so often.
-_EVICT_AGAIN: Final = 2.0
-_MOST: Final = 20_000
+_EVICT_RETRY_SECONDS: Final = 2.0
+_MOST_REMEMBERED: Final = 20_000
 # So long new workloads are begun in one turn.
-_SECONDS: Final = 1.0
+_BEGIN_WITHIN_SECONDS: Final = 1.0
 
 
 class Reclaims:
@@ -39,12 +39,12 @@ class Reclaims:
         self._avoided = avoided
         self._moves = moves
         self._clock = clock
-        self._refused: Remembered[str, float] = Remembered(_MOST)
+        self._refused: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
 
     async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
         """Do what is due; returns when more is, by the wall clock."""
         await each(spare, self._spare)
-        deadline = self._clock.monotonic() + _SECONDS
+        deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
         moved = {reclaim.pod.uid: reclaim for reclaim in decided if reclaim.to}
         begun: list[tuple[Pod, Reclaimed]] = []
         broken: set[tuple[str, ...]] = set()
@@ -136,7 +136,7 @@ class Reclaims:
         if now >= again:
             if await self._writes.evict(seen.pod, patches.eviction(seen.pod)):
                 return None
-            again = self._refused[uid] = now + _EVICT_AGAIN
+            again = self._refused[uid] = now + _EVICT_RETRY_SECONDS
         at = self._now() + again - now
         return at if deadline is None else min(at, deadline)
 

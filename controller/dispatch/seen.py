@@ -14,10 +14,11 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Pod
 from controller.dispatch.hostpod import Seen, decoded
@@ -25,7 +26,7 @@ from controller.dispatch.hostpod import Seen, decoded
 # Some hundred bytes each. What says little is shared between pods that are alike, and is not counted.
 MOST_REQUIREMENTS_OF_A_TENANT: Final = 65_536
 # Longer than any watch is behind on a host that works.
-_SHOWN_WITHIN: Final = 30.0
+_SHOWN_WITHIN_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Pods:
             # Deleted since, and the watch has shown that.
             return
         elif _older(self._seen[uid].version, seen.version):
-            self._own[uid] = _Own(seen.version, self._monotonic() + _SHOWN_WITHIN)
+            self._own[uid] = _Own(seen.version, self._monotonic() + _SHOWN_WITHIN_SECONDS)
             self._take(seen)
         elif seen.version == self._seen[uid].version:
             self._own.pop(uid, None)

@@ -19,7 +19,7 @@ from bulkhead.ledger.model import Cause, Stage
 from controller.dispatch.hostpod import Seen
 
 # Slurm ends jobs at the deadline, and then has to say so.
-_OF_SLURM: Final = 30.0
+_SLURM_GRACE_SECONDS: Final = 30.0
 
 
 class Step(StrEnum):
@@ -51,8 +51,8 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
         return Next(Step.DROP)
     # What a pod says of itself, its tenant chose. Notes of older controllers say nothing: they had believed it.
     worker = pod.slurm_worker if reclaimed.worker is None else reclaimed.worker
-    if worker and now < reclaimed.by + _OF_SLURM:
-        return Next(None, reclaimed.by + _OF_SLURM)
+    if worker and now < reclaimed.by + _SLURM_GRACE_SECONDS:
+        return Next(None, reclaimed.by + _SLURM_GRACE_SECONDS)
     if not seen.disrupted:
         return Next(Step.MARK)
     return Next(Step.EVICT, reclaimed.by) if now < reclaimed.by else Next(Step.DELETE)

@@ -16,10 +16,11 @@ from typing import Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.ledger import moment, seconds
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
-from bulkhead.kube.objects import Obj, uid_of, version_of
+from bulkhead.kube.objects import uid_of, version_of
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.metering import HOUR
 from bulkhead.ledger.usagebook import Page, UnreadableError

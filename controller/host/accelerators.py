@@ -31,8 +31,8 @@ from controller.host.recount import Recount
 _log = logging.getLogger(__name__)
 
 RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-_PAUSE: Final = 1.0
-_BATCH: Final = 100
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_MOST_WRITES_A_RECOUNT: Final = 100
 _MIB: Final = 1024 * 1024
 
 
@@ -99,7 +99,7 @@ class Accelerators:
         self._client = client
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
-        self._recount = Recount("accelerators", self._clock, pause=_PAUSE)
+        self._recount = Recount("accelerators", self._clock, pause=_RECOUNT_PAUSE_SECONDS)
         heard = self._recount.changed
         self._pods = Informer(client, kinds.PODS, field_selector=RUNNING, shrink=of_pod, on_change=heard, max_bytes=128 * _MIB)
         self._nodes = Informer(client, kinds.NODES, metadata_only=True, shrink=of_node, on_change=heard, max_bytes=32 * _MIB)
@@ -112,21 +112,22 @@ class Accelerators:
     async def _turn(self) -> float | None:
         wrong = self._wrong()
         failed = 0
-        for name, text in wrong[:_BATCH]:
+        for name, text in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(name, text)
         if failed:
             # Pods change all the time: that alone is no reason to ask a host again that has just refused.
             await self._clock.sleep(self._backoff.next())
             return 0
         self._backoff.reset()
-        return 0 if len(wrong) > _BATCH else None
+        return 0 if len(wrong) > _MOST_WRITES_A_RECOUNT else None
 
     def _wrong(self) -> list[tuple[str, str | None]]:
         """The nodes whose annotation says something else than the pods do, and what it should say."""
         counted = self._resources()
         records = [_record.decode(entry) for entry in self._pods.store.bodies()]
         held = accelerators.by_node(
-            (each.node, {resource: number for resource, number in each.held.items() if resource in counted}) for each in records
+            (record.node, {resource: number for resource, number in record.held.items() if resource in counted})
+            for record in records
         )
         metrics.accelerator_pods.set(len(records))
         wanted = {meta.name: accelerators.text(held.get(meta.name, {})) for meta in self._nodes.store.metas()}
@@ -136,8 +137,8 @@ class Accelerators:
     def _resources(self) -> frozenset[str]:
         """What any class counts as a GPU."""
         found: set[str] = set()
-        for each in self._classes.store.objects():
-            spec = mapping(each.get("spec"))
+        for obj in self._classes.store.objects():
+            spec = mapping(obj.get("spec"))
             named = spec.get("gpuResources")
             found |= {name for name in named if isinstance(name, str)} if isinstance(named, list) else {labels.GPU}
         return frozenset(found)

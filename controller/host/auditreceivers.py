@@ -9,17 +9,17 @@ They lie in the namespace of shared objects, and are of a type that is never sha
 from collections.abc import Callable
 from dataclasses import replace
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from controller.pki.receivers import TYPE, ReceiverUnusableError, credential_of
 from controller.plane.auditreceiver import kept
 from controller.plane.trail import Receiver
 
 
 class AuditReceivers:
-    """See the module."""
+    """Reads the credential of each tenant's receiver, and queues the tenants that looked at a Secret when it changes."""
 
     def __init__(self, client: Client, namespace: str, on_change: Callable[[str], object]) -> None:
         self._client = client

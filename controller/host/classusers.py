@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.tenantclass.status import MOST_SHOWN
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
@@ -25,15 +25,15 @@ from controller.host.matters import watching
 from controller.host.recount import Recount
 
 _log = logging.getLogger(__name__)
-_PAUSE: Final = 1.0
-_BATCH: Final = 50
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_MOST_WRITES_A_RECOUNT: Final = 50
 _MIB: Final = 1024 * 1024
 
 
 def of_tenant(tenant: Obj) -> Obj:
     """The classes that a Tenant uses: the one that it names, and the one that it was built of."""
     named, built = mapping(tenant.get("spec")).get("class"), mapping(mapping(tenant.get("status")).get("class")).get("name")
-    return {"uses": [] if is_pending_deletion(tenant) else sorted({str(each) for each in (named, built) if each})}
+    return {"uses": [] if is_pending_deletion(tenant) else sorted({str(name) for name in (named, built) if name})}
 
 
 def of_class(tenant_class: Obj) -> Obj:
@@ -60,7 +60,7 @@ class ClassUsers:
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
         self._backoff = Backoff(1.0, 30.0)
-        self._recount = Recount("class users", clock or SystemClock(), pause=_PAUSE)
+        self._recount = Recount("class users", clock or SystemClock(), pause=_RECOUNT_PAUSE_SECONDS)
 
     async def run(self) -> None:
         """Keep the statuses right until cancelled."""
@@ -78,12 +78,12 @@ class ClassUsers:
             if (int(there.get("tenants") or 0), there.get("tenantNames")) != (status["tenants"], status["tenantNames"]):
                 wrong.append((meta.name, status))
         failed = 0
-        for name, status in wrong[:_BATCH]:
+        for name, status in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(name, status)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        return _PAUSE if len(wrong) > _BATCH else None
+        return _RECOUNT_PAUSE_SECONDS if len(wrong) > _MOST_WRITES_A_RECOUNT else None
 
     async def _write(self, name: str, status: Obj) -> bool:
         try:

@@ -11,7 +11,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.host.matters import asked, watching
 
-_MOST_BYTES = 4 * 1024 * 1024
+_CACHE_BYTES = 4 * 1024 * 1024
 
 
 class Cohorts:
@@ -20,7 +20,7 @@ class Cohorts:
     def __init__(self, client: Client, on_cohort: Callable[[str], None]) -> None:
         # Not its status, into which the ledger writes sums with every pod.
         # Before the definitions of an upgrade have come there is no such kind.
-        self._informer = watching(client, kinds.COHORTS, asked, on_cohort, max_bytes=_MOST_BYTES, optional=True)
+        self._informer = watching(client, kinds.COHORTS, asked, on_cohort, max_bytes=_CACHE_BYTES, optional=True)
 
     async def run(self) -> None:
         """Keep up until cancelled."""

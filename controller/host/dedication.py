@@ -18,13 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
@@ -43,12 +44,12 @@ from controller.settings import Settings
 _log = logging.getLogger(__name__)
 
 # Longer than a scheduler that has not seen a new taint yet takes to bind its pod; only then is it asked what runs there.
-_PAUSE: Final = 1.0
-_LOOK_AGAIN: Final = 5.0
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 5.0
 # A pause of a tenant ends without an event.
-_AT_LATEST: Final = 30.0
-_BATCH: Final = 50
-_LOOKS: Final = 20
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+_MOST_WRITES_A_RECOUNT: Final = 50
+_MOST_NODES_A_LOOK: Final = 20
 _MIB: Final = 1024 * 1024
 
 
@@ -163,9 +164,9 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusa
     return Claim(
         name,
         since,
-        selector=dict(plane.node_selector),
+        selector=dict(plane.nodes.selector),
         most=int(most) if most is not None else None,
-        gpu_resources=plane.gpu_resources,
+        gpu_resources=plane.quota.gpu_resources,
     )
 
 
@@ -187,7 +188,7 @@ class Dedication:
         self._accepted = accepted
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
-        self._recount = Recount("dedication", self._clock, pause=_PAUSE)
+        self._recount = Recount("dedication", self._clock, pause=_RECOUNT_PAUSE_SECONDS)
         self._store: Store | None = None
         self._known: dict[str, Any] = {}
         self._judged: dict[str, _Judged] = {}
@@ -216,7 +217,7 @@ class Dedication:
         # Before the definitions of an upgrade have come there is no such kind.
         cohorts = watching(client, kinds.COHORTS, asked, heard, max_bytes=4 * _MIB, optional=True)
         informers = (tenants, classes, cohorts)
-        await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(each.store for each in informers)))
+        await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(informer.store for informer in informers)))
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -231,26 +232,28 @@ class Dedication:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""
         seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
         judged = self._claims(tenants, classes, cohorts)
-        looked = {name: each.looked for name, each in judged.items()}
-        before = {name: each.claimed.before for name, each in judged.items() if each.claimed.edited}
-        wanted = [each.claimed.claim for each in judged.values() if each.claimed.claim is not None]
+        looked = {name: judgement.looked for name, judgement in judged.items()}
+        before = {name: judgement.claimed.before for name, judgement in judged.items() if judgement.claimed.edited}
+        wanted = [judgement.claimed.claim for judgement in judged.values() if judgement.claimed.claim is not None]
         claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
-        for name, owner in waiting[:_LOOKS]:
+        for name, owner in waiting[:_MOST_NODES_A_LOOK]:
             found = await self._others(name, owner)
             if found is not None:
                 running[name] = found
         wrong = dedicated.marks(seen, allotted, running)
         failed = 0
-        for mark in wrong[:_BATCH]:
+        for mark in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(mark)
-        edits = {name: Finding(refusing=each) for name, each in refused.items()}
+        edits = {name: Finding(refusing=refusal) for name, refusal in refused.items()}
         self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
+        if len(wrong) > _MOST_WRITES_A_RECOUNT:
+            return _RECOUNT_PAUSE_SECONDS
+        return _LOOK_AGAIN_SECONDS if waiting else _LONGEST_PAUSE_SECONDS
 
     def _claims(self, tenants: Store, classes: Store, cohorts: Store) -> dict[str, _Judged]:
         """Every tenant's claim; one is judged again only where something that its own follows from is another."""
@@ -304,7 +307,7 @@ class Dedication:
         except KubeError as error:
             _log.warning("pods not listed: %s", error, extra={"node": node})
             return None
-        return Counter(each["metadata"]["labels"][dedicated.KEY] for each in listed.items)
+        return Counter(pod["metadata"]["labels"][dedicated.KEY] for pod in listed.items)
 
     async def _write(self, mark: Mark) -> bool:
         name = mark.node.name
@@ -323,5 +326,5 @@ class Dedication:
 
 def _host_node(meta: Meta, body: Obj | None) -> HostNode:
     found = body or {}
-    taints = tuple(dict(each) for each in mappings(found.get("taints")))
+    taints = tuple(dict(taint) for taint in mappings(found.get("taints")))
     return HostNode(meta.name, meta.resource_version, meta.labels or {}, taints, section_of(found, "allocatable"))

@@ -15,10 +15,10 @@ import logging
 import bulkhead
 from bulkhead.api import crd
 from bulkhead.api.labels import RELEASE
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 _log = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 async def bring_up(client: Client, release: str = bulkhead.__version__) -> None:
     """Bring every definition up to this release; raises KubeError where the host refuses one."""
-    for each in crd.CRDS:
-        wanted = crd.render(each)
+    for definition in crd.CRDS:
+        wanted = crd.render(definition)
         name = str(wanted["metadata"]["name"])
         there = await _there(client, name)
         if newer(release_of(there), release):

@@ -35,8 +35,8 @@ from controller.plane.addresses import (
     network,
 )
 
-_PAUSE: Final = 1.0
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_RECOUNT_PAUSE_SECONDS: Final = 1.0
+_CACHE_BYTES: Final = 32 * 1024 * 1024
 
 
 class _Address(msgspec.Struct, gc=False):
@@ -76,8 +76,8 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     meta = meta or decode_meta(raw)
     node = decode_with(_node, raw)
     spec, status = node.spec or _Spec(), node.status or _Status()
-    pods = {str(each) for each in (spec.one, *(spec.all or ())) if each}
-    addresses = {str(each.address) for each in status.addresses or () if each.type in {"InternalIP", "ExternalIP"}}
+    pods = {str(cidr) for cidr in (spec.one, *(spec.all or ())) if cidr}
+    addresses = {str(address.address) for address in status.addresses or () if address.type in {"InternalIP", "ExternalIP"}}
     bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
     return bare, msgspec.json.encode(Record(tuple(sorted(pods)), tuple(sorted(addresses))))
 
@@ -96,12 +96,12 @@ class HostRanges:
         self._on_change = on_change
         self._known = tuple(known)
         self._named = tuple(named)
-        self._recount = Recount("host ranges", SystemClock(), pause=_PAUSE)
+        self._recount = Recount("host ranges", SystemClock(), pause=_RECOUNT_PAUSE_SECONDS)
         self._reported: object = None
         self._listening: frozenset[tuple[str, int]] = frozenset()
         heard = self._recount.changed
         self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
-        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=_MOST_BYTES)
+        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=_CACHE_BYTES)
         self._api = Informer(
             client,
             kinds.ENDPOINT_SLICES,
@@ -110,7 +110,7 @@ class HostRanges:
             on_change=self._moved,
         )
         self._storage = (
-            watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_MOST_BYTES),
+            watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_CACHE_BYTES),
             watching(client, kinds.STORAGE_CLASSES, servers.of_storage_class, self._served),
             # Before our definitions have come there is neither kind.
             watching(client, kinds.SHARED_VOLUMES, servers.of_shared_volume, self._served, optional=True),
@@ -137,12 +137,12 @@ class HostRanges:
     def reserved(self) -> tuple[Reserved, ...]:
         """What is known and what was seen besides, each range once and in order."""
         # Tenants' own slices come and go inside their range.
-        slices = [each.cidr for each in self._known if each.what == SLICES]
-        return (*self._known, *sorted({each for each in self._seen() if not contains(each.cidr, slices)}))
+        slices = [range_.cidr for range_ in self._known if range_.what == SLICES]
+        return (*self._known, *sorted({range_ for range_ in self._seen() if not contains(range_.cidr, slices)}))
 
     def _seen(self) -> Iterator[Reserved]:
-        for each in self._services.store.objects():
-            yield from _ranges((each.get("spec") or {}).get("cidrs") or (), SERVICES)
+        for obj in self._services.store.objects():
+            yield from _ranges((obj.get("spec") or {}).get("cidrs") or (), SERVICES)
         for body in self._nodes.store.bodies():
             node = _record.decode(body)
             yield from _ranges(node.pods, PODS)
@@ -156,11 +156,11 @@ class HostRanges:
         """Those whose address is known, and the names of those of which it is not."""
         found = servers.kept_in(body for informer in self._storage for body in informer.store.bodies())
         yield from _ranges(found, STORAGE)
-        yield from (Reserved(each, STORAGE) for each in found if network(each) is None and not self._answered(each))
+        yield from (Reserved(server, STORAGE) for server in found if network(server) is None and not self._answered(server))
         yield from _ranges(servers.kept_in(self._classes.store.bodies()), RECEIVERS)
 
     def _answered(self, name: str) -> bool:
-        return any(name == each or (each.startswith(".") and name.endswith(each)) for each in self._named)
+        return any(name == known or (known.startswith(".") and name.endswith(known)) for known in self._named)
 
     def _served(self, _: str) -> None:
         self._beside = None
@@ -168,9 +168,9 @@ class HostRanges:
 
     def _moved(self, change: Change) -> None:
         found: set[tuple[str, int]] = set()
-        for each in self._api.store.objects():
-            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
-            for endpoint in each.get("endpoints") or []:
+        for obj in self._api.store.objects():
+            ports = [int(port["port"]) for port in obj.get("ports") or [] if port.get("port")]
+            for endpoint in obj.get("endpoints") or []:
                 found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
         self._listening = frozenset(found) or self._listening
         self._recount.changed(change)

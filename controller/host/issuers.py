@@ -19,13 +19,13 @@ import aiohttp
 from bulkhead.api.providers import Source
 from bulkhead.work.clock import Clock
 from controller import metrics
-from controller.decide.keysets import MOST_BYTES, Answer, Fault, keys_address, read_keys
+from controller.decide.keysets import KEY_SET_BYTES, Answer, Fault, keys_address, read_keys
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 10.0
-_EVERY: Final = 30.0
-_AT_ONCE: Final = 8
+_REQUEST_DEADLINE_SECONDS: Final = 10.0
+_LOOK_PERIOD_SECONDS: Final = 30.0
+_REQUESTS_AT_ONCE: Final = 8
 _PLAIN: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "bulkhead-controller"}
 
 Fetch = Callable[[str, str], Awaitable[bytes]]
@@ -61,16 +61,16 @@ class Issuers:
         """Ask until cancelled."""
         while True:
             self._wanted.clear()
-            sources = {source for each in self._looked.values() for source in each}
+            sources = {source for asked in self._looked.values() for source in asked}
             self._known = {source: answer for source, answer in self._known.items() if source in sources}
-            room = asyncio.Semaphore(_AT_ONCE)
+            room = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             await asyncio.gather(*(self._ask(source, room) for source in sources))
             metrics.issuers_silent.set(sum(bool(answer.trouble) for answer in self._known.values()))
             await self._pause()
 
     async def _pause(self) -> None:
         """Half a minute, or until there is a source that was never asked."""
-        pausing = asyncio.create_task(self._clock.sleep(_EVERY))
+        pausing = asyncio.create_task(self._clock.sleep(_LOOK_PERIOD_SECONDS))
         waking = asyncio.create_task(self._wanted.wait())
         try:
             await asyncio.wait({pausing, waking}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +95,7 @@ class Issuers:
                 self._on_change(tenant)
 
 
-async def over_https(address: str, authorities: str, *, proxy: str = "", seconds: float = _SECONDS) -> bytes:
+async def over_https(address: str, authorities: str, *, proxy: str = "", seconds: float = _REQUEST_DEADLINE_SECONDS) -> bytes:
     """A document of a provider; whatever keeps it from coming is a `Fault` with its cure."""
     timeout = aiohttp.ClientTimeout(total=seconds)
     try:
@@ -123,8 +123,8 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
     body = b""
     async for chunk in answer.content.iter_chunked(64 * 1024):
         body += chunk
-        if len(body) > MOST_BYTES:
-            raise Fault(f"{answer.url} answers with more than {MOST_BYTES // 1024} KiB; it is no identity provider")
+        if len(body) > KEY_SET_BYTES:
+            raise Fault(f"{answer.url} answers with more than {KEY_SET_BYTES // 1024} KiB; it is no identity provider")
     return body
 
 

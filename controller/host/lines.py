@@ -14,14 +14,14 @@ from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane
 
 MOST_LINES: Final = 2000
-MOST_IN_LINE: Final = 256
-MOST: Final = 10_000
+MOST_WAITING_IN_LINE: Final = 256
+MOST_WAITING: Final = 10_000
 
 
 class Lines:
     """The lines of one process. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock, *, most_in_line: int = MOST_IN_LINE, most: int = MOST) -> None:
+    def __init__(self, clock: Clock, *, most_in_line: int = MOST_WAITING_IN_LINE, most: int = MOST_WAITING) -> None:
         self._clock = clock
         self._most_in_line = most_in_line
         self._most = most

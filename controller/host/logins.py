@@ -23,6 +23,7 @@ import msgspec
 from msgspec import structs
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
@@ -30,7 +31,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
@@ -46,15 +47,15 @@ from controller.plane.secrets import REVOKED_FILE
 _log = logging.getLogger(__name__)
 _WORKERS: Final = 4
 _MIB: Final = 1024 * 1024
-_AGAIN: Final = 1.0
-_PATROL_SECONDS: Final = 60.0
-_MOST_OF_ONE: Final = 64 * 1024
+_LOOK_AGAIN_SECONDS: Final = 1.0
+_PATROL_PERIOD_SECONDS: Final = 60.0
+_REQUEST_BYTES: Final = 64 * 1024
 
 
 def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     """What is kept of a request; nothing of one larger than any that would be signed, which the host clears away."""
     found, body = compact(raw, meta)
-    if len(body) > _MOST_OF_ONE:
+    if len(body) > _REQUEST_BYTES:
         return found, b""
     try:
         request = logins.request_of(codec.decode_obj(body))
@@ -73,7 +74,7 @@ def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 class Logins:
-    """See the module."""
+    """Watches requests for people's certificates, and answers them in the lines of their requesters while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -106,7 +107,7 @@ class Logins:
     async def _patrol(self) -> None:
         """Look at every request again: what was answered goes in its time, and lines that were full have forgotten nobody."""
         while True:
-            await self._clock.sleep(_PATROL_SECONDS)
+            await self._clock.sleep(_PATROL_PERIOD_SECONDS)
             for key in list(self._requests.store.keys()):
                 await asyncio.sleep(0)
                 obj = self._requests.store.get(key)
@@ -159,8 +160,8 @@ class Logins:
                 await self._deny(obj, request, found)
         except (Conflict, NotFound):
             # Somebody else changed or deleted it: it is read again.
-            return _AGAIN
-        return _AGAIN if isinstance(found, Later) else None
+            return _LOOK_AGAIN_SECONDS
+        return _LOOK_AGAIN_SECONDS if isinstance(found, Later) else None
 
     async def _judge(self, obj: Obj, request: Request, now: datetime) -> Answer:
         tenant = await self._tenant(request.tenant)

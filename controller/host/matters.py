@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change, Informer, Shrink
-from bulkhead.kube.objects import Key, Meta, Obj, Resource
+from bulkhead.kube.objects import Key, Meta, Resource
 
 
 def asked(obj: Obj) -> Obj:

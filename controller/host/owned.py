@@ -21,10 +21,11 @@ from typing import Any
 
 from bulkhead.api import deviceclaims, labels, names
 from bulkhead.api.ledger import OVER_SINCE, STANDING
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.store import Entry
 from bulkhead.ledger.given import tenant_of
 from bulkhead.ledger.model import Line
@@ -52,7 +53,7 @@ OWNED = (
 ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2)
 # Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
-_COUNT_SECONDS = 1.0
+_RECOUNT_DELAY_SECONDS = 1.0
 _BY_LEDGER = frozenset({STANDING, OVER_SINCE})
 
 
@@ -153,7 +154,7 @@ class Owned:
             if before == seen:
                 return
             if before is not None and before[0] == seen[0]:
-                self._later(tenant, _COUNT_SECONDS)
+                self._later(tenant, _RECOUNT_DELAY_SECONDS)
                 return
         self._on_tenant(tenant)
 
@@ -165,10 +166,10 @@ class Owned:
             self._given[tenant] = now
         if now == before:
             return
-        touched = {each.cohort for each in (before, now) if each is not None}
+        touched = {mate.cohort for mate in (before, now) if mate is not None}
         for mate in self._given.values():
             if mate.cohort in touched and mate.name != tenant:
-                self._later(mate.name, _COUNT_SECONDS)
+                self._later(mate.name, _RECOUNT_DELAY_SECONDS)
 
 
 def _quota(quota: Obj) -> tuple[Obj, Obj]:

@@ -15,11 +15,11 @@ from bulkhead.work.clock import Clock
 from controller.plane.pullsecret import UnusableError, merged
 
 _log = logging.getLogger(__name__)
-PERIOD_SECONDS: Final = 10.0
+LOOK_PERIOD_SECONDS: Final = 10.0
 
 
 class PullSecrets:
-    """See the module."""
+    """Looks at the named Secrets every few seconds, merges them into `content`, and calls `on_change` where that differs."""
 
     def __init__(
         self, client: Client, names: tuple[str, ...], namespace: str, on_change: Callable[[], object], clock: Clock
@@ -36,7 +36,7 @@ class PullSecrets:
         """Look until cancelled."""
         while self._names:
             await self.look()
-            await self._clock.sleep(PERIOD_SECONDS)
+            await self._clock.sleep(LOOK_PERIOD_SECONDS)
 
     async def look(self) -> None:
         """Read all of them once; what is unusable leaves what was known."""

@@ -20,12 +20,12 @@ from bulkhead.work.clock import Clock
 from controller.host.owned import SELECTOR
 
 _log = logging.getLogger(__name__)
-PERIOD_SECONDS: Final = 20.0
-_LEAST_SECONDS: Final = 0.5
+ROUND_PERIOD_SECONDS: Final = 20.0
+_LEAST_ROUND_PAUSE_SECONDS: Final = 0.5
 
 
 class SecretWatch:
-    """See the module."""
+    """Lists the metadata of one plane's Secrets after the other, and queues the tenants whose Secrets have changed."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SecretWatch:
         on_tenant: Callable[[str], object],
         clock: Clock,
         *,
-        period: float = PERIOD_SECONDS,
+        period: float = ROUND_PERIOD_SECONDS,
     ) -> None:
         self._client = client
         self._tenants = tenants
@@ -51,7 +51,7 @@ class SecretWatch:
             for name in there:
                 await self.look(name)
                 await self._clock.sleep(self._period / len(there))
-            await self._clock.sleep(_LEAST_SECONDS)
+            await self._clock.sleep(_LEAST_ROUND_PAUSE_SECONDS)
 
     async def look(self, tenant: str) -> None:
         """Queue a tenant whose Secrets are others than when they were last listed; the first list queues nothing."""
@@ -62,7 +62,7 @@ class SecretWatch:
             _log.debug("Secrets not listed: %s", error, extra={"tenant": tenant})
             return
         total = hashlib.blake2b(digest_size=16)
-        for obj in sorted(listed.items, key=lambda each: str(each["metadata"]["name"])):
+        for obj in sorted(listed.items, key=lambda obj: str(obj["metadata"]["name"])):
             meta = obj["metadata"]
             total.update(f"{meta['name']}/{meta.get('uid')}/{meta.get('resourceVersion')}\n".encode())
         now, before = total.digest(), self._seen.get(tenant)

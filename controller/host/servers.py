@@ -36,8 +36,8 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _IPV4: Final = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _HOST: Final = re.compile(r"[0-9A-Za-z][-0-9A-Za-z_.:]{0,252}")
-_MOST: Final = 64  # of one object
-_LONGEST: Final = 4096
+_MOST_OF_ONE_OBJECT: Final = 64
+_TEXT_CHARACTERS: Final = 4096
 
 _record: Final = msgspec.json.Decoder(tuple[str, ...])
 
@@ -46,9 +46,10 @@ def of_volume(volume: Mapping[str, Any]) -> tuple[str, ...]:
     """The servers of a PersistentVolume."""
     spec = mapping(volume.get("spec"))
     csi = mapping(spec.get("csi"))
-    found = [each for type_, fields in _TYPES.items() for each in _named(mapping(spec.get(type_)), fields)]
+    found = [server for type_, fields in _TYPES.items() for server in _named(mapping(spec.get(type_)), fields)]
     found += _attributes(mapping(mapping(spec.get("flexVolume")).get("options")))
-    found += [*_attributes(mapping(csi.get("volumeAttributes"))), *_IPV4.findall(text(csi.get("volumeHandle"))[:_LONGEST])]
+    found += _attributes(mapping(csi.get("volumeAttributes")))
+    found += _IPV4.findall(text(csi.get("volumeHandle"))[:_TEXT_CHARACTERS])
     return _few(found)
 
 
@@ -70,11 +71,11 @@ def of_tenant_class(tenant_class: Mapping[str, Any]) -> tuple[str, ...]:
 
 def kept_in(bodies: Iterable[bytes]) -> frozenset[str]:
     """The servers of all objects of which an informer keeps them."""
-    return frozenset(each for body in bodies for each in _record.decode(body))
+    return frozenset(entry for body in bodies for entry in _record.decode(body))
 
 
 def _few(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(found)))[:_MOST]
+    return tuple(sorted(set(found)))[:_MOST_OF_ONE_OBJECT]
 
 
 def _named(source: Mapping[str, Any], fields: Iterable[str]) -> Iterator[str]:
@@ -83,26 +84,27 @@ def _named(source: Mapping[str, Any], fields: Iterable[str]) -> Iterator[str]:
 
 
 def _attributes(attributes: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in list(attributes.items())[:_MOST]:
+    for key, value in list(attributes.items())[:_MOST_OF_ONE_OBJECT]:
         if key.lower() in _KEYS:
             yield from _hosts(value)
         elif key.lower() in _PLACES:
-            places = _PLACE.findall(text(value)[:_LONGEST])
+            places = _PLACE.findall(text(value)[:_TEXT_CHARACTERS])
             yield from _hosts([unc or export for unc, export in places])
 
 
 def _hosts(value: Any) -> Iterator[str]:
     """The hosts of `host`, `host:port`, `[v6]:port`, `host:/path`, of several of them, or of a list of such, as JSON too."""
-    if isinstance(value, str) and value.startswith("[") and '"' in value[:_LONGEST]:
-        value = _listed(value[:_LONGEST])
-    for each in (part for text_ in ([value] if isinstance(value, str) else sequence(value)[:_MOST]) for part in _parts(text_)):
-        host = _host(each)
+    if isinstance(value, str) and value.startswith("[") and '"' in value[:_TEXT_CHARACTERS]:
+        value = _listed(value[:_TEXT_CHARACTERS])
+    texts = [value] if isinstance(value, str) else sequence(value)[:_MOST_OF_ONE_OBJECT]
+    for part in (part for text_ in texts for part in _parts(text_)):
+        host = _host(part)
         if _HOST.fullmatch(host):
             yield host.lower().rstrip(".")
 
 
 def _parts(value: Any) -> list[str]:
-    return [part for part in re.split(r"[,;\s]+", text(value)[:_LONGEST]) if part]
+    return [part for part in re.split(r"[,;\s]+", text(value)[:_TEXT_CHARACTERS]) if part]
 
 
 def _listed(value: str) -> Any:

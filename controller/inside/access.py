@@ -14,11 +14,11 @@ from datetime import datetime
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
 from controller.inside.budget import Budget, Turn
@@ -28,13 +28,13 @@ from controller.plane.pki import controller_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 
-_READYZ_BYTES = 16 * 1024
-_BOOTSTRAP_SECONDS = 10.0
+_READYZ_ANSWER_BYTES = 16 * 1024
+_BOOTSTRAP_DEADLINE_SECONDS = 10.0
 # Connections to one plane: more would only take memory.
-_CONNECTIONS = 4
-_POLL_SECONDS = 0.1
-_POLL_SLOW = 1.0
-_POLL_FAST_FOR = 60.0
+_MOST_CONNECTIONS = 4
+_FAST_POLL_PERIOD_SECONDS = 0.1
+_SLOW_POLL_PERIOD_SECONDS = 1.0
+_POLLS_FAST_FOR_SECONDS = 60.0
 _NAMESPACE_TRIES = 50
 
 
@@ -92,7 +92,7 @@ class PlaneAccess:
             return PlaneHealth(message="the plane's pod has no address yet")
         held = self._connections.get(spec.tenant)
         client, why = None, ""
-        for address in sorted(addresses, key=lambda each: held is None or each != held.address):
+        for address in sorted(addresses, key=lambda address: held is None or address != held.address):
             client = await self._client(spec, keys, address)
             try:
                 await client.get_raw("/readyz", timeout=2.0)
@@ -114,7 +114,7 @@ class PlaneAccess:
 
         Returns the plane's identity, the UID of its kube-system namespace.
         """
-        async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
+        async with self._budget.turn(spec.tenant, _BOOTSTRAP_DEADLINE_SECONDS) as turn:
             plane = Plane(self._connections[spec.tenant].client, turn)
             results = await asyncio.gather(
                 *(
@@ -167,8 +167,8 @@ class PlaneAccess:
             field_manager="bulkhead-controller",
             timeout=10.0,
             # For the one call without a turn, /readyz.
-            max_body=_READYZ_BYTES,
-            connections=_CONNECTIONS,
+            max_body=_READYZ_ANSWER_BYTES,
+            connections=_MOST_CONNECTIONS,
         )
         await client.__aenter__()
         self._connections[spec.tenant] = _Connection(client, address, identity, now + wanted.life / 2)
@@ -185,8 +185,8 @@ class PlaneAccess:
             try:
                 await client.get_raw("/readyz", timeout=2.0)
             except KubeError:
-                fast = self._clock.monotonic() - started < _POLL_FAST_FOR
-                await self._clock.sleep(_POLL_SECONDS if fast else _POLL_SLOW)
+                fast = self._clock.monotonic() - started < _POLLS_FAST_FOR_SECONDS
+                await self._clock.sleep(_FAST_POLL_PERIOD_SECONDS if fast else _SLOW_POLL_PERIOD_SECONDS)
                 continue
             self._on_ready(tenant)
             return
@@ -200,7 +200,7 @@ class PlaneAccess:
                 # A plane that has just become ready creates kube-system a moment later.
                 if left == 1:
                     raise
-                await self._clock.sleep(_POLL_SECONDS)
+                await self._clock.sleep(_FAST_POLL_PERIOD_SECONDS)
             else:
                 return
 

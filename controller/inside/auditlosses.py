@@ -13,9 +13,9 @@ from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.plane.auditlosses import Losses, losses_of
 
-MOST_BYTES: Final = 16 << 20
-_EVERY: Final = 60.0
-_SECONDS: Final = 10.0
+METRICS_ANSWER_BYTES: Final = 16 << 20
+_ASK_PERIOD_SECONDS: Final = 60.0
+_REQUEST_DEADLINE_SECONDS: Final = 10.0
 
 
 class AuditLosses:
@@ -30,7 +30,7 @@ class AuditLosses:
     async def look(self, tenant: str) -> Losses:
         """What was lost, asked at most once a minute."""
         at, before = self._known.get(tenant, (float("-inf"), None))
-        if before is not None and self._clock.monotonic() - at < _EVERY:
+        if before is not None and self._clock.monotonic() - at < _ASK_PERIOD_SECONDS:
             return before
         found = await self._ask(tenant, before)
         self._known[tenant] = (self._clock.monotonic(), found)
@@ -42,11 +42,12 @@ class AuditLosses:
 
     async def _ask(self, tenant: str, before: Losses | None) -> Losses:
         try:
-            async with self._budget.turn(tenant, _SECONDS) as turn:
+            async with self._budget.turn(tenant, _REQUEST_DEADLINE_SECONDS) as turn:
                 plane = self._planes.plane(turn)
                 if plane is None:
                     return before or Losses(unread="the plane does not answer")
-                answer = await plane.exchange("GET", "/metrics", timeout=_SECONDS, max_body=MOST_BYTES)
+                seconds = _REQUEST_DEADLINE_SECONDS
+                answer = await plane.exchange("GET", "/metrics", timeout=seconds, max_body=METRICS_ANSWER_BYTES)
                 if answer.status != 200:
                     return Losses(unread=f"the plane's metrics answer {answer.status}")
                 total = losses_of(answer.data)

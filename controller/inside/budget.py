@@ -19,14 +19,14 @@ from typing import Final, Self
 from bulkhead.kube.errors import TooLarge
 
 _MIB: Final = 1024 * 1024
-EACH: Final = 48 * _MIB
-TOTAL: Final = 128 * _MIB
+PLANE_BYTES: Final = 48 * _MIB
+TOTAL_BYTES: Final = 128 * _MIB
 
 
 class Budget:
     """What all planes hold."""
 
-    def __init__(self, total: int = TOTAL, each: int = EACH) -> None:
+    def __init__(self, total: int = TOTAL_BYTES, each: int = PLANE_BYTES) -> None:
         self.total = total
         self.each = each
         self.most = 0  # bytes that were ever held at once
@@ -51,12 +51,12 @@ class Budget:
             largest = max(self._held, key=lambda name: self._held[name], default=tenant)
             if self._held[largest] <= self._held[tenant] + size:
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once, and this plane's most of them")
-            ending = [each for each in self._turns if each.tenant == largest and not each.ended]
+            ending = [other for other in self._turns if other.tenant == largest and not other.ended]
             if not ending:
                 # No turn is left that could release it.
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once")
-            for each in ending:
-                each.end()
+            for other in ending:
+                other.end()
         self._held[tenant] += size
         self.most = max(self.most, self.held)
 

@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import APPLY_PATCH, MERGE_PATCH, Client, delete_options, place
 from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import Gone, NotFound, NotServed, ProtocolError, Timeout, TooLarge
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.transport import JSON
 from bulkhead.kube.watch import METADATA_LIST_ONLY, METADATA_ONLY
 from controller.inside import counted
@@ -38,12 +39,12 @@ OBJECT_BYTES: Final = 2 * _MIB
 PAGE_ITEMS: Final = 100
 PAGE_BYTES: Final = 8 * _MIB
 LIST_BYTES: Final = 48 * _MIB
-LIST_SECONDS: Final = 20.0
+LIST_DEADLINE_SECONDS: Final = 20.0
 # Counted structs within one item: conditions, containers.
-PARTS: Final = 128
-_ITEM_OVERHEAD: Final = 1 * _KIB
+MOST_PARTS_OF_AN_ITEM: Final = 128
+_ITEM_OVERHEAD_BYTES: Final = 1 * _KIB
 # About how many times the size of its JSON a dict takes, at most.
-_DECODED: Final = 6
+_DECODED_TIMES_ENCODED: Final = 6
 
 
 class Identity(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
@@ -128,7 +129,7 @@ class Plane:
         """Read the named fields of one object."""
         accept = METADATA_ONLY if metadata_only else JSON
         data = await self._request("GET", r.path(namespace, name), accept=accept, max_body=OBJECT_BYTES)
-        return decode(shape, data, PARTS)
+        return decode(shape, data, MOST_PARTS_OF_AN_ITEM)
 
     async def list(
         self,
@@ -155,7 +156,7 @@ class Plane:
         params = {"labelSelector": label_selector, "limit": str(PAGE_ITEMS)}
         data = await self._request("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
         page = decode(_PARTIAL_PAGE, data, PAGE_ITEMS)
-        return tuple(self._kept(each) for each in page.items or ())
+        return tuple(self._kept(item) for item in page.items or ())
 
     async def _collect(
         self,
@@ -169,15 +170,15 @@ class Plane:
     ) -> tuple[Obj, ...]:
         params = dict(params)
         found: list[Obj] = []
-        before, deadline = self._turn.read, asyncio.get_running_loop().time() + LIST_SECONDS
+        before, deadline = self._turn.read, asyncio.get_running_loop().time() + LIST_DEADLINE_SECONDS
         while True:
             data = await self._request("GET", path, params=params, accept=accept, max_body=PAGE_BYTES)
             try:
-                page = decode(shape, data, PAGE_ITEMS * PARTS)
+                page = decode(shape, data, PAGE_ITEMS * MOST_PARTS_OF_AN_ITEM)
             except ProtocolError as error:
                 raise ProtocolError(f"list of {r}: {error}") from error
             del data
-            found += [self._kept(each) for each in page.items or ()]
+            found += [self._kept(item) for item in page.items or ()]
             token = page.metadata.continue_ if page.metadata is not None else ""
             if len(found) > most or (token and len(found) == most):
                 raise TooLarge(f"list of {r}: more than {most} objects")
@@ -186,11 +187,11 @@ class Plane:
             if self._turn.read - before > LIST_BYTES:
                 raise TooLarge(f"list of {r}: more than {LIST_BYTES} bytes")
             if asyncio.get_running_loop().time() > deadline:
-                raise Timeout(f"list of {r}: not read within {LIST_SECONDS:g} s")
+                raise Timeout(f"list of {r}: not read within {LIST_DEADLINE_SECONDS:g} s")
             params["continue"] = token
 
     def _kept(self, item: Any) -> Obj:
-        self._turn.charge(_ITEM_OVERHEAD + _DECODED * len(msgspec.json.encode(item)))
+        self._turn.charge(_ITEM_OVERHEAD_BYTES + _DECODED_TIMES_ENCODED * len(msgspec.json.encode(item)))
         made: Obj = msgspec.to_builtins(item)
         return made
 

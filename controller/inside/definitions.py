@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from controller.inside.calls import Plane
 
 _log = logging.getLogger(__name__)
 
-_TRIES: Final = 3
+_MOST_TRIES: Final = 3
 KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
 
 
@@ -55,7 +55,7 @@ async def put(plane: Plane, wanted: Obj) -> None:
 
 
 async def _put(plane: Plane, wanted: Obj, *, ours: bool) -> None:
-    for left in range(_TRIES - 1, -1, -1):
+    for left in range(_MOST_TRIES - 1, -1, -1):
         try:
             await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
         except (AlreadyExists, Conflict):

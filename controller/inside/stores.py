@@ -29,11 +29,11 @@ from controller.plane.storestate import Member, Store, compacts_to, opens, store
 _log = logging.getLogger(__name__)
 _MAINTENANCE: Final = "/v3/maintenance"
 _ANSWER_BYTES: Final = 64 * 1024
-_ASK_SECONDS: Final = 3.0
-_COMPACT_SECONDS: Final = 60.0
-_DEFRAGMENT_SECONDS: Final = 120.0
+_REQUEST_DEADLINE_SECONDS: Final = 3.0
+_COMPACT_DEADLINE_SECONDS: Final = 60.0
+_DEFRAGMENT_DEADLINE_SECONDS: Final = 120.0
 # How old a revision is up to which versions are forgotten.
-_HISTORY_SECONDS: Final = 10.0
+_HISTORY_KEPT_SECONDS: Final = 10.0
 _NO_SPACE: Final = "NOSPACE"
 
 
@@ -117,7 +117,7 @@ class Stores:
             return 0
         now = self._clock.monotonic()
         at, revision = self._earlier.setdefault(tenant, (now, store.revision))
-        if now - at < _HISTORY_SECONDS:
+        if now - at < _HISTORY_KEPT_SECONDS:
             return 0
         self._earlier[tenant] = (now, store.revision)
         return revision
@@ -137,7 +137,7 @@ class Stores:
                     used=int(status.db_size_in_use),
                     quota=int(status.db_size_quota),
                     revision=int(status.header.revision),
-                    alarms=tuple(each.member for each in raised if each.alarm == _NO_SPACE),
+                    alarms=tuple(alarm.member for alarm in raised if alarm.alarm == _NO_SPACE),
                 )
         except (KubeError, TimeoutError, msgspec.MsgspecError, ValueError) as error:
             return f"etcd of pod {pod} does not answer: {error}"
@@ -155,7 +155,7 @@ class Stores:
             for member in to_defragment(store):
                 _log.info("defragmenting %s: %d of %d bytes are used", member.name, member.used, member.size, extra=extra)
                 async with self.client(keys, addresses[member.name]) as client:
-                    await _call(client, "defragment", {}, timeout=_DEFRAGMENT_SECONDS)
+                    await _call(client, "defragment", {}, timeout=_DEFRAGMENT_DEADLINE_SECONDS)
                 store = await self._ask(keys, addresses)
             if opens(store):
                 _log.info("the store takes writes again: %d bytes of %d", store.size, store.quota, extra=extra)
@@ -175,7 +175,7 @@ class Stores:
         """Have etcd forget what was before a revision."""
         body = json.dumps({"revision": str(revision), "physical": True}).encode()
         try:
-            await client.transport.request("POST", "/v3/kv/compaction", body=body, timeout=_COMPACT_SECONDS)
+            await client.transport.request("POST", "/v3/kv/compaction", body=body, timeout=_COMPACT_DEADLINE_SECONDS)
         except KubeError as error:
             # etcd's own or the API server's came first, and forgot more.
             if "compacted" not in str(error):
@@ -194,10 +194,15 @@ class Stores:
         )
         name = "bulkhead-controller"
         async with Client(
-            config, user_agent=name, field_manager=name, timeout=_ASK_SECONDS, max_body=_ANSWER_BYTES, connections=1
+            config,
+            user_agent=name,
+            field_manager=name,
+            timeout=_REQUEST_DEADLINE_SECONDS,
+            max_body=_ANSWER_BYTES,
+            connections=1,
         ) as client:
             yield client
 
 
-async def _call(client: Client, what: str, body: Mapping[str, Any], timeout: float = _ASK_SECONDS) -> bytes:  # noqa: ASYNC109 - the deadline of the call
+async def _call(client: Client, what: str, body: Mapping[str, Any], timeout: float = _REQUEST_DEADLINE_SECONDS) -> bytes:  # noqa: ASYNC109 - the deadline of the call
     return await client.transport.request("POST", f"{_MAINTENANCE}/{what}", body=json.dumps(body).encode(), timeout=timeout)

@@ -141,8 +141,8 @@ def facts(pair: Pair, authority: bytes) -> CertFacts | None:
     dns, addresses = _alternatives(certificate)
     subject = certificate.subject
     return CertFacts(
-        user=str(next((each.value for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")),
-        groups=tuple(str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)),
+        user=str(next((attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")),
+        groups=tuple(str(attribute.value) for attribute in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)),
         usage=next((name for name, oids in _USAGES.items() if list(usage) == oids), Usage.BOTH),
         dns=dns,
         addresses=addresses,

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from controller.pki import issue
 from controller.pki.issue import Known
 from controller.plane import pki
 from controller.plane.pki import Pair
 from controller.plane.secrets import REVOKED_FILE, SERVICE_ACCOUNT_SECRET, KeyMaterial
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ def assemble(
     issued = notes.issued
     revoked = files_of(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
     authorities = {name: _authority(spec, secrets, name, now, notes) for name in pki.AUTHORITIES}
-    if spec.certificates_revoked not in {"", revoked}:
+    if spec.access.certificates_revoked not in {"", revoked}:
         # The key and the request that it was drawn for are one write: a crash before it repeats it, one after it does not.
-        revoked = spec.certificates_revoked
+        revoked = spec.access.certificates_revoked
         authorities[pki.USERS] = issue.new_authority(f"bulkhead:{spec.tenant}:{pki.USERS}", now)
         issued.append((pki.authority_secret(pki.USERS), "all certificates are revoked"))
     account, encryption = _plane_keys(secrets, issued, has_data=has_data)

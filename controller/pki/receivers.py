@@ -15,7 +15,7 @@ from bulkhead.api.untrusted import mapping
 from controller.plane.auditreceiver import CERTIFICATE, TOKEN
 
 TYPE: Final = "bulkhead.dev/audit-receiver"
-_MOST_BYTES: Final = 16 << 10
+_AUTHORITIES_BYTES: Final = 16 << 10
 _FORMS: Final = f"{TOKEN}, or {' and '.join(CERTIFICATE)}"
 
 
@@ -52,8 +52,8 @@ def _plain(name: str, value: str) -> bytes:
         found = b64decode(value, validate=True)
     except ValueError as error:
         raise ReceiverUnusableError(f"its {name} is no base64") from error
-    if len(found) > _MOST_BYTES:
-        raise ReceiverUnusableError(f"its {name} has {len(found)} bytes, at most {_MOST_BYTES} are taken")
+    if len(found) > _AUTHORITIES_BYTES:
+        raise ReceiverUnusableError(f"its {name} has {len(found)} bytes, at most {_AUTHORITIES_BYTES} are taken")
     return found
 
 
@@ -67,7 +67,7 @@ def _check_pair(certificate: bytes, key: bytes) -> None:
     try:
         public = x509.load_pem_x509_certificates(certificate)[0].public_key()
         private = load_pem_private_key(key, password=None).public_key()
-        forms = {each.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for each in (public, private)}
+        forms = {key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (public, private)}
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ReceiverUnusableError(f"its {' or '.join(CERTIFICATE)} cannot be read, or the key has a password") from error
     if len(forms) > 1:

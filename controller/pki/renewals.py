@@ -10,8 +10,8 @@ from typing import Final
 from bulkhead.work.bucket import Bucket
 from bulkhead.work.clock import Clock
 
-_AT_ONCE: Final = 5
-_SECONDS: Final = 3.0
+_RENEWALS_AT_ONCE: Final = 5
+_SECONDS_BETWEEN_RENEWALS: Final = 3.0
 
 
 class Renewals:
@@ -19,7 +19,7 @@ class Renewals:
 
     def __init__(self, clock: Clock, in_doubt: Callable[[], str] = str) -> None:
         self._in_doubt = in_doubt
-        self._bucket = Bucket(clock, most=_AT_ONCE, seconds_each=_SECONDS)
+        self._bucket = Bucket(clock, most=_RENEWALS_AT_ONCE, seconds_each=_SECONDS_BETWEEN_RENEWALS)
 
     @property
     def why_not(self) -> str:

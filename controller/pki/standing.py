@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.pki import issue
 from controller.pki.issue import Known
 from controller.pki.material import embedded, files_of
 from controller.plane import pki
 from controller.plane.pki import CertFacts, CertSpec, Pair
-from controller.plane.spec import Obj
 
 _KUBECONFIG: Final = "kubeconfig"
 

@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from bulkhead.api.objects import Obj
 
 Network: TypeAlias = IPv4Network | IPv6Network
-Obj: TypeAlias = dict[str, Any]
 
 SERVICES: Final = "services of the host"
 SLICES: Final = "services of tenants"
@@ -70,9 +71,9 @@ def network(text: str) -> Network | None:
 
 def closed(reserved: Iterable[Reserved], reach: Iterable[str] = ()) -> tuple[Network, ...]:
     """The reserved ranges as few networks, without what may be reached on purpose."""
-    left = _few(_both(each.cidr for each in reserved))
+    left = _few(_both(range_.cidr for range_ in reserved))
     for hole in _both(reach):
-        left = [part for each in left for part in _without(each, hole)]
+        left = [part for whole in left for part in _without(whole, hole)]
     return tuple(_collapsed([_UNROUTED, *left]))
 
 
@@ -81,30 +82,30 @@ def block(cidr: str, kept: Iterable[Network]) -> Obj | None:
     asked = network(cidr)
     if asked is None:
         return None
-    inside = [each for each in kept if _overlap(each, asked)]
-    if any(_inside(asked, each) for each in inside):
+    inside = [taken for taken in kept if _overlap(taken, asked)]
+    if any(_inside(asked, taken) for taken in inside):
         return None
-    exceptions = {"except": [str(each) for each in inside]} if inside else {}
+    exceptions = {"except": [str(taken) for taken in inside]} if inside else {}
     return {"ipBlock": {"cidr": str(asked)} | exceptions}
 
 
 def only_named(reserved: Iterable[Reserved]) -> tuple[str, ...]:
     """What was to be closed and is not: servers that are known by their names alone."""
-    return tuple(sorted({each.cidr for each in reserved if network(each.cidr) is None}))
+    return tuple(sorted({range_.cidr for range_ in reserved if network(range_.cidr) is None}))
 
 
 def holder(cidr: str, reserved: Iterable[Reserved]) -> Reserved | None:
     """The reserved range that has a network, or a part of it; the widest there is."""
     asked = network(cidr)
-    found = [(one, each) for each in reserved if (one := network(each.cidr)) is not None]
-    meeting = [(one.prefixlen, each) for one, each in found if asked is not None and _overlap(one, asked)]
+    found = [(one, range_) for range_ in reserved if (one := network(range_.cidr)) is not None]
+    meeting = [(one.prefixlen, range_) for one, range_ in found if asked is not None and _overlap(one, asked)]
     return min(meeting)[1] if meeting else None
 
 
 def contains(address: str, networks: Iterable[str]) -> bool:
     """Whether an address lies in any of these networks."""
     single = network(address)
-    return single is not None and any(_inside(single, each) for each in _plain(networks))
+    return single is not None and any(_inside(single, whole) for whole in _plain(networks))
 
 
 def _plain(cidrs: Iterable[str]) -> Iterable[Network]:
@@ -113,10 +114,10 @@ def _plain(cidrs: Iterable[str]) -> Iterable[Network]:
 
 def _both(cidrs: Iterable[str]) -> Iterable[Network]:
     """The networks, and those of IPv4 once more as a translator has them."""
-    for each in _plain(cidrs):
-        yield each
-        if isinstance(each, IPv4Network):
-            yield IPv6Network((int(_TRANSLATED.network_address) + int(each.network_address), each.prefixlen + 96))
+    for whole in _plain(cidrs):
+        yield whole
+        if isinstance(whole, IPv4Network):
+            yield IPv6Network((int(_TRANSLATED.network_address) + int(whole.network_address), whole.prefixlen + 96))
 
 
 def _inside(one: Network, other: Network) -> bool:
@@ -141,31 +142,31 @@ def _without(whole: Network, hole: Network) -> Iterable[Network]:
 
 def _collapsed(networks: Iterable[Network]) -> list[Network]:
     listed = list(networks)
-    four = collapse_addresses(each for each in listed if isinstance(each, IPv4Network))
-    six = collapse_addresses(each for each in listed if isinstance(each, IPv6Network))
+    four = collapse_addresses(part for part in listed if isinstance(part, IPv4Network))
+    six = collapse_addresses(part for part in listed if isinstance(part, IPv6Network))
     return [*four, *six]
 
 
 def _few(networks: Iterable[Network]) -> list[Network]:
     """The networks joined, and of each family those that lie nearest to each other made one until they are few."""
     left = _collapsed(networks)
-    four, six = ([each for each in left if each.version == version] for version in (4, 6))
+    four, six = ([part for part in left if part.version == version] for version in (4, 6))
     return _collapsed([*_nearest_joined(four), *_nearest_joined(six)])
 
 
 def _nearest_joined(networks: list[Network]) -> Iterable[Network]:
     """Neighbours are joined where the network of both is smallest, so that little is closed beside them."""
-    ordered = sorted(networks, key=lambda each: int(each.network_address))
+    ordered = sorted(networks, key=lambda part: int(part.network_address))
     # How many bits each has in common with the one before it: the length of the network of both.
-    shared = [each.max_prefixlen - _differing(one, each) for one, each in itertools.pairwise(ordered)]
+    shared = [other.max_prefixlen - _differing(one, other) for one, other in itertools.pairwise(ordered)]
     joined = set(sorted(range(len(shared)), key=lambda at: -shared[at])[: max(0, len(ordered) - MOST_EXCEPTIONS)])
     group, length = ordered[:1], ordered[0].prefixlen if ordered else 0
-    for at, each in enumerate(ordered[1:]):
+    for at, part in enumerate(ordered[1:]):
         if at in joined:
             length = min(length, shared[at])
             continue
         yield group[0].supernet(new_prefix=length)
-        group, length = [each], each.prefixlen
+        group, length = [part], part.prefixlen
     if group:
         yield group[0].supernet(new_prefix=length)
 

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane import audit, auditreceiver, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import beside_store_mib
-from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, Obj, PlaneSpec
+from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, PlaneSpec
 
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
@@ -30,14 +31,14 @@ def container(spec: PlaneSpec) -> Obj:
     return {
         "name": API_SERVER,
         "image": spec.images.kubernetes,
-        "imagePullPolicy": spec.image_pull_policy,
+        "imagePullPolicy": spec.images.pull_policy,
         "command": ["/usr/local/bin/kube-apiserver", *_flags(spec)],
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
-            *spec.apiserver.go_env(60),
+            *spec.budgets.apiserver.go_env(60),
         ],
         "ports": [{"name": "api", "containerPort": API_PORT, "protocol": "TCP"}],
-        "resources": spec.apiserver.resources(),
+        "resources": spec.budgets.apiserver.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             mount("pki-apiserver", PKI_PATH),
@@ -54,7 +55,7 @@ def container(spec: PlaneSpec) -> Obj:
 def ends_soon(stateful_set: Obj, image: str) -> bool:
     """Whether a plane that runs ends soon already, or may learn it with another image, which restarts it anyway."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
-    running: Obj = next((each for each in containers if each.get("name") == API_SERVER), {})
+    running: Obj = next((entry for entry in containers if entry.get("name") == API_SERVER), {})
     return ENDS_SOON in (running.get("command") or ()) or running.get("image") not in {None, image}
 
 
@@ -92,7 +93,7 @@ def _text(document: Obj) -> str:
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    trail = audit.flags(spec.audit, beside_store_mib(spec.apiserver.memory_limit_mib, spec.etcd_quota_mib))
+    trail = audit.flags(spec.audit, beside_store_mib(spec.budgets.apiserver.memory_limit_mib, spec.storage.quota_mib))
     return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *trail]
 
 
@@ -161,13 +162,13 @@ def _limits(spec: PlaneSpec) -> list[str]:
         "--default-watch-cache-size=20",
         "--shutdown-delay-duration=0s",
         # Without it every watch is waited for, which is to say the whole grace of the pod, in which nobody is answered.
-        *([ENDS_SOON] if spec.ends_soon else []),
+        *([ENDS_SOON] if spec.control_plane.ends_soon else []),
     ]
 
 
 def _pod_groups(spec: PlaneSpec) -> list[str]:
     """The upstream PodGroup, alpha in 1.36, with groups that ask for one topology domain; decision 20 says what stays off."""
-    if not spec.pod_groups:
+    if not spec.offers.pod_groups:
         return []
     return [
         "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",

@@ -11,11 +11,12 @@ reader in it: the images of the other containers hold one program each.
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane import auditreceiver
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.sizing import API_SERVER_MIB
-from controller.plane.spec import CONFIG_PATH, Obj, PlaneSpec
+from controller.plane.spec import CONFIG_PATH, PlaneSpec
 from controller.plane.trail import Audit
 
 AUDIT_PATH: Final = "/var/log/audit"
@@ -46,7 +47,7 @@ _KNOWN: Final = (
     "storage.k8s.io",
 )
 # The largest head of a request, 1 MiB, is at most this with each character escaped, twice: once more in the answer's message.
-_LARGEST_EVENT: Final = 12 * _MIB
+_LARGEST_EVENT_BYTES: Final = 12 * _MIB
 
 
 def policy(asked: Audit | None) -> Obj:
@@ -78,7 +79,7 @@ def _kept(asked: Audit | None) -> list[str]:
         asked, more = Audit(), []
     else:
         # An event that is larger than a file would be dropped; the body of one is dropped instead.
-        most = min(_LARGEST_EVENT, asked.file_mib * _MIB * 3 // 4)
+        most = min(_LARGEST_EVENT_BYTES, asked.file_mib * _MIB * 3 // 4)
         more = [
             "--audit-log-truncate-enabled=true",
             f"--audit-log-truncate-max-event-size={most}",
@@ -119,7 +120,7 @@ def readers(spec: PlaneSpec) -> list[Obj]:
         {
             "name": READER,
             "image": spec.images.bulkhead,
-            "imagePullPolicy": spec.image_pull_policy,
+            "imagePullPolicy": spec.images.pull_policy,
             "command": ["python3", "-m", "bulkhead.auditreader", "--wait"],
             "resources": {"requests": {"cpu": "1m", "memory": "20Mi"}, "limits": {"memory": "128Mi"}},
             "securityContext": CONTAINER_SECURITY,

@@ -5,7 +5,7 @@
 
 No request waits for any of it: what does not fit is lost, and counted by the API server (`apiserver_audit_error_total`). It has
 no bound on batches that are under way, only on how many begin each second, and a receiver that keeps silent holds each for
-`_HELD_SECONDS`; so rate, batch and buffer follow from the memory that the API server has (`Bounds`).
+`_LONGEST_DELIVERY_SECONDS`; so rate, batch and buffer follow from the memory that the API server has (`Bounds`).
 
 The credential lies in files that it reads again by itself; everything else of this is read once. The receiver's name is
 pinned in the pod (`hostAliases`): a plane asks no DNS.
@@ -16,8 +16,9 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata, mount, secret_volume
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.trail import Audit, Receiver
 
 SECRET: Final = "audit-receiver"  # noqa: S105 - the name of a Secret
@@ -27,13 +28,13 @@ TOKEN: Final = "token"  # noqa: S105 - the name of a file
 CERTIFICATE: Final = ("tls.crt", "tls.key")
 # Accepted by no receiver. Without any credential the API server would not start, and so could not take over one that comes.
 _NONE: Final = b64encode(b"no-credential-is-known").decode()
-_BURST: Final = 10
+_BURST_BATCHES: Final = 10
 _BATCHES_A_SECOND: Final = 1
 # Five tries of 30 s, which the API server does not let one choose, and the pauses of 1, 1.5, 2.25 and 3.4 s between, a fifth
 # longer at most.
-_HELD_SECONDS: Final = 160
+_LONGEST_DELIVERY_SECONDS: Final = 160
 # An event under way: the object, and the text of its batch in a buffer that has grown by doubling.
-_COPIES: Final = 3
+_COPIES_OF_AN_EVENT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,10 @@ class Bounds:
     def of(cls, memory_mib: int) -> "Bounds":
         """For an API server with so much memory: a sixteenth for events that wait, three for those under way."""
         part = (memory_mib << 20) // 16
-        under_way = _HELD_SECONDS * _BATCHES_A_SECOND + _BURST
-        return cls(buffer=max(1, part // EVENT_BYTES), batch=max(1, 3 * part // (_COPIES * EVENT_BYTES * under_way)))
+        under_way = _LONGEST_DELIVERY_SECONDS * _BATCHES_A_SECOND + _BURST_BATCHES
+        return cls(
+            buffer=max(1, part // EVENT_BYTES), batch=max(1, 3 * part // (_COPIES_OF_AN_EVENT * EVENT_BYTES * under_way))
+        )
 
 
 def flags(memory_mib: int) -> list[str]:
@@ -66,7 +69,7 @@ def flags(memory_mib: int) -> list[str]:
         "--audit-webhook-batch-max-wait=1s",
         "--audit-webhook-batch-throttle-enable=true",
         f"--audit-webhook-batch-throttle-qps={_BATCHES_A_SECOND}",
-        f"--audit-webhook-batch-throttle-burst={_BURST}",
+        f"--audit-webhook-batch-throttle-burst={_BURST_BATCHES}",
         "--audit-webhook-truncate-enabled=true",
         f"--audit-webhook-truncate-max-event-size={EVENT_BYTES}",
         f"--audit-webhook-truncate-max-batch-size={EVENT_BYTES}",

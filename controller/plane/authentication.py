@@ -16,15 +16,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bulkhead.api.names import TOKEN_ENDS
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider
 from controller.plane.parts import metadata
-from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
+from controller.plane.spec import ISSUERS_PORT, PLANE, PlaneSpec
 from controller.plane.ways import Revoked
 
 ISSUERS: Final = "issuers"
 FILE: Final = "authentication.json"
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
-_AT_ONCE: Final = 16
+_NAMES_IN_AN_EXPRESSION: Final = 16
 _DISCOVERY: Final = ".well-known/openid-configuration"
 
 
@@ -45,7 +46,7 @@ def untouched() -> Obj:
 
 def config_maps(spec: PlaneSpec) -> list[Obj]:
     """ConfigMap `issuers`: what the syncer answers, and from which source each provider's keys are."""
-    if not spec.issuers:
+    if not spec.access.issuers:
         return []
     data: dict[str, str] = {}
     for provider, keys in _known(spec):
@@ -70,7 +71,8 @@ def with_revoked(running: Obj, revoked: Sequence[Revoked]) -> Obj:
 
     It says itself how it names users and groups, so neither class nor providers need to be known. A rule is never taken out.
     """
-    return running | ({"jwt": [_stricter(each, revoked) for each in running["jwt"]]} if running.get("jwt") else {})
+    jwt = [_stricter(authenticator, revoked) for authenticator in running.get("jwt") or ()]
+    return running | ({"jwt": jwt} if jwt else {})
 
 
 def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
@@ -80,14 +82,14 @@ def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
     made = dict(authenticator)
     for field, rules in (("claimValidationRules", before), ("userValidationRules", _revoked(revoked))):
         there = list(made.get(field) or ())
-        expressions = {each.get("expression") for each in there}
-        if more := [each for each in rules if each["expression"] not in expressions]:
+        expressions = {rule.get("expression") for rule in there}
+        if more := [rule for rule in rules if rule["expression"] not in expressions]:
             made[field] = [*there, *more]
     return made
 
 
 def _known(spec: PlaneSpec) -> Iterator[tuple[Provider, str]]:
-    return ((each.provider, each.keys) for each in spec.issuers if each.keys)
+    return ((trusted.provider, trusted.keys) for trusted in spec.access.issuers if trusted.keys)
 
 
 def _place(spec: PlaneSpec, provider: Provider, keys: str) -> str:
@@ -124,7 +126,7 @@ def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str)
         "claimMappings": mappings,
         "claimValidationRules": [*_claims(provider), *_before(spec, provider)],
     }
-    rules = list(_revoked(spec.revoked))
+    rules = list(_revoked(spec.access.revoked))
     return made | ({"userValidationRules": rules} if rules else {})
 
 
@@ -144,7 +146,7 @@ def _claims(provider: Provider) -> Iterator[Obj]:
             "the email address is in none of the domains of the class (emailDomains)",
         )
     # An API server does not start with the same rule twice.
-    for groups in dict.fromkeys(tuple(sorted(set(each))) for each in provider.required_groups):
+    for groups in dict.fromkeys(tuple(sorted(set(asked))) for asked in provider.required_groups):
         yield _rule(
             f"{_groups(provider.groups_claim)}.exists(group, group in {_text(groups)})",
             "the user is in no group that may sign in",
@@ -152,13 +154,13 @@ def _claims(provider: Provider) -> Iterator[Obj]:
 
 
 def _before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
-    return _revoked_before(spec.revoked, provider.prefix, provider.username_claim, provider.groups_claim)
+    return _revoked_before(spec.access.revoked, provider.prefix, provider.username_claim, provider.groups_claim)
 
 
 def _revoked(revoked: Sequence[Revoked]) -> Iterator[Obj]:
     gone = "access of this user is revoked"
     for kind, expression in (("User", "!(user.username in {})"), ("Group", "!user.groups.exists(group, group in {})")):
-        names = sorted({each.name for each in revoked if each.kind == kind and each.before is None})
+        names = sorted({entry.name for entry in revoked if entry.kind == kind and entry.before is None})
         for some in _parts(names):
             yield _rule(expression.format(_text(some)), gone)
 
@@ -167,9 +169,9 @@ def _revoked_before(revoked: Sequence[Revoked], prefix: str, username: str, grou
     """What was issued too early, by the names as the provider has them."""
     for kind in ("User", "Group"):
         before = {
-            each.name.removeprefix(prefix): each.before
-            for each in revoked
-            if each.kind == kind and each.before is not None and each.name.startswith(prefix)
+            entry.name.removeprefix(prefix): entry.before
+            for entry in revoked
+            if entry.kind == kind and entry.before is not None and entry.name.startswith(prefix)
         }
         for some in _parts(sorted(before)) if kind == "User" or groups else ():
             names = f"[claims[{_text(username)}]]" if kind == "User" else _groups(groups)
@@ -189,7 +191,7 @@ def _groups(claim: str) -> str:
 
 def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
     """A few names at a time: an API server does not start with an expression of more than 100,000 characters."""
-    return (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
+    return (names[start : start + _NAMES_IN_AN_EXPRESSION] for start in range(0, len(names), _NAMES_IN_AN_EXPRESSION))
 
 
 def _rule(expression: str, message: str) -> Obj:

@@ -8,8 +8,9 @@ is in tests/controller/plane/test_plane_controllers.py, which knows every contro
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import KCM_PORT, PKI_PATH, Obj, PlaneSpec
+from controller.plane.spec import KCM_PORT, PKI_PATH, PlaneSpec
 
 CONTROLLERS: Final = (
     "certificatesigningrequest-cleaner-controller",
@@ -54,11 +55,11 @@ def container(spec: PlaneSpec) -> Obj:
     return {
         "name": "kube-controller-manager",
         "image": spec.images.kubernetes,
-        "imagePullPolicy": spec.image_pull_policy,
+        "imagePullPolicy": spec.images.pull_policy,
         "command": ["/usr/local/bin/kube-controller-manager", *_flags(spec)],
-        "env": spec.controller_manager.go_env(100),
+        "env": spec.budgets.controller_manager.go_env(100),
         "ports": [{"name": "kcm-health", "containerPort": KCM_PORT, "protocol": "TCP"}],
-        "resources": spec.controller_manager.resources(),
+        "resources": spec.budgets.controller_manager.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [mount("pki-controller-manager", PKI_PATH)],
         "startupProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=1, failures=180),
@@ -75,9 +76,9 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--tls-cert-file={PKI_PATH}/server.crt",
         f"--tls-private-key-file={PKI_PATH}/server.key",
         "--tls-min-version=VersionTLS12",
-        f"--controllers={','.join((*CONTROLLERS, *(POD_GROUP_CONTROLLERS if spec.pod_groups else ())))}",
-        *(["--feature-gates=GenericWorkload=true"] if spec.pod_groups else []),
-        f"--leader-elect={'true' if spec.replicas > 1 else 'false'}",
+        f"--controllers={','.join((*CONTROLLERS, *(POD_GROUP_CONTROLLERS if spec.offers.pod_groups else ())))}",
+        *(["--feature-gates=GenericWorkload=true"] if spec.offers.pod_groups else []),
+        f"--leader-elect={'true' if spec.control_plane.replicas > 1 else 'false'}",
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={PKI_PATH}/sa.key",
         f"--root-ca-file={PKI_PATH}/serving-ca.crt",

@@ -4,24 +4,15 @@ Names outside the cluster go to the upstream resolvers of the settings, by defau
 cluster's DNS, which knows the names of all Services.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.spec import (
-    CONFIG_PATH,
-    COREDNS,
-    DNS,
-    DNS_HEALTH_PORT,
-    DNS_PORT,
-    DNS_READY_PORT,
-    PKI_PATH,
-    Obj,
-    PlaneSpec,
-)
+from controller.plane.spec import CONFIG_PATH, COREDNS, DNS, DNS_HEALTH_PORT, DNS_PORT, DNS_READY_PORT, PKI_PATH, PlaneSpec
 
 
 def corefile(spec: PlaneSpec) -> str:
     """The Corefile."""
-    upstreams, domain = " ".join(spec.dns_upstreams), spec.cluster_domain
+    upstreams, domain = " ".join(spec.installation.dns_upstreams), spec.installation.cluster_domain
     forward = [f"    forward . {upstreams} {{", "        max_concurrent 500", "    }"] if upstreams else []
     lines = [
         f".:{DNS_PORT} {{",
@@ -76,14 +67,14 @@ def _container(spec: PlaneSpec) -> Obj:
     return {
         "name": COREDNS,
         "image": spec.images.coredns,
-        "imagePullPolicy": spec.image_pull_policy,
+        "imagePullPolicy": spec.images.pull_policy,
         "args": ["-conf", f"{CONFIG_PATH}/Corefile"],
-        "env": spec.dns.go_env(40),
+        "env": spec.budgets.dns.go_env(40),
         "ports": [
             {"name": "dns", "containerPort": DNS_PORT, "protocol": "UDP"},
             {"name": "dns-tcp", "containerPort": DNS_PORT, "protocol": "TCP"},
         ],
-        "resources": spec.dns.resources(),
+        "resources": spec.budgets.dns.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [mount("pki", PKI_PATH), mount("config", CONFIG_PATH)],
         "startupProbe": probe("/ready", DNS_READY_PORT, period=1, failures=180),

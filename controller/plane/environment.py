@@ -7,8 +7,9 @@ read them once and watch nothing; other variables would need another name.
 
 from bulkhead.api import devices, serviceenv
 from bulkhead.api.names import API_ENVIRONMENT
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 
 def config_maps(spec: PlaneSpec) -> tuple[Obj, ...]:
@@ -28,7 +29,7 @@ def number(spec: PlaneSpec) -> int:
 
 
 def _closing(spec: PlaneSpec) -> tuple[devices.Vendor | None, ...]:
-    return (None, *devices.vendors_of(spec.gpu_resources))
+    return (None, *devices.vendors_of(spec.quota.gpu_resources))
 
 
 def _config_map(spec: PlaneSpec, name: str, data: dict[str, str]) -> Obj:

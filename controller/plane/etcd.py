@@ -7,6 +7,7 @@ names. The kubelet probes the metrics listener, which serves health and metrics 
 leaves it to the node.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import snapshot_flags
 from controller.plane.spec import (
@@ -17,7 +18,6 @@ from controller.plane.spec import (
     PEERS,
     PKI_PATH,
     PLANE,
-    Obj,
     PlaneSpec,
 )
 
@@ -30,15 +30,15 @@ def container(spec: PlaneSpec) -> Obj:
     return {
         "name": "etcd",
         "image": spec.images.etcd,
-        "imagePullPolicy": spec.image_pull_policy,
+        "imagePullPolicy": spec.images.pull_policy,
         "command": ["/usr/local/bin/etcd", *_flags(spec)],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
-            *spec.etcd.go_env(100),
+            *spec.budgets.etcd.go_env(100),
         ],
         "ports": [{"name": "etcd-metrics", "containerPort": ETCD_METRICS_PORT, "protocol": "TCP"}],
-        "resources": spec.etcd.resources(),
+        "resources": spec.budgets.etcd.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [mount("data", DATA_PATH, read_only=False), mount("pki-etcd", PKI_PATH)],
         # The API server flushes and leaves while its store still answers; without it, it hangs until it is killed.
@@ -52,14 +52,14 @@ def container(spec: PlaneSpec) -> Obj:
 def members_of(stateful_set: Obj) -> int:
     """How many members a plane's etcd was begun with, whatever its scale is now; 0 where that cannot be read."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
-    flags = [flag for each in containers for flag in each.get("command") or () if flag.startswith(_MEMBERS)]
+    flags = [flag for entry in containers for flag in entry.get("command") or () if flag.startswith(_MEMBERS)]
     return len(flags[0].removeprefix(_MEMBERS).split(",")) if flags else 0
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
     peer = _peer_url(spec, "$(POD_NAME)")
-    listen = "127.0.0.1" if spec.replicas == 1 else "0.0.0.0"  # noqa: S104 - peers come from other pods, over mutual TLS
-    members = ",".join(f"{PLANE}-{i}={_peer_url(spec, f'{PLANE}-{i}')}" for i in range(spec.replicas))
+    listen = "127.0.0.1" if spec.control_plane.replicas == 1 else "0.0.0.0"  # noqa: S104 - peers come from other pods, over mutual TLS
+    members = ",".join(f"{PLANE}-{i}={_peer_url(spec, f'{PLANE}-{i}')}" for i in range(spec.control_plane.replicas))
     return [
         "--name=$(POD_NAME)",
         f"--data-dir={DATA_PATH}/data",
@@ -81,17 +81,17 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--peer-cert-file={PKI_PATH}/server.crt",
         f"--peer-key-file={PKI_PATH}/server.key",
         "--tls-min-version=TLS1.2",
-        f"--quota-backend-bytes={spec.etcd_quota_mib * 1024 * 1024}",
+        f"--quota-backend-bytes={spec.storage.quota_mib * 1024 * 1024}",
         "--auto-compaction-mode=periodic",
         "--auto-compaction-retention=10m",
         "--feature-gates=InitialCorruptCheck=true",
-        *snapshot_flags(spec.replicas),
+        *snapshot_flags(spec.control_plane.replicas),
         "--max-wals=3",
         "--log-level=warn",
     ]
 
 
 def _peer_url(spec: PlaneSpec, member: str) -> str:
-    if spec.replicas == 1:
+    if spec.control_plane.replicas == 1:
         return f"https://127.0.0.1:{ETCD_PEER_PORT}"
     return f"https://{member}.{PEERS}.{spec.namespace}.svc:{ETCD_PEER_PORT}"

@@ -9,8 +9,9 @@ TLS ends in the plane whatever the way: nothing on it holds a key. The API serve
 """
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import API_PORT, PLANE, PROXY_ROUTE, PUBLIC, Obj, PlaneSpec
+from controller.plane.spec import API_PORT, PLANE, PROXY_ROUTE, PUBLIC, PlaneSpec
 from controller.plane.ways import Gateway
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"

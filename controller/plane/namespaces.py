@@ -5,9 +5,10 @@ workloads' carries what the host's admission policies hold the tenant's objects 
 """
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
 from controller.plane.policyfacts import policy_facts
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 # Pinned: a new version of the host must not change by itself what a tenant may run.
 POD_SECURITY_VERSION = "v1.36"
@@ -17,7 +18,7 @@ def namespaces(spec: PlaneSpec) -> list[Obj]:
     """Both namespaces with their Pod Security labels."""
     return [
         _namespace(spec, spec.namespace, "restricted", "plane", {}),
-        _namespace(spec, spec.work_namespace, spec.pod_security, "work", policy_facts(spec)),
+        _namespace(spec, spec.work_namespace, spec.isolation.pod_security, "work", policy_facts(spec)),
     ]
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.plane.addresses import (
     LINK,
     PODS,
@@ -37,7 +38,6 @@ from controller.plane.spec import (
     SHIM_PORT,
     SYNCER,
     SYNCER_HTTP_PORT,
-    Obj,
     PlaneSpec,
 )
 from controller.plane.trail import Receiver
@@ -52,14 +52,14 @@ def peers(text: str) -> tuple[Obj, ...]:
     found = json.loads(text or "[]")
     if not isinstance(found, list) or len(found) > _MOST_PEERS:
         raise ValueError(f"is no list of at most {_MOST_PEERS} peers")
-    for each in found:
+    for peer in found:
         if (
-            not isinstance(each, dict)
-            or not each
-            or not each.keys() <= _PEER
-            or not all(isinstance(part, dict) for part in each.values())
+            not isinstance(peer, dict)
+            or not peer
+            or not peer.keys() <= _PEER
+            or not all(isinstance(part, dict) for part in peer.values())
         ):
-            raise ValueError(f"{json.dumps(each)[:100]} is no peer: {', '.join(sorted(_PEER))}")
+            raise ValueError(f"{json.dumps(peer)[:100]} is no peer: {', '.join(sorted(_PEER))}")
     return tuple(found)
 
 
@@ -79,20 +79,21 @@ def policies(spec: PlaneSpec) -> list[Obj]:
 
 
 def _plane(spec: PlaneSpec) -> Obj:
-    controller = _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "controller"}}}
+    platform = _namespace(spec.installation.system_namespace)
+    controller = platform | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "controller"}}}
     callers = [
         _pods(spec, SYNCER),
         _pods(spec, DNS),
         _namespace(spec.work_namespace),
         controller,
-        *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
+        *(_clients(spec, cidr) for cidr in spec.installation.client_cidrs),
         *_ways_in(spec),
     ]
     ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
     ingress.append({"from": [controller], "ports": [_tcp(ETCD_HTTP_PORT)]})
     served = [_tcp(port) for port in _served(spec)]
     egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": served}, {"to": [_namespace(spec.work_namespace)]}]
-    if spec.replicas > 1:
+    if spec.control_plane.replicas > 1:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
         # At whatever port it listens: a policy sees that of the pod, and behind its Service it need not be 53.
@@ -112,12 +113,12 @@ def receiver_closed(spec: PlaneSpec) -> str:
     if receiver is None:
         return ""
     if receiver.namespace:
-        own = receiver.namespace in {spec.system_namespace, spec.namespace, spec.work_namespace}
+        own = receiver.namespace in {spec.installation.system_namespace, spec.namespace, spec.work_namespace}
         return f"namespace {receiver.namespace} is the platform's own" if own else ""
     # Receivers are closed to tenants' pods themselves, and may be on a machine beside others that are.
-    host = [each for each in spec.reserved if each.what not in {RECEIVERS, STORAGE, REGISTRY}]
+    host = [range_ for range_ in spec.network.reserved if range_.what not in {RECEIVERS, STORAGE, REGISTRY}]
     taken = block(receiver.address, closed(host)) is None
-    if not taken and not contains(receiver.address, spec.pod_addresses):
+    if not taken and not contains(receiver.address, spec.network.pod_addresses):
         return ""
     range_ = holder(receiver.address, host)
     where = f"lies inside {range_.cidr}, {range_.what}" if range_ is not None else "is the host's, or leads there"
@@ -134,7 +135,7 @@ def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:
     """Who forwards from outside, where the plane is exposed: the proxy, a load balancer's clients, a Gateway's pods."""
     exposure = spec.exposure
     if exposure.type == "Proxy" and exposure.hostnames:
-        yield _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "proxy"}}}
+        yield _namespace(spec.installation.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "proxy"}}}
     if exposure.type == "LoadBalancer" and exposure.balancer is not None:
         yield from (_clients(spec, cidr) for cidr in exposure.balancer.source_ranges or ("0.0.0.0/0",))
     if exposure.type == "Gateway" and exposure.gateway is not None:
@@ -142,9 +143,10 @@ def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:
 
 
 def _syncer(spec: PlaneSpec) -> Obj:
+    platform = _namespace(spec.installation.system_namespace)
     ingress = [
         {"from": [_pods(spec, PLANE)], "ports": [_tcp(port) for port in _served(spec)]},
-        {"from": [_namespace(spec.system_namespace), *spec.metrics_from], "ports": [_tcp(SYNCER_HTTP_PORT)]},
+        {"from": [platform, *spec.installation.metrics_from], "ports": [_tcp(SYNCER_HTTP_PORT)]},
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
     egress += _host_api(spec)
@@ -153,21 +155,22 @@ def _syncer(spec: PlaneSpec) -> Obj:
 
 def _host_api(spec: PlaneSpec) -> list[Obj]:
     """The way to the host's API server; by ports alone where the network plugin takes no addresses of nodes."""
-    if spec.host_api_anywhere:
-        return [{"ports": [_tcp(port)]} for port in sorted({port for _, port in spec.host_api})]
-    return [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
+    servers = spec.installation.host_api
+    if spec.installation.host_api_anywhere:
+        return [{"ports": [_tcp(port)]} for port in sorted({port for _, port in servers})]
+    return [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in servers]
 
 
 def _served(spec: PlaneSpec) -> tuple[int, ...]:
     """Where the syncer serves the API server."""
-    return (SHIM_PORT, ISSUERS_PORT) if spec.issuers else (SHIM_PORT,)
+    return (SHIM_PORT, ISSUERS_PORT) if spec.access.issuers else (SHIM_PORT,)
 
 
 def _dns(spec: PlaneSpec) -> Obj:
     ports = [_udp(DNS_PORT), _tcp(DNS_PORT)]
     ingress: list[Obj] = [{"from": [_namespace(spec.work_namespace)], "ports": ports}]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
-    if spec.dns_upstreams:
+    if spec.installation.dns_upstreams:
         egress.append({"to": list(_resolvers(spec)), "ports": [_udp(53), _tcp(53)]})
     return _policy(spec, (spec.namespace, "allow-dns"), _component(spec, DNS), ingress, egress)
 
@@ -181,7 +184,7 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
     ]
     outward: list[Obj] = [{"to": [own]}, *({"to": [found]} for _, found, _ in _outside(spec) if found)]
-    controllers = [_namespace(name) for name in spec.ingress_controllers] if spec.offers_ingress else []
+    controllers = [_namespace(name) for name in spec.offers.ingress_controllers] if spec.offers.ingress else []
     published = [_one_way(spec, "allow-ingress-controllers", "Ingress", [{"from": controllers}])] if controllers else []
     return [
         _policy(spec, (spec.work_namespace, "allow-tenant"), {}, [{"from": [plane]}], platform),
@@ -198,17 +201,18 @@ def withheld(spec: PlaneSpec) -> list[str]:
 
 def left_open(spec: PlaneSpec) -> tuple[str, ...]:
     """Servers of the host that the egress CIDRs may open, because no address of theirs is known."""
-    return only_named(spec.reserved) if any(found for _, found, _ in _outside(spec)) else ()
+    return only_named(spec.network.reserved) if any(found for _, found, _ in _outside(spec)) else ()
 
 
 def _outside(spec: PlaneSpec) -> Iterator[tuple[str, Obj | None, str]]:
     """Each egress CIDR with what is left of it when the host is taken out, or why there is nothing."""
-    kept = closed(spec.reserved, spec.reach_reserved)
-    known = [each.cidr for each in spec.reserved]
+    asked = spec.network
+    kept = closed(asked.reserved, asked.reach_reserved)
+    known = [range_.cidr for range_ in asked.reserved]
     # What is not known cannot be taken out. Where one pod is, others are.
-    stray = next((each for each in spec.pod_addresses if not contains(each, known)), None)
-    for cidr in spec.egress_cidrs:
-        found, range_ = block(cidr, kept), holder(cidr, spec.reserved)
+    stray = next((address for address in asked.pod_addresses if not contains(address, known)), None)
+    for cidr in asked.egress_cidrs:
+        found, range_ = block(cidr, kept), holder(cidr, asked.reserved)
         if stray is not None and contains(stray, [cidr]):
             lacking = "and podNetworks of the installation does not list the range that it is of"
             yield cidr, None, f"is not opened: it holds {stray}, the address of a pod, {lacking}"
@@ -221,16 +225,17 @@ def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
 
     Those may be nodes, but are neither pods nor Services. An address that is given may be any.
     """
-    given = [network(each) for each in spec.dns_upstreams]
-    yield from ({"ipBlock": {"cidr": str(each)}} for each in given if each is not None)
+    given = [network(upstream) for upstream in spec.installation.dns_upstreams]
+    yield from ({"ipBlock": {"cidr": str(address)}} for address in given if address is not None)
     if None in given:
-        anywhere = block("0.0.0.0/0", closed(each for each in spec.reserved if each.what in {LINK, SERVICES, SLICES, PODS}))
+        kept = (range_ for range_ in spec.network.reserved if range_.what in {LINK, SERVICES, SLICES, PODS})
+        anywhere = block("0.0.0.0/0", closed(kept))
         yield from [anywhere] if anywhere else []
 
 
 def _clients(spec: PlaneSpec, cidr: str) -> Obj:
     """A network of users: pods are none of them, unless it names nothing but pods."""
-    pods: tuple[Network, ...] = closed(each for each in spec.reserved if each.what == PODS)
+    pods: tuple[Network, ...] = closed(range_ for range_ in spec.network.reserved if range_.what == PODS)
     return block(cidr, pods) or {"ipBlock": {"cidr": cidr}}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels
-from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, Obj, PlaneSpec
+from bulkhead.api.objects import Obj
+from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, PlaneSpec
 
 CONTAINER_SECURITY: Final[Obj] = {
     "allowPrivilegeEscalation": False,
@@ -55,11 +56,11 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
         "containers": containers,
         "volumes": volumes,
     }
-    if spec.plane_priority_class:
-        pod["priorityClassName"] = spec.plane_priority_class
-    if spec.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
-    return pod | spec.placement.of_pod() | more
+    if spec.control_plane.priority_class:
+        pod["priorityClassName"] = spec.control_plane.priority_class
+    if spec.images.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.images.pull_secrets]
+    return pod | spec.control_plane.placement.of_pod() | more
 
 
 def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj) -> Obj:

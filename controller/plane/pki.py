@@ -79,14 +79,14 @@ def authority_secret(authority: str) -> str:
 
 def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
     """Every leaf certificate of a plane, by `<secret>/<name>`."""
-    members = tuple(f"{PLANE}-{i}.{PEERS}.{spec.namespace}.svc" for i in range(spec.replicas))
+    members = tuple(f"{PLANE}-{i}.{PEERS}.{spec.namespace}.svc" for i in range(spec.control_plane.replicas))
     local = ("127.0.0.1",)
     api_names = (
         "localhost",
         "kubernetes",
         "kubernetes.default",
         "kubernetes.default.svc",
-        f"kubernetes.default.svc.{spec.cluster_domain}",
+        f"kubernetes.default.svc.{spec.installation.cluster_domain}",
         spec.issuer_name,
         *spec.service_names(PLANE),
     )

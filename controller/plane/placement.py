@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Obj: TypeAlias = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-_MOST: Final = 32
-_MOST_TEXT: Final = 16_384
+_MOST_ENTRIES: Final = 32
+_TEXT_CHARACTERS: Final = 16_384
 _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _VALUE: Final = re.compile(rf"({_NAME})?")
@@ -73,7 +73,7 @@ class Placement:
 
     def apart(self, selector: Obj) -> list[Obj]:
         """How the members of one plane, which the labels select, lie apart."""
-        return [each.constraint(selector) for each in self.spread]
+        return [spread.constraint(selector) for spread in self.spread]
 
 
 ANYWHERE: Final = Placement()
@@ -81,8 +81,8 @@ ANYWHERE: Final = Placement()
 
 def read(text: str) -> Placement:
     """The placement of a JSON object with `nodeSelector`, `tolerations` and `spread`; what is left out keeps its default."""
-    if len(text) > _MOST_TEXT:
-        raise InvalidPlacementError(f"is longer than {_MOST_TEXT} characters")
+    if len(text) > _TEXT_CHARACTERS:
+        raise InvalidPlacementError(f"is longer than {_TEXT_CHARACTERS} characters")
     try:
         given = json.loads(text or "{}")
     except ValueError as error:
@@ -90,14 +90,14 @@ def read(text: str) -> Placement:
     _only(given, "", {"nodeSelector", "tolerations", "spread"})
     selector = given.get("nodeSelector") or {}
     _require(isinstance(selector, dict), "nodeSelector", "is no object")
-    _require(len(selector) <= _MOST, "nodeSelector", f"has more than {_MOST} labels")
+    _require(len(selector) <= _MOST_ENTRIES, "nodeSelector", f"has more than {_MOST_ENTRIES} labels")
     for key, value in selector.items():
         _matches(key, _KEY, f"nodeSelector.{key}", "is no label")
         _matches(value, _VALUE, f"nodeSelector.{key}", "has a value that no label can have")
     return Placement(
         tuple(sorted(selector.items())),
-        tuple(_toleration(each, f"tolerations[{at}]") for at, each in enumerate(_listed(given, "tolerations"))),
-        tuple(_spread(each, f"spread[{at}]") for at, each in enumerate(_listed(given, "spread")))
+        tuple(_toleration(toleration, f"tolerations[{at}]") for at, toleration in enumerate(_listed(given, "tolerations"))),
+        tuple(_spread(spread, f"spread[{at}]") for at, spread in enumerate(_listed(given, "spread")))
         if "spread" in given
         else ANYWHERE.spread,
     )
@@ -132,7 +132,7 @@ def _spread(given: Any, where: str) -> Spread:
 def _listed(given: Obj, name: str) -> list[Any]:
     found = given.get(name) or []
     _require(isinstance(found, list), name, "is no list")
-    _require(len(found) <= _MOST, name, f"has more than {_MOST} entries")
+    _require(len(found) <= _MOST_ENTRIES, name, f"has more than {_MOST_ENTRIES} entries")
     return list(found)
 
 

@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from bulkhead.api.names import PULL_SECRET
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 CONTROLLER: Final = "bulkhead-controller"
 PULLS_ROLE: Final = "bulkhead-controller-pulls"
 BINDING: Final = "controller-pulls"
 TYPE: Final = "kubernetes.io/dockerconfigjson"
 _KEY: Final = ".dockerconfigjson"
-_MOST_BYTES: Final = 256 * 1024
+_CREDENTIALS_BYTES: Final = 256 * 1024
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -36,11 +37,11 @@ def registries_of(secret: Obj) -> dict[str, Any]:
         raise UnusableError(f"Secret {name} is of type {secret.get('type')}, not {TYPE}")
     try:
         content = b64decode(str((secret.get("data") or {})[_KEY]), validate=True)
-        found = json.loads(content)["auths"] if len(content) <= _MOST_BYTES else None
+        found = json.loads(content)["auths"] if len(content) <= _CREDENTIALS_BYTES else None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnusableError(f"Secret {name} has no {_KEY} with auths") from error
     if not isinstance(found, dict):
-        raise UnusableError(f"Secret {name} has no {_KEY} with auths, or has more than {_MOST_BYTES} bytes")
+        raise UnusableError(f"Secret {name} has no {_KEY} with auths, or has more than {_CREDENTIALS_BYTES} bytes")
     return found
 
 
@@ -50,8 +51,8 @@ def merged(secrets: Iterable[Obj]) -> str:
     for secret in secrets:
         auths = registries_of(secret) | auths
     content = json.dumps({"auths": auths}, sort_keys=True).encode()
-    if len(content) > _MOST_BYTES:
-        raise UnusableError(f"the pull secrets have {len(content)} bytes together, at most {_MOST_BYTES} are copied")
+    if len(content) > _CREDENTIALS_BYTES:
+        raise UnusableError(f"the pull secrets have {len(content)} bytes together, at most {_CREDENTIALS_BYTES} are copied")
     return b64encode(content).decode()
 
 
@@ -62,9 +63,9 @@ def copies(spec: PlaneSpec, content: str) -> tuple[Obj, ...]:
 
 def wanted_in(spec: PlaneSpec) -> tuple[str, ...]:
     """The namespaces in which it is to be."""
-    if not spec.image_pull_secrets:
+    if not spec.images.pull_secrets:
         return ()
-    return (spec.namespace, spec.work_namespace) if spec.own_images else (spec.namespace,)
+    return (spec.namespace, spec.work_namespace) if spec.images.own else (spec.namespace,)
 
 
 def binding(spec: PlaneSpec) -> tuple[Obj, ...]:
@@ -77,7 +78,7 @@ def binding(spec: PlaneSpec) -> tuple[Obj, ...]:
             "kind": "RoleBinding",
             "metadata": metadata(spec, BINDING, namespace=spec.work_namespace),
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": PULLS_ROLE},
-            "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.system_namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.installation.system_namespace}],
         },
     )
 

@@ -17,12 +17,13 @@ from typing import Final
 from bulkhead.api import deviceclaims, labels
 from bulkhead.api.ledger import GIVEN, line_name
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount
 from bulkhead.ledger.flavors import named
 from bulkhead.ledger.given import tenant_of
 from controller.plane import environment
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 LIMITS: Final = "tenant-limits"
 _HOSTS_AUTHORITY: Final = 1  # the ConfigMap `kube-root-ca.crt`, which the host puts into every namespace
@@ -53,36 +54,37 @@ def limits(spec: PlaneSpec) -> dict[str, Amount]:
     others = {"configmaps": _HOSTS_AUTHORITY + environment.number(spec), "secrets": _tokens(spec)}
     # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
     others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
-    hard = {name: _raised(amount, others.get(name.removeprefix("count/"), 0)) for name, amount in spec.object_limits}
-    hard |= {counted_name(name): amount for name, amount in spec.allotted.items()}
+    quota = spec.quota
+    hard = {name: _raised(amount, others.get(name.removeprefix("count/"), 0)) for name, amount in quota.object_limits}
+    hard |= {counted_name(name): amount for name, amount in quota.allotted.items()}
     # No claim waits at the ledger's gate, so none borrows.
-    hard |= {deviceclaims.quota_name(name): hard[counted_name(each)] for name, each in spec.device_class_resources.items()}
-    hard |= {counted_name(name): amount for name, amount in spec.ceilings}
-    return hard | {deviceclaims.quota_name(name): Amount.of(limit) for name, limit in spec.device_class_limits.items()}
+    hard |= {deviceclaims.quota_name(name): hard[counted_name(other)] for name, other in quota.device_class_resources.items()}
+    hard |= {counted_name(name): amount for name, amount in spec.ledger.ceilings}
+    return hard | {deviceclaims.quota_name(name): Amount.of(limit) for name, limit in quota.device_class_limits.items()}
 
 
 def _notes(spec: PlaneSpec, name: str) -> dict[str, str]:
     """What the ledger goes by, and what claims for devices are metered as."""
-    if name == POD_QUOTA and spec.given:
-        return {GIVEN: spec.given}
-    if name == OBJECT_QUOTA and spec.device_class_resources:
+    if name == POD_QUOTA and spec.ledger.given:
+        return {GIVEN: spec.ledger.given}
+    if name == OBJECT_QUOTA and spec.quota.device_class_resources:
         return {deviceclaims.LINES: json.dumps(_lines(spec), separators=(",", ":"))}
     return {}
 
 
 def _lines(spec: PlaneSpec) -> dict[str, str]:
     """By device class the line that it counts in: of a resource with flavors the one that the tenant likes best."""
-    noted = {"labels": {labels.TENANT: spec.tenant}, "annotations": {GIVEN: spec.given}}
+    noted = {"labels": {labels.TENANT: spec.tenant}, "annotations": {GIVEN: spec.ledger.given}}
     tenant = tenant_of({"metadata": noted})
     flavors = {} if tenant is None else named(tenant)
-    classes = sorted(spec.device_class_resources.items())
+    classes = sorted(spec.quota.device_class_resources.items())
     return {name: line_name(flavors.get(resource, ("",))[0], resource) for name, resource in classes}
 
 
 def limit_range(spec: PlaneSpec) -> Obj:
     """LimitRange `tenant-limits`."""
-    default_request = {name: request for name, request, _ in spec.container_defaults if request}
-    default = {name: limit for name, _, limit in spec.container_defaults if limit}
+    default_request = {name: request for name, request, _ in spec.quota.container_defaults if request}
+    default = {name: limit for name, _, limit in spec.quota.container_defaults if limit}
     item: Obj = {"type": "Container"}
     if default_request:
         item["defaultRequest"] = default_request
@@ -100,7 +102,7 @@ def limit_range(spec: PlaneSpec) -> Obj:
 
 def _tokens(spec: PlaneSpec) -> int:
     """How many Secrets of tokens there may be: one for each pod, or none where pods are not counted."""
-    counted = dict(spec.object_limits)
+    counted = dict(spec.quota.object_limits)
     # A pod that has ended keeps its tokens until it is deleted, and `pods` leaves it out.
     pods = counted.get("count/pods", counted.get("pods"))
     return int(pods.number) if pods is not None and pods.is_whole else 0

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from controller.plane import (
     apiserver,
     auditreceiver,
@@ -32,7 +33,7 @@ from controller.plane import (
     syncer,
 )
 from controller.plane.secrets import KeyMaterial, digest
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Pure. It binds them itself, there alone: so it can read no Secret of the host th
 no tenant's. Policies of the chart hold it to that.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 CONTROLLER = "bulkhead-controller"
 SECRETS_ROLE = "bulkhead-controller-secrets"
@@ -21,7 +22,7 @@ def binding(spec: PlaneSpec) -> Obj:
 
 def ledger(spec: PlaneSpec) -> tuple[Obj, ...]:
     """RoleBinding `ledger` in the work namespace of a tenant whose pods wait at the gate, or once did."""
-    return (_binding(spec, LEDGER, spec.work_namespace, LEDGER_ROLE),) if spec.ledger else ()
+    return (_binding(spec, LEDGER, spec.work_namespace, LEDGER_ROLE),) if spec.ledger.admits else ()
 
 
 def _binding(spec: PlaneSpec, name: str, namespace: str, role: str) -> Obj:
@@ -30,5 +31,5 @@ def _binding(spec: PlaneSpec, name: str, namespace: str, role: str) -> Obj:
         "kind": "RoleBinding",
         "metadata": metadata(spec, name, namespace=namespace),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.system_namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.installation.system_namespace}],
     }

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bulkhead.api.kubeconfig import Credential, kubeconfig
+from bulkhead.api.objects import Obj
 from controller.plane import apiserver
 from controller.plane.parts import metadata
 from controller.plane.pki import DNS_USER, SYNCER_USER, USERS, Pair, authority_secret
-from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, Obj, PlaneSpec
+from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, PlaneSpec
 
 SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Secret
 # In the Secret of the CA of people: the request to revoke that it was drawn for, written together with its key.

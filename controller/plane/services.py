@@ -4,6 +4,7 @@ The API server's Service publishes pods before they are ready: a plane that star
 and a plane that is down refuses connections instead of swallowing them.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane.parts import metadata
 from controller.plane.spec import (
     API_PORT,
@@ -16,7 +17,6 @@ from controller.plane.spec import (
     SHIM,
     SHIM_PORT,
     SYNCER,
-    Obj,
     PlaneSpec,
 )
 
@@ -55,7 +55,7 @@ def services(spec: PlaneSpec) -> list[Obj]:
 
 
 def _issuers(spec: PlaneSpec) -> list[Obj]:
-    return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.issuers else []
+    return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.access.issuers else []
 
 
 def _service(spec: PlaneSpec, name: str, component: str, address: str, ports: list[Obj], **more: bool) -> Obj:

@@ -5,9 +5,10 @@ account key, configuration files), so that a change of those restarts the pod; l
 mounted Secrets by the processes themselves and restart nothing.
 """
 
+from bulkhead.api.objects import Obj
 from controller.plane import apiserver, audit, auditreceiver, controller_manager, etcd
 from controller.plane.parts import metadata, pod_spec, secret_volume
-from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
+from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, PlaneSpec
 
 CONFIG_MAP = "plane-config"
 
@@ -16,9 +17,9 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
     """The StatefulSet; `trust` and `config` are digests of what only a restart takes over."""
     template_meta = metadata(spec, PLANE, component=PLANE, annotations={TRUST_ANNOTATION: trust, CONFIG_ANNOTATION: config})
     del template_meta["name"]
-    claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage_size}}}
-    if spec.storage_class is not None:
-        claim_spec["storageClassName"] = spec.storage_class
+    claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage.template_size}}}
+    if spec.storage.template_class is not None:
+        claim_spec["storageClassName"] = spec.storage.template_class
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -30,7 +31,7 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
         "kind": "StatefulSet",
         "metadata": metadata(spec, PLANE, namespace=spec.namespace, component=PLANE),
         "spec": {
-            "replicas": spec.replicas,
+            "replicas": spec.control_plane.replicas,
             "serviceName": PEERS,
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": 2,
@@ -68,8 +69,8 @@ def _selector(spec: PlaneSpec) -> Obj:
 
 def _pod(spec: PlaneSpec) -> Obj:
     more: Obj = {"terminationGracePeriodSeconds": 20} | auditreceiver.names(spec.audit)
-    if spec.replicas > 1:
-        apart = spec.placement.apart(_selector(spec))
+    if spec.control_plane.replicas > 1:
+        apart = spec.control_plane.placement.apart(_selector(spec))
         more |= {"topologySpreadConstraints": apart} if apart else {}
     return pod_spec(
         spec,

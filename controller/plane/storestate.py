@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 # What must be free before a full store is opened again: else the next writes fill it at once.
-_OPENS: Final = 0.9
+_OPENS_BELOW_SHARE: Final = 0.9
 # A file that is made compact before it is full: how much of the quota it takes, and how much of the quota that would free.
-_LARGE: Final = 0.7
-_WORTH: Final = 0.2
-_WORTH_FULL: Final = 0.02
+_LARGE_SHARE: Final = 0.7
+_WORTH_FREEING_SHARE: Final = 0.2
+_WORTH_FREEING_SHARE_WHEN_FULL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +42,32 @@ class Store:
     @property
     def full(self) -> bool:
         """Whether it takes nothing new."""
-        return any(each.alarms for each in self.members)
+        return any(member.alarms for member in self.members)
 
     @property
     def used(self) -> int:
         """Bytes that the fullest member holds."""
-        return max((each.used for each in self.members), default=0)
+        return max((member.used for member in self.members), default=0)
 
     @property
     def size(self) -> int:
         """Bytes of the largest file: what the quota counts."""
-        return max((each.size for each in self.members), default=0)
+        return max((member.size for member in self.members), default=0)
 
     @property
     def quota(self) -> int:
         """Bytes that every member's file may take."""
-        return min((each.quota for each in self.members), default=0)
+        return min((member.quota for member in self.members), default=0)
 
     @property
     def revision(self) -> int:
         """What every member knows."""
-        return min((each.revision for each in self.members), default=0)
+        return min((member.revision for member in self.members), default=0)
 
     @property
     def alarms(self) -> tuple[str, ...]:
         """Who has raised the alarm."""
-        return tuple(sorted({alarm for each in self.members for alarm in each.alarms}))
+        return tuple(sorted({alarm for member in self.members for alarm in member.alarms}))
 
 
 def compacts_to(store: Store, earlier: int, done: int) -> int:
@@ -80,30 +80,30 @@ def compacts_to(store: Store, earlier: int, done: int) -> int:
 
 def to_defragment(store: Store) -> tuple[Member, ...]:
     """The members whose file is worth being written anew."""
-    return tuple(each for each in store.members if _worth(each, full=store.full))
+    return tuple(member for member in store.members if _worth(member, full=store.full))
 
 
 def opens(store: Store) -> bool:
     """Whether a full store has room again; a larger quota gives it too."""
-    return store.full and store.size <= store.quota * _OPENS
+    return store.full and store.size <= store.quota * _OPENS_BELOW_SHARE
 
 
 def must_go(store: Store) -> int:
     """How many bytes have to be deleted before a full store is opened again; 0 where it can be opened as it is."""
     # A file that nothing would come of stays as large as it is.
-    held = max((each.used if _worth(each, full=True) else each.size for each in store.members), default=0)
-    return max(0, held - int(store.quota * _OPENS))
+    held = max((member.used if _worth(member, full=True) else member.size for member in store.members), default=0)
+    return max(0, held - int(store.quota * _OPENS_BELOW_SHARE))
 
 
 def _worth(member: Member, *, full: bool) -> bool:
     free, quota = member.size - member.used, member.quota
     if full:
-        return member.size > quota * _OPENS and free >= quota * _WORTH_FULL
-    return member.size >= quota * _LARGE and free >= quota * _WORTH
+        return member.size > quota * _OPENS_BELOW_SHARE and free >= quota * _WORTH_FREEING_SHARE_WHEN_FULL
+    return member.size >= quota * _LARGE_SHARE and free >= quota * _WORTH_FREEING_SHARE
 
 
 def store_of(members: Iterable[Member | str]) -> Store:
     """One answer of all members; one that did not answer makes nothing known."""
     found = list(members)
-    silent = [each for each in found if isinstance(each, str)]
-    return Store(unread=silent[0]) if silent else Store(tuple(each for each in found if isinstance(each, Member)))
+    silent = [member for member in found if isinstance(member, str)]
+    return Store(unread=silent[0]) if silent else Store(tuple(member for member in found if isinstance(member, Member)))

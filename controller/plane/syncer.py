@@ -8,9 +8,11 @@ import json
 
 from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
+from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.spec import DRAIN_SECONDS, ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, Obj, PlaneSpec
+from controller.plane.sections import DRAIN_SECONDS
+from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, PlaneSpec
 
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"
@@ -24,14 +26,15 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def settings(spec: PlaneSpec) -> Obj:
     """The content of settings.json, as `syncer/settings.py` reads it."""
+    quota, nodes, isolation, offers, ledger = spec.quota, spec.nodes, spec.isolation, spec.offers, spec.ledger
     # Huge pages are no devices: only the host's quota counts them.
-    counted = {name for name in (*spec.gpu_resources, *spec.extended_resources) if "/" in name}
+    counted = {name for name in (*quota.gpu_resources, *quota.extended_resources) if "/" in name}
     return {
         "tenant": spec.tenant,
         "tenantUID": spec.uid,
         "planeNamespace": spec.namespace,
         "workNamespace": spec.work_namespace,
-        "clusterDomain": spec.cluster_domain,
+        "clusterDomain": spec.installation.cluster_domain,
         "dnsAddress": spec.dns_address,
         "apiAddress": spec.api_address,
         "apiEnvironment": API_ENVIRONMENT,
@@ -39,41 +42,42 @@ def settings(spec: PlaneSpec) -> Obj:
         "shimAddress": spec.shim_address,
         "shimPort": SHIM_PORT,
         "publicAddress": spec.public_address,
-        **({"issuersPort": ISSUERS_PORT} if spec.issuers else {}),
+        **({"issuersPort": ISSUERS_PORT} if spec.access.issuers else {}),
         "serviceSlice": spec.service_slice,
-        "nodes": {"selector": dict(spec.node_selector)},
-        "gpuResources": list(spec.gpu_resources),
-        "limits": {name: amount.count for name, amount in spec.allotted.items() if name in counted} | spec.device_class_limits,
-        **({"extendedResources": list(spec.extended_resources)} if spec.extended_resources else {}),
-        **({"deviceClassResources": spec.device_class_resources} if spec.device_class_resources else {}),
+        "nodes": {"selector": dict(nodes.selector)},
+        "gpuResources": list(quota.gpu_resources),
+        "limits": {name: amount.count for name, amount in quota.allotted.items() if name in counted}
+        | quota.device_class_limits,
+        **({"extendedResources": list(quota.extended_resources)} if quota.extended_resources else {}),
+        **({"deviceClassResources": quota.device_class_resources} if quota.device_class_resources else {}),
         **_bounds(spec),
         **_container_defaults(spec),
         "enforcedNodeSelector": dict(spec.enforced_selector),
         "enforcedTolerations": list(spec.enforced_tolerations),
-        "allowedTolerations": list(spec.allowed_tolerations),
-        **({"drainSeconds": spec.drain_seconds} if spec.drain_seconds != DRAIN_SECONDS else {}),
-        "podSecurity": spec.pod_security,
-        **({"userNamespaces": True} if spec.user_namespaces else {}),
-        **({"allowedSeccompProfiles": list(spec.seccomp_profiles)} if spec.seccomp_profiles else {}),
-        **({"allowedAppArmorProfiles": list(spec.apparmor_profiles)} if spec.apparmor_profiles else {}),
-        "runtimeClassName": spec.runtime_class,
-        "priorityClassName": spec.workload_priority_class,
-        "allowedPriorityClasses": list(spec.allowed_priority_classes),
-        "allowedRuntimeClasses": list(spec.allowed_runtime_classes),
-        "allowedStorageClasses": list(spec.allowed_storage_classes),
-        "allowedDeviceClasses": [name for name, _ in spec.device_classes],
-        "allowedIngressClasses": list(spec.ingress_classes),
-        "ingressDomains": list(spec.ingress_domains),
-        **({"podGroups": True} if spec.pod_groups else {}),
+        "allowedTolerations": list(nodes.allowed_tolerations),
+        **({"drainSeconds": nodes.drain_seconds} if nodes.drain_seconds != DRAIN_SECONDS else {}),
+        "podSecurity": isolation.pod_security,
+        **({"userNamespaces": True} if isolation.user_namespaces else {}),
+        **({"allowedSeccompProfiles": list(isolation.seccomp_profiles)} if isolation.seccomp_profiles else {}),
+        **({"allowedAppArmorProfiles": list(isolation.apparmor_profiles)} if isolation.apparmor_profiles else {}),
+        "runtimeClassName": isolation.runtime_class,
+        "priorityClassName": offers.default_priority_class,
+        "allowedPriorityClasses": list(offers.priority_classes),
+        "allowedRuntimeClasses": list(isolation.allowed_runtime_classes),
+        "allowedStorageClasses": list(offers.storage_classes),
+        "allowedDeviceClasses": [name for name, _ in quota.device_classes],
+        "allowedIngressClasses": list(offers.ingress_classes),
+        "ingressDomains": list(offers.ingress_domains),
+        **({"podGroups": True} if offers.pod_groups else {}),
         # Of what it may borrow the host's quota says how much, and `limits` what is its own: others change that, and no syncer
         # has to be started again for it.
-        **({"gatedResources": list(spec.gated_resources)} if spec.gated_resources else {}),
-        **({"gatedGangs": True} if spec.gated_gangs else {}),
-        **({"allowedSnapshotClasses": list(spec.allowed_snapshot_classes)} if spec.allowed_snapshot_classes else {}),
-        **({"pullSecret": PULL_SECRET, "ownImages": list(spec.own_images)} if spec.own_images else {}),
-        "patrolSeconds": spec.patrol_seconds,
-        "massDeleteLimit": spec.mass_delete_limit,
-        "tokenSeconds": spec.token_seconds,
+        **({"gatedResources": list(ledger.gated_resources)} if ledger.gated_resources else {}),
+        **({"gatedGangs": True} if ledger.gated_gangs else {}),
+        **({"allowedSnapshotClasses": list(offers.snapshot_classes)} if offers.snapshot_classes else {}),
+        **({"pullSecret": PULL_SECRET, "ownImages": list(spec.images.own)} if spec.images.own else {}),
+        "patrolSeconds": spec.syncing.patrol_seconds,
+        "massDeleteLimit": spec.syncing.mass_delete_limit,
+        "tokenSeconds": spec.syncing.token_seconds,
     }
 
 
@@ -84,17 +88,17 @@ def read_once(spec: PlaneSpec) -> Obj:
 
 def _bounds(spec: PlaneSpec) -> Obj:
     found: Obj = {
-        "mostPerPod": {each.resource: each.most for each in spec.pod_bounds if each.most},
-        "mostLimitRequestRatio": {each.resource: each.ratio for each in spec.pod_bounds if each.ratio},
-        "mostPerClaim": spec.most_per_claim,
+        "mostPerPod": {bound.resource: bound.most for bound in spec.quota.pod_bounds if bound.most},
+        "mostLimitRequestRatio": {bound.resource: bound.ratio for bound in spec.quota.pod_bounds if bound.ratio},
+        "mostPerClaim": spec.quota.most_per_claim,
     }
     return {field: bounds for field, bounds in found.items() if bounds}
 
 
 def _container_defaults(spec: PlaneSpec) -> Obj:
     found = {
-        "requests": {name: request for name, request, _ in spec.container_defaults if request},
-        "limits": {name: limit for name, _, limit in spec.container_defaults if limit},
+        "requests": {name: request for name, request, _ in spec.quota.container_defaults if request},
+        "limits": {name: limit for name, _, limit in spec.quota.container_defaults if limit},
     }
     return {"containerDefaults": given} if (given := {part: amounts for part, amounts in found.items() if amounts}) else {}
 
@@ -133,10 +137,10 @@ def access(spec: PlaneSpec) -> list[Obj]:
     The controller binds them and holds none of their rights itself: it could not exec into a tenant's pod.
     """
     # What was published before the class withdrew it is taken away with the rights that every syncer has.
-    publishing = [_binding(spec, spec.work_namespace, INGRESS_ROLE, f"{SYNCER}-ingress")] if spec.offers_ingress else []
-    grouping = [_binding(spec, spec.work_namespace, POD_GROUP_ROLE, f"{SYNCER}-podgroups")] if spec.pod_groups else []
+    publishing = [_binding(spec, spec.work_namespace, INGRESS_ROLE, f"{SYNCER}-ingress")] if spec.offers.ingress else []
+    grouping = [_binding(spec, spec.work_namespace, POD_GROUP_ROLE, f"{SYNCER}-podgroups")] if spec.offers.pod_groups else []
     snapshots = (
-        [_binding(spec, spec.work_namespace, SNAPSHOT_ROLE, f"{SYNCER}-snapshots")] if spec.allowed_snapshot_classes else []
+        [_binding(spec, spec.work_namespace, SNAPSHOT_ROLE, f"{SYNCER}-snapshots")] if spec.offers.snapshot_classes else []
     )
     return [
         _binding(spec, spec.work_namespace, WORK_ROLE),
@@ -164,7 +168,7 @@ def _pod(spec: PlaneSpec) -> Obj:
     container: Obj = {
         "name": SYNCER,
         "image": spec.images.bulkhead,
-        "imagePullPolicy": spec.image_pull_policy,
+        "imagePullPolicy": spec.images.pull_policy,
         "command": ["python3", "-m", "syncer"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
@@ -176,7 +180,7 @@ def _pod(spec: PlaneSpec) -> Obj:
             {"name": "http", "containerPort": SYNCER_HTTP_PORT, "protocol": "TCP"},
             {"name": "shim", "containerPort": SHIM_PORT, "protocol": "TCP"},
         ],
-        "resources": spec.syncer.resources(),
+        "resources": spec.budgets.syncer.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             mount("pki", PKI_PATH),

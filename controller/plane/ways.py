@@ -60,13 +60,13 @@ class Exposure:
     @property
     def names(self) -> tuple[str, ...]:
         """What stands in the certificate as names."""
-        return (*self.hostnames, *(each for each in self.addresses if not _is_address(each)))
+        return (*self.hostnames, *(address for address in self.addresses if not _is_address(address)))
 
     @property
     def certified_addresses(self) -> tuple[str, ...]:
         """What stands there as addresses, as certificates write them."""
         given = (*self.addresses, self.server)
-        return tuple(dict.fromkeys(str(ip_address(each)) for each in given if _is_address(each)))
+        return tuple(dict.fromkeys(str(ip_address(address)) for address in given if _is_address(address)))
 
     @property
     def host(self) -> str:

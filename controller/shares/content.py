@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.shares.spec import Item
-
-Obj: TypeAlias = dict[str, Any]
 
 PULLS: Final = "kubernetes.io/dockerconfigjson"
 # Everything else means something to an API server or to a controller: tokens of ServiceAccounts above all.
 TYPES: Final = ("Opaque", "kubernetes.io/tls", PULLS)
-MOST_BYTES: Final = 256 * 1024
+CONTENT_BYTES: Final = 256 * 1024
 _NOTE: Final = (
     "Shared by the platform, and kept as it is there: what is changed here is put back. Without its label it is yours."
 )
@@ -59,8 +58,8 @@ def content_of(item: Item, obj: Mapping[str, Any]) -> Content | Unusable:
     data = _texts(obj.get("data"))
     binary = _texts(obj.get("binaryData")) if item.kind == "ConfigMap" else ()
     size = sum(len(key) + len(value.encode()) for key, value in (*data, *binary))
-    if size > MOST_BYTES:
-        return Unusable(f"it has {size} bytes, and at most {MOST_BYTES} are shared")
+    if size > CONTENT_BYTES:
+        return Unusable(f"it has {size} bytes, and at most {CONTENT_BYTES} are shared")
     digest = hashlib.sha256(json.dumps([type_, data, binary]).encode()).hexdigest()
     return Content(item, type_, data, binary, digest, size)
 
@@ -81,4 +80,4 @@ def copy_of(content: Content, namespace: str, *, uid: str = "", version: str = "
 
 
 def _texts(value: Any) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(key), str(each)) for key, each in mapping(value).items()))
+    return tuple(sorted((str(key), str(words)) for key, words in mapping(value).items()))

@@ -21,7 +21,7 @@ from controller.shares.content import PULLS, Absent, Content, Source, Unusable
 from controller.shares.spec import Item, Share
 
 # What all copies in one plane may hold together: they lie in the tenant's etcd, which is not large.
-MOST_BYTES: Final = 32 * 1024 * 1024
+ALL_COPIES_BYTES: Final = 32 * 1024 * 1024
 MOST_COPIES: Final = 2000
 
 
@@ -145,7 +145,9 @@ def decide(
     troubles = [f"{item.kind} {item.name}: {why}" for item, why in _troubles(shares, sources)]
     wanted, beyond = _wanted(shares, sources, there.spaces)
     if beyond:
-        troubles.append(f"{beyond} copies are left out: all in one plane are at most {MOST_COPIES}, of {MOST_BYTES} bytes")
+        troubles.append(
+            f"{beyond} copies are left out: all in one plane are at most {MOST_COPIES}, of {ALL_COPIES_BYTES} bytes"
+        )
     held = {item for item, source in sources.items() if isinstance(source, Unusable)}
     copies = {copy.slot: copy for copy in there.copies}
     steps: list[Step] = []
@@ -191,7 +193,7 @@ def _wanted(
         for space in live:
             if not share.where.covers(space.name, space.labels):
                 continue
-            if len(found) >= MOST_COPIES or size + content.size > MOST_BYTES:
+            if len(found) >= MOST_COPIES or size + content.size > ALL_COPIES_BYTES:
                 beyond += 1
                 continue
             size += content.size

@@ -41,14 +41,14 @@ from controller.shares.volumes.host import HostVolumes
 from controller.shares.volumes.look import VolumesFound, look
 
 _log = logging.getLogger(__name__)
-PERIOD_SECONDS = 3.0
-_WHOLE_SECONDS = 15.0
-_TURN_SECONDS = 30.0
-_CONFLICT_SECONDS = 60.0
-_MOST_SECONDS = 120.0
+LOOK_PERIOD_SECONDS = 3.0
+_WHOLE_LOOK_PERIOD_SECONDS = 15.0
+_LOOK_DEADLINE_SECONDS = 30.0
+_CONFLICT_RETRY_SECONDS = 60.0
+_LONGEST_BACKOFF_SECONDS = 120.0
 # Steps of one look; the rest are for the next one. Looks that follow each other in haste do the most copies that there can be.
-MOST_STEPS = 200
-_HASTY_LOOKS = 12
+MOST_STEPS_A_LOOK = 200
+_MOST_HASTY_LOOKS = 12
 _MOST_REFUSED = 5
 # Of all planes together, in the long run.
 _LOOKS_A_SECOND = 50.0
@@ -156,7 +156,7 @@ class ShareLoops:
         entry.wake.set()
 
     async def _run(self, tenant: str, entry: _Entry) -> None:
-        backoff = Backoff(PERIOD_SECONDS, _MOST_SECONDS)
+        backoff = Backoff(LOOK_PERIOD_SECONDS, _LONGEST_BACKOFF_SECONDS)
         while not entry.done:
             entry.wake.clear()
             before = entry.found
@@ -175,7 +175,7 @@ class ShareLoops:
     async def _pause(self, entry: _Entry) -> None:
         """Until the next look is due, or something has changed."""
         planes = len(self._entries)
-        seconds = max(PERIOD_SECONDS, planes / _LOOKS_A_SECOND, planes * entry.read / _BYTES_A_SECOND)
+        seconds = max(LOOK_PERIOD_SECONDS, planes / _LOOKS_A_SECOND, planes * entry.read / _BYTES_A_SECOND)
         pause = asyncio.create_task(self._clock.sleep(seconds))
         wake = asyncio.create_task(entry.wake.wait())
         try:
@@ -187,7 +187,7 @@ class ShareLoops:
 
     async def _guarded(self, tenant: str, entry: _Entry) -> Found | None:
         """One look, with whatever is wrong with it put into words; None: all is as it was."""
-        turn = self._budget.turn(tenant, _TURN_SECONDS)
+        turn = self._budget.turn(tenant, _LOOK_DEADLINE_SECONDS)
         plane = self._plane(turn)
         if plane is None:
             return Found(unread="the plane's API server does not answer")
@@ -207,14 +207,14 @@ class ShareLoops:
     async def _look(self, tenant: str, entry: _Entry, plane: Plane) -> Found | None:
         now = self._clock.monotonic()
         spaces = await inside.spaces_of(plane)
-        if not entry.whole and spaces == entry.spaces and now - entry.at < _WHOLE_SECONDS:
+        if not entry.whole and spaces == entry.spaces and now - entry.at < _WHOLE_LOOK_PERIOD_SECONDS:
             return None
         shares = entry.shares
         # Before anything is read, so that what changes meanwhile is looked at again.
         entry.whole, entry.spaces, entry.at = False, spaces, now
         sources = await self._sources([share.item for share in shares])
         there = await inside.interior_of(plane, spaces)
-        due = {slot: now - at >= _CONFLICT_SECONDS for slot, at in entry.conflicts.items()}
+        due = {slot: now - at >= _CONFLICT_RETRY_SECONDS for slot, at in entry.conflicts.items()}
         decision = decide(shares, sources, there, entry.left, due)
         standing = {copy.slot for copy in there.copies}
         entry.left = {slot: left for slot, left in entry.left.items() if slot in standing}
@@ -226,7 +226,7 @@ class ShareLoops:
         entry.no_volumes = volumes.idle
         # What was written is looked at once more; where a tenant, or a webhook of its own, is at odds with it, not for ever.
         entry.hasty = entry.hasty + 1 if decision.steps or decision.waits or volumes.moves else 0
-        entry.whole = entry.whole or (not (refused or volumes.refused) and 0 < entry.hasty <= _HASTY_LOOKS)
+        entry.whole = entry.whole or (not (refused or volumes.refused) and 0 < entry.hasty <= _MOST_HASTY_LOOKS)
         # What was ordered or has changed meanwhile asked for another look.
         entry.done = not entry.whole and not shares and not decision.steps and volumes.idle
         return Found(
@@ -242,7 +242,7 @@ class ShareLoops:
     async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:
         """Do the steps; returns what the plane (a webhook of the tenant's, say) answered to the first that it refused."""
         refused: list[str] = []
-        for step in decision.steps[:MOST_STEPS]:
+        for step in decision.steps[:MOST_STEPS_A_LOOK]:
             try:
                 await self._step(entry, plane, step)
             except (Conflict, NotFound):

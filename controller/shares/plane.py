@@ -6,15 +6,16 @@ Of copies the metadata is read alone: what they hold is ours, and would be megab
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.inside.counted import Counted, Page
 from controller.shares.content import copy_of
 from controller.shares.decide import MOST_COPIES, Account, Copy, Create, Interior, Point, Remove, Replace, Slot, Space, Step
 
 KINDS = {"Secret": kinds.SECRETS, "ConfigMap": kinds.CONFIG_MAPS}
-_SPACES_MOST = 2000
+_MOST_NAMESPACES = 2000
 _SHARED = f"{labels.SHARED}=true"
 
 
@@ -47,8 +48,8 @@ _accounts = msgspec.json.Decoder(Page[_Account])
 
 async def spaces_of(plane: Plane) -> tuple[Space, ...]:
     """The namespaces."""
-    listed = await plane.list(kinds.NAMESPACES, shape=_partials, metadata_only=True, most=_SPACES_MOST)
-    metas = [each["metadata"] for each in listed]
+    listed = await plane.list(kinds.NAMESPACES, shape=_partials, metadata_only=True, most=_MOST_NAMESPACES)
+    metas = [obj["metadata"] for obj in listed]
     return tuple(Space(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta) for meta in metas)
 
 
@@ -58,10 +59,10 @@ async def interior_of(plane: Plane, spaces: tuple[Space, ...]) -> Interior:
     for kind, resource in KINDS.items():
         # A tenant may label objects of its own; what is beyond as many as there can be is not ours.
         listed = await plane.list(resource, shape=_partials, label_selector=_SHARED, metadata_only=True, most=2 * MOST_COPIES)
-        copies += [_copy(kind, each["metadata"]) for each in listed]
+        copies += [_copy(kind, obj["metadata"]) for obj in listed]
     named = "metadata.name=default"
-    accounts = await plane.list(kinds.SERVICE_ACCOUNTS, shape=_accounts, field_selector=named, most=_SPACES_MOST)
-    return Interior(spaces, tuple(copies), tuple(_account(each) for each in accounts))
+    accounts = await plane.list(kinds.SERVICE_ACCOUNTS, shape=_accounts, field_selector=named, most=_MOST_NAMESPACES)
+    return Interior(spaces, tuple(copies), tuple(_account(account) for account in accounts))
 
 
 async def do(plane: Plane, step: Step) -> None:
@@ -98,6 +99,6 @@ def _account(obj: Obj) -> Account:
         namespace=meta.get("namespace", ""),
         uid=meta.get("uid", ""),
         version=meta.get("resourceVersion", ""),
-        pulls=tuple(each.get("name", "") for each in obj.get("imagePullSecrets") or ()),
+        pulls=tuple(pull.get("name", "") for pull in obj.get("imagePullSecrets") or ()),
         ours=tuple(name for name in note.split(",") if name),
     )

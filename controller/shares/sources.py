@@ -19,7 +19,7 @@ from bulkhead.kube.objects import Key
 from controller.shares.content import Absent, Source, Unusable, content_of
 from controller.shares.spec import Item
 
-_MOST_BYTES = 32 * 1024 * 1024
+_CACHE_BYTES = 32 * 1024 * 1024
 
 
 class Sources:
@@ -31,7 +31,9 @@ class Sources:
         self._on_change = on_change
         listed = {"Secret": kinds.SECRETS, "ConfigMap": kinds.CONFIG_MAPS} if namespace else {}
         self._informers = {
-            kind: Informer(client, resource, namespace=namespace, on_change=partial(self._changed, kind), max_bytes=_MOST_BYTES)
+            kind: Informer(
+                client, resource, namespace=namespace, on_change=partial(self._changed, kind), max_bytes=_CACHE_BYTES
+            )
             for kind, resource in listed.items()
         }
 

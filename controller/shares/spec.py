@@ -50,18 +50,18 @@ def shares_of(asked: Mapping[str, Any], offer: Mapping[str, Any]) -> tuple[Share
 
 def offered(offer: Mapping[str, Any], field: str) -> tuple[str, ...]:
     """The names that a class lists in one of the fields."""
-    return tuple(sorted(str(each.get("name")) for each in mappings(offer.get(field))))
+    return tuple(sorted(str(entry.get("name")) for entry in mappings(offer.get(field))))
 
 
 def _of_kind(kind: str, asked: Any, offer: Any) -> Iterator[Share]:
-    chosen = {str(each.get("name")): each for each in mappings(asked)}
-    for each in mappings(offer):
-        name = str(each.get("name"))
+    chosen = {str(entry.get("name")): entry for entry in mappings(asked)}
+    for entry in mappings(offer):
+        name = str(entry.get("name"))
         own = chosen.get(name)
-        if own is None and each.get("onRequest") is True:
+        if own is None and entry.get("onRequest") is True:
             continue
-        where = (own or {}).get("namespaces") or each.get("namespaces")
-        yield Share(Item(kind, name), where_of(mapping(where)), each.get("imagePullSecret") is True)
+        where = (own or {}).get("namespaces") or entry.get("namespaces")
+        yield Share(Item(kind, name), where_of(mapping(where)), entry.get("imagePullSecret") is True)
 
 
 def where_of(section: Mapping[str, Any]) -> Where:

@@ -54,6 +54,6 @@ def _lacking(found: Found) -> tuple[Reason, str] | None:
 
 
 def _some(named: Iterable[str]) -> str:
-    each = sorted(set(named))
-    more = f" and {len(each) - _MOST_NAMED} more" if len(each) > _MOST_NAMED else ""
-    return "; ".join(each[:_MOST_NAMED]) + more
+    names = sorted(set(named))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return "; ".join(names[:_MOST_NAMED]) + more

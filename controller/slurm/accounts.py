@@ -12,8 +12,8 @@ from controller.slurm.decide.accounts import missing
 from controller.slurm.spec import AccountingSpec, SlurmSpec
 
 _log = logging.getLogger(__name__)
-_AGAIN_SECONDS = 300.0
-_KEEP_SECONDS = 15.0
+_COMPARE_PERIOD_SECONDS = 300.0
+_COMPARE_DEADLINE_SECONDS = 15.0
 
 
 class Accounts:
@@ -30,10 +30,10 @@ class Accounts:
             return ""
         wanted = (spec.users, spec.accounting.qos)
         kept, at = self._kept or (None, 0.0)
-        if kept == wanted and self._clock.monotonic() - at < _AGAIN_SECONDS:
+        if kept == wanted and self._clock.monotonic() - at < _COMPARE_PERIOD_SECONDS:
             return ""
         try:
-            async with asyncio.timeout(_KEEP_SECONDS):
+            async with asyncio.timeout(_COMPARE_DEADLINE_SECONDS):
                 written = await _write_missing(rest, spec, spec.accounting)
         except (SlurmError, TimeoutError) as error:
             _log.warning("accounts not kept: %s", error or "no answer", extra={"tenant": self._tenant})

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.kube.objects import uid_of
 from controller.inside.calls import Plane
 from controller.slurm.client.rest import SlurmError, SlurmRest
 from controller.slurm.decide.hanging import Hanging

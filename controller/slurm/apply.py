@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.errors import ApiError, NotFound
-from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.kube.objects import Resource, uid_of
 from bulkhead.work.clock import Clock
 from controller.inside import definitions
 from controller.inside.calls import Plane
@@ -25,10 +26,10 @@ from controller.slurm.observe import NODE_SETS
 from controller.slurm.spec import NAMESPACE
 
 _log = logging.getLogger(__name__)
-_RESYNC_SECONDS = 120.0
-_SERVED_TRIES = 40
-_SERVED_PAUSE = 0.25
-_PARALLEL = 6
+_APPLY_PERIOD_SECONDS = 120.0
+_MOST_TRIES = 40
+_TRY_PAUSE_SECONDS = 0.25
+_WRITES_AT_ONCE = 6
 # A binding goes before the role that it names.
 _RIGHTS = (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS, kinds.CLUSTER_ROLES, kinds.ROLES)
 # Those that make pods go first.
@@ -49,7 +50,7 @@ class Applier:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._memory = ApplyMemory()
-        self._slots = asyncio.Semaphore(_PARALLEL)
+        self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._kept: dict[tuple[str, str], str] = {}
 
     @property
@@ -59,7 +60,7 @@ class Applier:
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Apply those that are due; the first error is raised once the others of its group are through."""
-        since = self._clock.monotonic() - _RESYNC_SECONDS
+        since = self._clock.monotonic() - _APPLY_PERIOD_SECONDS
         objects = [obj for obj in objects if not self._memory.recent(obj, since)]
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
         node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]
@@ -96,7 +97,7 @@ class Applier:
         resource = NODE_SETS if obj["kind"] == NODE_SETS.kind else kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         text = ""
         async with self._slots:
-            for left in range(_SERVED_TRIES, 0, -1):
+            for left in range(_MOST_TRIES, 0, -1):
                 try:
                     await (definitions.put(plane, obj) if obj["kind"] == definitions.KIND else plane.apply(resource, obj))
                     break
@@ -109,7 +110,7 @@ class Applier:
                         raise
                     text = await volumes.kept(plane, obj, error)
                     break
-                await self._clock.sleep(_SERVED_PAUSE)
+                await self._clock.sleep(_TRY_PAUSE_SECONDS)
         self._say(obj, text)
         self._memory.remember(obj, at=self._clock.monotonic())
 

@@ -78,4 +78,4 @@ class Board:
 
 
 def _taken(workers: Mapping[str, OnHost]) -> dict[str, float]:
-    return {name: each.by for name, each in workers.items() if each.by is not None}
+    return {name: worker.by for name, worker in workers.items() if worker.by is not None}

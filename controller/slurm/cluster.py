@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import KubeError, ProtocolError
 from bulkhead.work.clock import Clock
 from controller.inside.calls import Plane
@@ -35,11 +36,11 @@ from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report
-from controller.slurm.spec import Obj, SlurmSpec
+from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
-_PRUNE_SECONDS = 60.0
+_PRUNE_PERIOD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Cluster:
 
     def _complete(self, order: Order, seen: Seen) -> SlurmSpec:
         """The spec with what only the plane knows: where its nodes stand, and NodeSets that the Tenant no longer has."""
-        gone = sorted(seen.node_sets.keys() - {each.name for each in order.spec.node_sets})
+        gone = sorted(seen.node_sets.keys() - {node_set.name for node_set in order.spec.node_sets})
         places = {node.topology.partition(":")[2] for node in seen.view.nodes} if seen.view is not None else set()
         topology = grown(topology_of(order.spec.topology.kind, seen.nodes), (self._units or frozenset()) | places)
         self._units = frozenset(topology.units) if order.on else None
@@ -145,7 +146,7 @@ class Cluster:
         wanted = daemons(objects)
         try:
             await self._applier.apply(plane, objects)
-            if self._clock.monotonic() - self._pruned > _PRUNE_SECONDS or not self._pruned:
+            if self._clock.monotonic() - self._pruned > _PRUNE_PERIOD_SECONDS or not self._pruned:
                 await self._applier.prune(plane, objects)
                 self._pruned = self._clock.monotonic()
         except KubeError as error:
@@ -158,12 +159,12 @@ class Cluster:
         fleet = Fleet(
             workers=seen.workers,
             targets=seen.targets,
-            digests={each.name: worker_digest(spec, each) for each in spec.node_sets},
+            digests={node_set.name: worker_digest(spec, node_set) for node_set in spec.node_sets},
             cordoned=cordoned(seen.nodes),
         )
         self._deadlines = self._deadlines.since(over(spec, fleet), now)
         on_host = self._board.on_host(self._tenant)
-        self._vouched = vouched(fleet.workers, {each.name: each.maximum for each in spec.node_sets}, self._vouched)
+        self._vouched = vouched(fleet.workers, {node_set.name: node_set.maximum for node_set in spec.node_sets}, self._vouched)
         self._board.vouch(self._tenant, self._vouched)
         self._board.rank(self._tenant, ranks(seen.view, fleet.workers, now) if seen.view is not None else {})
         there = None if on_host is None else frozenset(on_host)
@@ -197,10 +198,10 @@ class Cluster:
 
 async def _with_new_node_sets(plane: Plane, spec: SlurmSpec, seen: Seen) -> Seen:
     """Owners of pods need UIDs, which NodeSets that have just been applied got after they were observed."""
-    if seen.node_sets.keys() == {each.name for each in spec.node_sets} | set(spec.retiring):
+    if seen.node_sets.keys() == {node_set.name for node_set in spec.node_sets} | set(spec.retiring):
         return seen
     return replace(seen, node_sets=await node_sets(plane))
 
 
 def _taken(on_host: Mapping[str, OnHost]) -> dict[str, datetime]:
-    return {name: datetime.fromtimestamp(each.by, UTC) for name, each in on_host.items() if each.by is not None}
+    return {name: datetime.fromtimestamp(pod.by, UTC) for name, pod in on_host.items() if pod.by is not None}

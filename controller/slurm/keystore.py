@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.plane.spec import PlaneSpec
 from controller.slurm.keygen import make_auth_key, make_jwt_key, make_keys
@@ -36,7 +36,7 @@ OFF: Final = "bulkhead.dev/slurm-off"
 # A changed Secret reaches the files of a running pod within about a minute and a half.
 SPREAD: Final = timedelta(minutes=3)
 OVERLAP: Final = timedelta(hours=12)
-LONGEST_REQUEST: Final = 256
+REQUEST_CHARACTERS: Final = 256
 
 
 class KeyStore:
@@ -87,8 +87,8 @@ class KeyStore:
 
     async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
         now, annotations = self._clock.now(), _annotations(secret)
-        asked = (_annotations(tenant).get(ROTATE) or "")[:LONGEST_REQUEST]
-        revoke = (_annotations(tenant).get(REVOKE) or "")[:LONGEST_REQUEST]
+        asked = (_annotations(tenant).get(ROTATE) or "")[:REQUEST_CHARACTERS]
+        revoke = (_annotations(tenant).get(REVOKE) or "")[:REQUEST_CHARACTERS]
         if revoke and annotations.get(REVOKED) != revoke:
             keys = replace(keys, jwt=make_jwt_key())
             _log.info("all tokens are revoked", extra={"tenant": plane.tenant})

@@ -27,9 +27,9 @@ from controller.slurm.decide.status import Found
 from controller.slurm.lease.fleet import Free
 
 _log = logging.getLogger(__name__)
-PERIOD_SECONDS = 3.0
-RECONCILE_SECONDS = 45.0
-_COUNTS_SECONDS = 5.0
+RECONCILE_PERIOD_SECONDS = 3.0
+RECONCILE_DEADLINE_SECONDS = 45.0
+_COUNTS_PERIOD_SECONDS = 5.0
 # What is read of all planes together, in the long run. A plane whose answers are large is asked less often.
 _BYTES_A_SECOND = 16 * 1024 * 1024
 
@@ -61,7 +61,7 @@ class SlurmLoops:
         on_change: Callable[[str], object],
         *,
         board: Board | None = None,
-        period: float = PERIOD_SECONDS,
+        period: float = RECONCILE_PERIOD_SECONDS,
         budget: Budget | None = None,
     ) -> None:
         self._clock = clock
@@ -97,7 +97,7 @@ class SlurmLoops:
     def resting(self) -> set[tuple[str, str]]:
         """Workers without a job, as far as is known: tenant and UID in its plane."""
         found = ((tenant, entry.found) for tenant, entry in self._entries.items() if entry.found is not None)
-        return {(tenant, uid) for tenant, each in found for uid in each.resting}
+        return {(tenant, uid) for tenant, entry in found for uid in entry.resting}
 
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
@@ -138,12 +138,12 @@ class SlurmLoops:
 
     async def _pause(self, entry: _Entry, seconds: float) -> None:
         """Wait, unless something is to be done at once."""
-        waits = [asyncio.ensure_future(each) for each in (self._clock.sleep(seconds), entry.woken.wait())]
+        waits = [asyncio.ensure_future(event) for event in (self._clock.sleep(seconds), entry.woken.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for event in waits:
+                event.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         entry.woken.clear()
 
@@ -152,7 +152,7 @@ class SlurmLoops:
         return entry.read * len(self._entries) / _BYTES_A_SECOND
 
     async def _reconcile(self, tenant: str, entry: _Entry) -> Found:
-        turn = self._budget.turn(tenant, RECONCILE_SECONDS)
+        turn = self._budget.turn(tenant, RECONCILE_DEADLINE_SECONDS)
         plane = self._plane(turn)
         entry.read = 0
         if plane is None:
@@ -175,7 +175,7 @@ class SlurmLoops:
         counts = found.counts if found.counts is not None else entry.reported_counts
         now = self._clock.monotonic()
         new = (verdict.status, verdict.reason, verdict.message, entry.cluster.removed)
-        due = counts != entry.reported_counts and now - entry.reported_at >= _COUNTS_SECONDS
+        due = counts != entry.reported_counts and now - entry.reported_at >= _COUNTS_PERIOD_SECONDS
         if new == entry.reported and not due:
             return
         entry.reported, entry.reported_counts, entry.reported_at = new, counts, now

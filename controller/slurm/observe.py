@@ -14,9 +14,10 @@ import msgspec
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.inside.counted import Page
 from controller.slurm.answers import shapes
@@ -28,11 +29,11 @@ from controller.slurm.objects.parts import OURS
 from controller.slurm.spec import CONFIG, NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
-_VIEW_SECONDS = 25.0
+_VIEW_DEADLINE_SECONDS = 25.0
 # A cluster has 1024 workers at most; those that end and those that begin come on top, and some daemons.
-PODS_MOST: Final = 3000
-NODES_MOST: Final = 6000
-NODE_SETS_MOST: Final = 200
+MOST_PODS: Final = 3000
+MOST_NODES: Final = 6000
+MOST_NODE_SETS: Final = 200
 _PLATFORM: Final = f"{labels.PLATFORM}=true"
 
 
@@ -50,7 +51,9 @@ class Seen:
     def workers(self) -> tuple[Worker, ...]:
         """The workers' pods."""
         found = (worker_of(pod) for pod in self.pods)
-        return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.node_set, each.ordinal)))
+        return tuple(
+            sorted((worker for worker in found if worker is not None), key=lambda worker: (worker.node_set, worker.ordinal))
+        )
 
     @property
     def targets(self) -> dict[str, int]:
@@ -61,9 +64,9 @@ class Seen:
 
 async def observe(plane: Plane, rest: SlurmRest) -> Seen:
     """Read everything."""
-    pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=PODS_MOST)
+    pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=MOST_PODS)
     sets = await node_sets(plane)
-    nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=NODES_MOST)
+    nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=MOST_NODES)
     view, trouble = await _view(rest)
     return Seen(pods, sets, nodes, view, trouble)
 
@@ -91,7 +94,7 @@ def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:
 
 async def node_sets(plane: Plane) -> dict[str, Obj]:
     """The NodeSets, the tenant's own among them."""
-    found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=NODE_SETS_MOST)
+    found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=MOST_NODE_SETS)
     return {str(obj["metadata"]["name"]): obj for obj in found}
 
 
@@ -113,9 +116,9 @@ async def _list(
 
 async def _view(rest: SlurmRest) -> tuple[SlurmView | None, str]:
     try:
-        async with asyncio.timeout(_VIEW_SECONDS):
+        async with asyncio.timeout(_VIEW_DEADLINE_SECONDS):
             return await rest.view(), ""
     except SlurmError as error:
         return None, str(error)
     except TimeoutError:
-        return None, f"slurmrestd: no whole answer within {_VIEW_SECONDS:g} s"
+        return None, f"slurmrestd: no whole answer within {_VIEW_DEADLINE_SECONDS:g} s"

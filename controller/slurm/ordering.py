@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from controller.plane.spec import PlaneSpec
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import STRATEGIC_PATCH
 from bulkhead.kube.errors import Conflict, NotFound
-from bulkhead.kube.objects import Obj
 from controller.inside.calls import Plane
 from controller.slurm.decide import status
 from controller.slurm.lease.fleet import worker_of

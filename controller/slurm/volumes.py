@@ -11,17 +11,17 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Unprocessable
-from bulkhead.kube.objects import Obj
 from controller.inside.calls import Plane
 from controller.inside.counted import Counted
 from controller.slurm.spec import NAMESPACE
 from controller.unchangeable import unchangeable
 from controller.volumes import larger, never_moves, never_shrinks, not_grown
 
-_MOST_WORDS: Final = 200
+_MESSAGE_CHARACTERS: Final = 200
 _CLAIM_KIND: Final = kinds.PERSISTENT_VOLUME_CLAIMS.kind
 
 
@@ -77,7 +77,7 @@ async def kept(plane: Plane, obj: Obj, error: ApiError) -> str:
     templates = mapping(obj.get("spec")).get("volumeClaimTemplates")
     if kind == kinds.STATEFUL_SETS.kind and templates:
         return await _with_its_templates(plane, obj, templates)
-    words = error.message[:_MOST_WORDS]
+    words = error.message[:_MESSAGE_CHARACTERS]
     return f"{kind} {NAMESPACE}/{name} stays as it is: {words}; next: delete it in the plane, it is made again at once"
 
 
@@ -85,14 +85,16 @@ async def _with_its_templates(plane: Plane, obj: Obj, templates: list[Obj]) -> s
     """Apply a StatefulSet over the one that is there, and have its claims grow."""
     name = str(obj["metadata"]["name"])
     running = await plane.get(kinds.STATEFUL_SETS, name, NAMESPACE, shape=_set)
-    there = {each.metadata.name: each.spec for each in running.spec.volume_claim_templates}
-    began = [_as_it_began(each, there.get(str(each["metadata"]["name"]))) for each in templates]
+    there = {template.metadata.name: template.spec for template in running.spec.volume_claim_templates}
+    began = [_as_it_began(template, there.get(str(template["metadata"]["name"]))) for template in templates]
     await plane.apply(kinds.STATEFUL_SETS, obj | {"spec": obj["spec"] | {"volumeClaimTemplates": began}})
     claims = [
-        (f"{each['metadata']['name']}-{name}-{number}", each) for each in templates for number in range(obj["spec"]["replicas"])
+        (f"{template['metadata']['name']}-{name}-{number}", template)
+        for template in templates
+        for number in range(obj["spec"]["replicas"])
     ]
     found = [await _grown(plane, claim, template, None) for claim, template in claims]
-    return "; ".join(each for each in found if each)
+    return "; ".join(words for words in found if words)
 
 
 def _as_it_began(template: Obj, there: _ClaimSpec | None) -> Obj:
@@ -121,7 +123,7 @@ async def _grown(plane: Plane, name: str, wanted: Obj, error: ApiError | None) -
             body = {"spec": {"resources": {"requests": {"storage": asked}}}}
             await plane.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, body, NAMESPACE)
         except (Forbidden, Unprocessable) as refused:
-            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MOST_WORDS]))
+            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MESSAGE_CHARACTERS]))
     if wished and there.storage_class_name and wished != there.storage_class_name:
         said.append(never_moves(name, there.storage_class_name, wished))
     return "; ".join(said)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from controller.decide.accepted import accepted_before, kept
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
-from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import EVENTS, TENANTS
 from bulkhead.work.bucket import Bucket
 from bulkhead.work.clock import Clock

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Awaitable, Iterable, Mapping
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, Unprocessable
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.kube.objects import Key, Resource, key_of
 from controller.decide.extras import Refused
 from controller.decide.plan import Deletion
 from controller.existing import Slot, slot_of

@@ -8,10 +8,11 @@ import logging
 from dataclasses import dataclass
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.decide import slices, teardown
 from controller.decide.teardown import Action, Left, Step
 from controller.tenant.observe import owned_by

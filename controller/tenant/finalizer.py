@@ -1,10 +1,10 @@
 """The finalizer by which a Tenant stays until everything made for it is gone."""
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 
 
 def has(tenant: Obj) -> bool:

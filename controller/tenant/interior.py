@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion, serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from controller.decide.plan import Plan
 from controller.host.owned import Owned
@@ -43,7 +44,7 @@ class Interior:
 
     def _members(self, spec: PlaneSpec) -> list[Obj]:
         """The pods of a plane's members, without those that are about to be gone."""
-        keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.replicas))
+        keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.control_plane.replicas))
         found = (self._owned.get(kinds.PODS, key) for key in keys)
         return [pod for pod in found if pod is not None and not is_pending_deletion(pod)]
 

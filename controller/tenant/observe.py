@@ -10,11 +10,12 @@ from datetime import datetime
 from functools import cached_property
 
 from bulkhead.api import labels, names, planeidentity
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded, recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.kube.objects import Key, Resource, key_of
 from bulkhead.ledger.model import Tenant as Member
 from controller.allotment import resources_of
 from controller.cohorts import cohort_of

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api.conditions import Reason
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from controller import metrics
 from controller.decide.case import Admitted
 from controller.refusal import Refusal

@@ -12,10 +12,10 @@ from base64 import b64encode
 from typing import Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from controller import metrics
 from controller.host.owned import SELECTOR
 from controller.pki import standing

@@ -3,10 +3,10 @@
 import logging
 
 from bulkhead.api.conditions import ConditionType, is_true
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.tenant import status

@@ -13,10 +13,11 @@ import logging
 from base64 import b64decode, b64encode
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide.planespec import revoked_of

@@ -11,10 +11,10 @@ from collections.abc import Container, Iterable
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
-from bulkhead.kube.objects import Obj
 from controller.decide import slices
 from controller.plane.spec import PLANE
 from controller.refusal import Refusal

@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
+from bulkhead.api.objects import Obj
 from controller.decide import accepted, held
 from controller.refusal import Refusal
-from controller.verdict import Obj, Verdict
+from controller.verdict import Verdict
 
 READY: Final = "the tenant's API server, syncer and DNS are ready"
 

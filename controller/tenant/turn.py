@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 
 from bulkhead.api.conditions import ConditionType
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Resource
 from controller.decide.case import Admitted, Case
 from controller.decide.extras import Refused
 from controller.plane.spec import PlaneSpec

@@ -10,10 +10,11 @@ import contextlib
 
 from bulkhead.api import labels, names
 from bulkhead.api.ledger import GIVEN
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from controller.host.owned import Owned
 
 

@@ -23,9 +23,9 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec, watch
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, PODS
 from e2e import machine
 from e2e.performance import pods

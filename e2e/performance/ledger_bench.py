@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from controller.dispatch.apply import each
 from e2e import machine

@@ -1,8 +1,8 @@
 """The pods of the benchmarks: one container, on a simulated node. Pure."""
 
-from typing import Any, Final
+from typing import Final
 
-Obj = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 SIMULATED: Final = "bulkhead.dev/simulated"
 TAINT: Final = "kwok.x-k8s.io/node"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from e2e import machine
 from e2e.machine import Process

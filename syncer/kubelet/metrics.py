@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.kube.objects import Key, Resource, key_of
 from bulkhead.kube.resources import NODES, POD_METRICS, PODS
 from bulkhead.work.clock import Clock
 from syncer.http1 import BadRequestError

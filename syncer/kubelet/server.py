@@ -18,10 +18,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import proxy
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError, Timeout
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
 from syncer.http1 import BadRequestError, Request

@@ -5,8 +5,9 @@ Only memory, no I/O.
 
 from dataclasses import dataclass
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, uid_of
 from syncer.watch.informers import Caches
 
 

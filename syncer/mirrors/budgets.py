@@ -5,8 +5,9 @@ A pod that comes, goes, or leaves its budgets by a drain has the budgets of its 
 
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.queue import Lane
 from syncer.mirrors.follower import Follower
 from syncer.translate import TenantView, selectors

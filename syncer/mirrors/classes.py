@@ -9,9 +9,10 @@ import contextlib
 import logging
 from typing import Final, NoReturn
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import Clock
 from syncer import metrics

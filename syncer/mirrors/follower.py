@@ -9,8 +9,9 @@ Most kinds need none of it: their entry in `syncer.translate.registry` is enough
 
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from syncer.translate import TenantView, Untranslatable
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Subscription

@@ -8,8 +8,9 @@ Deletion by absence is as careful as for mirrors: a read of the plane proves the
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import SERVICES
 from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder

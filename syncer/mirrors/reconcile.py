@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed
-from bulkhead.kube.objects import Obj, key_of, uid_of
+from bulkhead.kube.objects import key_of, uid_of
 from syncer.events import Recorder
 from syncer.mirrors.copies import RETRY_SECONDS, Copies
 from syncer.mirrors.follower import Follower

@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from bulkhead.kube.objects import Key, Meta, Obj, version_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Meta, version_of
 from syncer.events import Recorder
 from syncer.mirrors.copies import Copies
 from syncer.mirrors.references import HOLDERS, ReferenceIndex

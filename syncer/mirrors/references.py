@@ -8,9 +8,10 @@ being known yet.
 from collections.abc import Iterable
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.objects import Key, key_of
-from syncer.translate import Obj, Reference
+from syncer.translate import Reference
 from syncer.translate.references import none
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Caches

@@ -6,8 +6,9 @@ held by anything else                  -> the tenant reads so, and it is tried a
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Unprocessable
-from bulkhead.kube.objects import Obj, key_of
+from bulkhead.kube.objects import key_of
 from syncer.mirrors.follower import Follower
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import nodeports

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import ENDPOINT_SLICES
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock

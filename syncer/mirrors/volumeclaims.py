@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, Meta, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from syncer.mirrors.follower import Follower
 from syncer.mirrors.volumes import Volumes

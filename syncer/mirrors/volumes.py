@@ -10,9 +10,10 @@ import logging
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from bulkhead.work.remembered import Remembered
 from syncer import metrics

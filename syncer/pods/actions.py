@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from syncer.translate.origin import virtual_uid
-from syncer.translate.view import Obj
 
 
 def uid(pod: Obj) -> str:

@@ -8,11 +8,12 @@ anything else that differs              -> patches
 from dataclasses import dataclass
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import placement
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 
 @dataclass(frozen=True, slots=True)

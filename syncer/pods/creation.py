@@ -9,8 +9,9 @@ import logging
 from typing import Final
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer import metrics
 from syncer.events import Recorder
@@ -40,7 +41,7 @@ _RETRY_REFUSED: Final = 600.0
 
 
 class PodCreation:
-    """See the module."""
+    """Creates host pods, and reports on the virtual pod what keeps one from being created."""
 
     def __init__(
         self,

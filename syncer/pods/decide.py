@@ -17,6 +17,7 @@ own pod deleted, which it may do anyway. docs/decisions/0043-who-places-a-pod.md
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.untrusted import mapping
 from syncer.pods.actions import (
@@ -45,7 +46,6 @@ from syncer.pods.actions import (
 from syncer.translate.kinds import gate
 from syncer.translate.origin import virtual_uid
 from syncer.translate.podspec import placement
-from syncer.translate.view import Obj
 
 # What a forced deletion by the tenant becomes on the host. Never 0: the host keeps the pod, and its GPUs taken, until the
 # kubelet says that the containers are gone, so that no other pod is given a device that is still in use.

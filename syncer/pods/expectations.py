@@ -8,7 +8,8 @@ After a restart nothing is known, and the first list shows what is there.
 
 from typing import Final, NamedTuple
 
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, uid_of
 from syncer.translate.origin import virtual_uid
 
 

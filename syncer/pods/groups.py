@@ -13,8 +13,9 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from syncer.translate import Reason, Untranslatable, podgroupapi
 from syncer.translate.kinds import deviceclaim, gang, podgroup
 from syncer.translate.kinds.gate import Around

@@ -13,8 +13,9 @@ between, Conflict is raised, and the pod is reconciled again.
 
 from collections.abc import Sequence
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, key_of, uid_of, version_of
+from bulkhead.kube.objects import key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
 from syncer.pods.changes import changes
@@ -30,7 +31,7 @@ from syncer.write.plane import VirtualWriter
 
 
 class PodPatches:
-    """See the module."""
+    """Brings a host pod up to its virtual pod: patches it, deletes it to recreate it, or leaves it."""
 
     def __init__(
         self,

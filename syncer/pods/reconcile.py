@@ -23,8 +23,9 @@ it is done, and nothing is decided.
 import logging
 from typing import Final, assert_never
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
 from syncer.logs import about

@@ -4,8 +4,9 @@ What the ledger says of the pod is an event too: why it waits, once for each new
 """
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Conflict
-from bulkhead.kube.objects import Obj, key_of, uid_of
+from bulkhead.kube.objects import key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
 from syncer.pods.actions import Answer
@@ -16,7 +17,7 @@ from syncer.write.plane import VirtualWriter
 
 
 class PodReport:
-    """See the module."""
+    """Writes the status of host pods on virtual pods, and what the ledger says of them as events."""
 
     def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter, recorder: Recorder) -> None:
         self._caches = caches

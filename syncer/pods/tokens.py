@@ -18,11 +18,12 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, Meta, key_of, uid_of
 from bulkhead.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from bulkhead.work.clock import Clock
 from syncer import metrics

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
-from bulkhead.kube.objects import Key, Obj, uid_of, version_of
+from bulkhead.kube.objects import Key, uid_of, version_of
 from bulkhead.work.remembered import Remembered
 from syncer.translate.metadata import SET_BY_BINDING
 from syncer.watch.informers import Caches

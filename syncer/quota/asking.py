@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api import ledger, podresources
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, sequence, text
-from bulkhead.kube.objects import Obj
 from syncer.quota.order import Amounts, Gang, Rank
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import podsize

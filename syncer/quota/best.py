@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, assert_never
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, uid_of
 from syncer.quota import asking, verdict
 from syncer.quota.asking import Priorities
 from syncer.quota.claims import Claims

@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bulkhead.api import accelerators, deviceclaims, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from syncer.translate import Untranslatable
 from syncer.translate.kinds import deviceclaim

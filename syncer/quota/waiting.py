@@ -9,9 +9,10 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from syncer.quota.order import Rank
 from syncer.quota.ranked import Ranked
 from syncer.translate.registry import KINDS

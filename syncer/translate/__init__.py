@@ -7,6 +7,6 @@ the same input gives the same output, so that the runtime can compare instead of
 
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import Reference
-from syncer.translate.view import Obj, TenantView, Toleration
+from syncer.translate.view import TenantView, Toleration
 
-__all__ = ["Obj", "Reason", "Reference", "TenantView", "Toleration", "Untranslatable"]
+__all__ = ["Reason", "Reference", "TenantView", "Toleration", "Untranslatable"]

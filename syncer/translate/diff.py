@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
 from bulkhead.api.untrusted import mapping, sequence
@@ -19,7 +20,6 @@ from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.podspec.placement import MADE_FOR
 from syncer.translate.registry import KINDS
-from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"

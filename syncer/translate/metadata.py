@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from syncer.translate import schema
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 NAMESPACE_HASH: Final = "bulkhead.dev/namespace-hash"  # label: `namespace_hash` of the virtual namespace
 APPLIED: Final = "bulkhead.dev/applied"  # annotation: the keys that the last translation set, for three-way comparison

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME: Final = "kubernetes.io/service-name"

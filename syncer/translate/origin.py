@@ -7,9 +7,10 @@ tenant UID is ours, and the name computed from its annotations is the name it ha
 from collections.abc import Mapping
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import text
 from syncer.translate.metadata import Identity
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 
 def of_host(host: Obj, view: TenantView) -> Identity | None:

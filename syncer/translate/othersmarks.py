@@ -7,8 +7,8 @@ Theirs are labels and annotations that translation neither sets now nor set last
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate.diff import applied
-from syncer.translate.view import Obj
 
 _OURS: Final = "bulkhead.dev/"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import mirrored, podgroupapi, references
 from syncer.translate.kinds import (
     configmap,
@@ -31,7 +32,7 @@ from syncer.translate.kinds import (
 from syncer.translate.mirrored import everybody, nothing_to_say, same_view, stays
 from syncer.translate.reasons import Reason
 from syncer.translate.references import Reference
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 
 @dataclass(frozen=True, slots=True)

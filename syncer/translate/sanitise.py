@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from syncer.translate import references, tokens
 from syncer.translate.metadata import identity
 from syncer.translate.reasons import Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 # Of our making, and the contents of snapshots, which are named after the host's UIDs.
 _HOST_NAME: Final = re.compile(

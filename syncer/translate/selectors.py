@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 LABEL_SELECTOR: Final = schema.Struct(
     {

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 DEFAULT_SECONDS: Final = 3600
 LEAST_SECONDS: Final = 600

@@ -7,12 +7,11 @@ mappings are never changed in place, here or there. Nothing here reads a cluster
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv
-
-Obj: TypeAlias = dict[str, Any]
 
 BASELINE: Final = "baseline"
 RESTRICTED: Final = "restricted"

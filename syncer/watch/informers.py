@@ -17,10 +17,11 @@ from functools import partial
 from typing import Final, Literal, NamedTuple, Protocol
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Meta, Obj, Resource
+from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.resources import COSCHEDULING_GROUPS, EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS
 from bulkhead.work.queue import Lane
 from syncer import metrics

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from bulkhead.kube.informer import Informer
-from bulkhead.kube.objects import Obj
 from syncer.settings import Settings
 from syncer.translate.kinds import networkpolicy, nodemarks
 from syncer.translate.kinds.service import address_of

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
-from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
+from bulkhead.kube.objects import Key, Resource, key_of, uid_of
 from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about

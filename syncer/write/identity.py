@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import (
     NAME,
     QUARANTINE_KEY,
@@ -27,7 +28,6 @@ from bulkhead.api.planeidentity import (
 )
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from bulkhead.work.clock import Clock
 from syncer import metrics

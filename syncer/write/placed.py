@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj, uid_of, version_of
+from bulkhead.kube.objects import uid_of, version_of
 from bulkhead.kube.resources import CONFIG_MAPS, PODS
 from syncer import metrics
 from syncer.write.budget import WriteBudget
@@ -49,7 +50,7 @@ class _Page:
 
 
 class PlacedPods:
-    """See the module."""
+    """Notes on the host which virtual pods it has placed, and says whether it has placed a given one."""
 
     def __init__(
         self,

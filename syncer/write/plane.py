@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound, NotServed
-from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
+from bulkhead.kube.objects import Key, Resource, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered

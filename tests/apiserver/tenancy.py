@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from tests.apiserver.syncerprocess import probe, running_syncer, tail, write_files
 from tests.kit.ports import free_port
 from tests.kit.servers import ApiServer

@@ -12,7 +12,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, SERVICES
-from controller.inside.auditlosses import MOST_BYTES
+from controller.inside.auditlosses import METRICS_ANSWER_BYTES
 from controller.pki.receivers import TYPE, credential_of
 from controller.plane import audit, auditreceiver
 from controller.plane.auditlosses import losses_of
@@ -52,7 +52,7 @@ class Sent:
 
     async def lost(self, why: str) -> int:
         text = await self.client.get_raw("/metrics")
-        assert len(text) < MOST_BYTES
+        assert len(text) < METRICS_ANSWER_BYTES
         return dict(losses_of(text)).get(why, 0)
 
     def put(self, secret: dict[str, bytes]) -> None:
@@ -110,7 +110,7 @@ async def sent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             cert, key = receiver.authority.issue("plane of team-a")
             secret = {"tls.crt": cert, "tls.key": key}
         server = await begin(tmp_path, receiver, secret)
-        async with Client(server.admin, user_agent="tests", field_manager="tests", max_body=MOST_BYTES) as client:
+        async with Client(server.admin, user_agent="tests", field_manager="tests", max_body=METRICS_ANSWER_BYTES) as client:
             try:
                 yield Sent(server, client, receiver, tmp_path)
             finally:

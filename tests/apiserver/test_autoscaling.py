@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,

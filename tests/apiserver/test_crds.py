@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from bulkhead.api import crd
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Rules
 from tests.kit import yamlfiles

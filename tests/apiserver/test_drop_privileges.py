@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_WORKERS
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
@@ -31,7 +31,7 @@ from tests.syncer.translate.golden import CASES
 
 STOCK: Final[Obj] = load(CASES / "pod" / "slinky-worker.virtual.yaml")
 BARE: Final[Obj] = load(CASES / "pod" / "slinky-worker-unprivileged.virtual.yaml")
-ON, OFF = plane_spec(drop_privileges=SLINKY_WORKERS), plane_spec()
+ON, OFF = plane_spec(isolation={"drop_privileges": SLINKY_WORKERS}), plane_spec()
 KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
 FULL: Final[Obj] = {"privileged": True, "capabilities": {"add": ["SYS_ADMIN"]}}
 

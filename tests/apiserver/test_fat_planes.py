@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, TooLarge, Unprocessable
-from bulkhead.kube.objects import Obj
 from controller.inside import definitions
 from controller.inside.budget import Budget
 from controller.inside.calls import LIST_BYTES, PAGE_BYTES, Plane
 from controller.slurm.answers import shapes
 from controller.slurm.config.topology import topology_of
 from controller.slurm.objects import nodesets
-from controller.slurm.observe import NODE_SETS, NODES_MOST, cordoned, node_sets
+from controller.slurm.observe import MOST_NODES, NODE_SETS, cordoned, node_sets
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
@@ -59,7 +59,7 @@ async def clear(admin: Client, numbers: range) -> None:
 
 async def nodes(plane: Plane) -> tuple[Obj, ...]:
     selector = f"{labels.PLATFORM}=true"
-    return await plane.list(kinds.NODES, shape=shapes.NODES, label_selector=selector, most=NODES_MOST)
+    return await plane.list(kinds.NODES, shape=shapes.NODES, label_selector=selector, most=MOST_NODES)
 
 
 @pytest.mark.apiserver

@@ -3,7 +3,7 @@
 import json
 
 from bulkhead.api import labels, ledger, names
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import COHORTS, PODS
 from controller.dispatch.loop import Ledger
 from tests.kit.background import background

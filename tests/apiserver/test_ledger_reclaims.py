@@ -1,7 +1,7 @@
 """What is lent comes back: budgets hold until the deadline, notes stand there for everyone, and quotas say who has what."""
 
 from bulkhead.api import ledger, names
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, TENANTS
 from controller.dispatch.loop import Ledger
 from tests.kit.background import background

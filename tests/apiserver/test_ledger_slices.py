@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import deviceclaims, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES
 from controller.dispatch.loop import Ledger
 from tests.kit.leading import leading

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bulkhead.api import labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from bulkhead.ledger import books, given
 from bulkhead.ledger.model import Share, Tenant

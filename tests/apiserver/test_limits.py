@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS
 from controller.plane.quota import limit_range, resource_quotas
 from syncer.translate.podspec import podsize

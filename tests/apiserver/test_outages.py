@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, PODS
 from tests.apiserver.tenancy import Tenancy, backup, restore, summed, tenancies
 from tests.kit.servers import ApiServer

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, Unprocessable
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, VOLUME_SNAPSHOTS
 from controller.inside import definitions
 from controller.inside.budget import Budget

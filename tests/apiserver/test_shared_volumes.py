@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import SystemClock
 from controller.inside.calls import Plane
 from controller.shares import loop as module
@@ -133,7 +134,7 @@ def controller(host: Client, plane: Client, changed: list[ShareLoops]) -> tuple[
 
 @pytest.fixture
 async def volumes(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Volumes]:
-    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
+    for name, seconds in (("LOOK_PERIOD_SECONDS", 0.1), ("_WHOLE_LOOK_PERIOD_SECONDS", 0.5), ("_LONGEST_BACKOFF_SECONDS", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr("controller.shares.volumes.host._READ_AGAIN_SECONDS", 0.2)
     await install(host_client)

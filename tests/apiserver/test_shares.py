@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.inside.calls import Plane
 from controller.shares import loop as module
@@ -123,7 +123,12 @@ async def emptied(client: Client, *namespaces: str) -> None:
 
 @pytest.fixture
 async def sharing(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sharing]:
-    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.2), ("_CONFLICT_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
+    for name, seconds in (
+        ("LOOK_PERIOD_SECONDS", 0.1),
+        ("_WHOLE_LOOK_PERIOD_SECONDS", 0.2),
+        ("_CONFLICT_RETRY_SECONDS", 0.5),
+        ("_LONGEST_BACKOFF_SECONDS", 0.5),
+    ):
         monkeypatch.setattr(module, name, seconds)
     with contextlib.suppress(AlreadyExists):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": SHARED}})

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NAMESPACE
 from tests.kit.crds import served

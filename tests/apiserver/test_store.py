@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
 from controller.inside.stores import Stores
@@ -21,8 +21,8 @@ from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
 pytestmark = pytest.mark.apiserver
-SPEC = plane_spec(etcd_quota_mib=24)
-QUOTA = SPEC.etcd_quota_mib << 20
+SPEC = plane_spec(storage={"quota_mib": 24})
+QUOTA = SPEC.storage.quota_mib << 20
 PODS = {"plane-0": POD_IP}
 SPACE = "default"
 
@@ -106,7 +106,7 @@ class Filling:
                 self.said = str(error)
                 return
             self.made.append(name)
-        raise AssertionError(f"a store of {SPEC.etcd_quota_mib} MiB took 90 MB")
+        raise AssertionError(f"a store of {SPEC.storage.quota_mib} MiB took 90 MB")
 
     async def to_the_brim(self, look: Look) -> Store:
         """Until nothing is left to be made of holes and old versions: two looks in a row show the same."""
@@ -188,7 +188,7 @@ async def test_a_store_that_does_not_answer_is_unknown_and_not_empty(plane: Plan
 async def test_a_larger_quota_opens_a_full_store(plane: PlaneProcesses, client: Client, look: Look) -> None:
     await Filling(client).to_the_brim(look)
     # etcd keeps its alarm over a restart, with whatever quota.
-    larger = plane_spec(etcd_quota_mib=64)
+    larger = plane_spec(storage={"quota_mib": 64})
     plane.kill()
     plane.spec = larger
     plane.start(ETCD, API_SERVER)

@@ -6,8 +6,8 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import HELD
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators
 from tests.kit.crds import install

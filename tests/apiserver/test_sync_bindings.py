@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, NODES, POD_GROUPS, PODS
 from syncer.write.placed import KEY, RECENT
 from tests.kit.servers import Pair

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
 from syncer.translate.kinds.classes import DEFAULT_STORAGE_CLASS
 from tests.kit.syncerbed import SyncerBed, settings_for, until

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from bulkhead.ledger.claimed import claimed_of
 from controller.plane.quota import resource_quotas
@@ -147,7 +147,11 @@ async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Sync
 async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_quota(bed: SyncerBed) -> None:
     """Whatever the syncer believes: the claims here are made past it."""
     spec = plane_spec(
-        device_classes=((CLASS, GPU),), limits=((GPU, "4"),), object_limits=((deviceclaims.COUNT, "2"), ("pods", "0"))
+        quota={
+            "device_classes": ((CLASS, GPU),),
+            "limits": ((GPU, "4"),),
+            "object_limits": ((deviceclaims.COUNT, "2"), ("pods", "0")),
+        }
     )
     (hard,) = [each["spec"]["hard"] for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-objects"}, "spec": {"hard": hard}}, bed.work)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS
 from syncer.translate.kinds.drain import DRAINED
 from tests.kit.syncerbed import SyncerBed, until

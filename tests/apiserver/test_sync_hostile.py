@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from controller.plane.spec import BUDGETS
+from controller.plane.budgets import BUDGETS
 from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, tail, write_files
 from tests.apiserver.tenancy import summed
 from tests.apiserver.turncoat import Turncoat, turncoat

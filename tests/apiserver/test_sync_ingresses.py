@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS
 from syncer import metrics
 from tests.kit.syncerbed import SyncerBed, settings_for, until

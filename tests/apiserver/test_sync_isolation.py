@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from tests.kit.syncerbed import SyncerBed, until
 
 FILTERED = {"type": "RuntimeDefault"}

@@ -16,9 +16,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import JOBS, PODS
 from tests.kit.ports import free_port
 from tests.kit.servers import Pair

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     COSCHEDULING_GROUPS,
     EVENTS,

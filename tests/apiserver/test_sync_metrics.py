@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import AlreadyExists, KubeError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS, PODS
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import PodMetrics

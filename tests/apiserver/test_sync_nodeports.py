@@ -4,8 +4,9 @@ import contextlib
 from typing import Any
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, NotFound, Unprocessable
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, uid_of
 from bulkhead.kube.resources import SERVICES, resource_of
 from syncer import metrics
 from syncer.translate.kinds import nodeports

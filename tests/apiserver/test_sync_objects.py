@@ -9,8 +9,9 @@ import secrets
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Forbidden, Unprocessable
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     EVENTS,

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer.mirrors import reconcile as mirrors
@@ -167,7 +168,7 @@ async def test_item_91_a_class_that_offers_none_has_pods_say_so(host_client: Cli
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API that comes is noticed at once."""
-    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 0.2)
+    monkeypatch.setattr(informer, "_RETRY_UNSERVED_SECONDS", 0.2)
     monkeypatch.setattr(mirrors, "RETRY_SECONDS", 0.2)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
 from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
 from tests.kit.syncerbed import SyncerBed, until

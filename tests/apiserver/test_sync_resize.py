@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import PODS, RESOURCE_QUOTAS
 from tests.kit.syncerbed import SyncerBed, until
 

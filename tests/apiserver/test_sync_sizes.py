@@ -1,6 +1,6 @@
 """Large pods: what one change of a namespace costs the host is bounded by the size of a pod and by the budget of bytes."""
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import NAMESPACES
 from syncer import metrics
 from tests.kit.syncerbed import SyncerBed, until

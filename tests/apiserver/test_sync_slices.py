@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import ENDPOINT_SLICES, PODS
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import SyncerBed, until

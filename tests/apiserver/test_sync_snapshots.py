@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     EVENTS,
     PERSISTENT_VOLUME_CLAIMS,

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -42,7 +43,7 @@ from tests.kit.syncerbed import SyncerBed, until
 @pytest.fixture(autouse=True)
 def asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not served is asked for each second, and so is what waits for it, or for a class; usually that takes minutes."""
-    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "_RETRY_UNSERVED_SECONDS", 1.0)
     for each in ("RETRY_SECONDS", "_REFUSED_SECONDS"):
         monkeypatch.setattr(reconcile, each, 1.0)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import SECRETS
 from syncer.pods.tokens import RENEW_AT
 from tests.kit.syncerbed import SyncerBed, until

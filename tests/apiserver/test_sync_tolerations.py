@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from syncer.translate.podspec import tolerations
 from tests.kit.syncerbed import SyncerBed, until

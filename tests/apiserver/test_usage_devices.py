@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS
 from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import held_of

@@ -19,31 +19,38 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from controller.plane.policyfacts import policy_facts
-from controller.plane.spec import PodBound
+from controller.plane.sections import PodBound
 from tests.kit.tenantsamples import plane_spec
 
 TEAM_A = plane_spec(
-    node_selector=(("bulkhead.dev/pool", "shared"), ("disk", "fast")),
-    allowed_runtime_classes=("sandboxed", "slim"),
-    seccomp_profiles=("audit.json", "tools/trace.json"),
-    apparmor_profiles=("tools",),
-    allowed_priority_classes=("batch", "interactive"),
-    allowed_storage_classes=("ordinary", "fast"),
-    device_classes=(("nic.example.com", 8), ("gpu.example.com", "nvidia.com/gpu")),
-    extended_resources=("rdma/hca", "hugepages-2Mi"),
-    gated_resources=("rdma/hca",),
-    gated_gangs=True,
-    pod_bounds=(PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
-    most_per_claim="100Gi",
-    node_tolerations=({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
-    allowed_tolerations=(
-        {"key": "pool", "value": "a", "effect": "NoSchedule"},
-        {"key": "drained", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
-        {"key": "any", "operator": "Exists"},
-    ),
-    ingress_classes=("public",),
-    ingress_domains=("x.org",),
-    allowed_snapshot_classes=("daily",),
+    nodes={
+        "selector": (("bulkhead.dev/pool", "shared"), ("disk", "fast")),
+        "tolerations": ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
+        "allowed_tolerations": (
+            {"key": "pool", "value": "a", "effect": "NoSchedule"},
+            {"key": "drained", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+            {"key": "any", "operator": "Exists"},
+        ),
+    },
+    isolation={
+        "allowed_runtime_classes": ("sandboxed", "slim"),
+        "seccomp_profiles": ("audit.json", "tools/trace.json"),
+        "apparmor_profiles": ("tools",),
+    },
+    offers={
+        "priority_classes": ("batch", "interactive"),
+        "storage_classes": ("ordinary", "fast"),
+        "ingress_classes": ("public",),
+        "ingress_domains": ("x.org",),
+        "snapshot_classes": ("daily",),
+    },
+    quota={
+        "device_classes": (("nic.example.com", 8), ("gpu.example.com", "nvidia.com/gpu")),
+        "extended_resources": ("rdma/hca", "hugepages-2Mi"),
+        "pod_bounds": (PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
+        "most_per_claim": "100Gi",
+    },
+    ledger={"gated_resources": ("rdma/hca",), "gated_gangs": True},
 )
 FACTS = policy_facts(TEAM_A)
 NODE_ADDRESS = TEAM_A.shim_address
@@ -84,7 +91,7 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "priorityClassName": "bulkhead-workload",
-        "nodeSelector": dict(TEAM_A.node_selector),
+        "nodeSelector": dict(TEAM_A.nodes.selector),
         "dnsPolicy": "None",
         "dnsConfig": {"nameservers": [TEAM_A.dns_address]},
         "containers": [base | (container or {})],

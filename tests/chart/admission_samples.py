@@ -340,7 +340,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod of the class's choices": pod(
         priorityClassName="batch",
         runtimeClassName="slim",
-        nodeSelector=dict(TEAM_A.node_selector) | {"gpu": "big"},
+        nodeSelector=dict(TEAM_A.nodes.selector) | {"gpu": "big"},
     ),
     "credentials by a prefix": pod({"envFrom": [{"prefix": "AWS_", "secretRef": {"name": "mine"}}, *GRANTED]}),
     "settings with keys": mirrored("ConfigMap", data={"VISIBLE_DEVICES": "all", "NVIDIA_API_KEY": "k"}),

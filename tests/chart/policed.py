@@ -4,10 +4,11 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import MERGE_PATCH, Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import NAMESPACES
 from controller.plane.policyfacts import policy_facts
 from syncer.translate.diff import STRATEGIC

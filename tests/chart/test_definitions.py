@@ -12,10 +12,10 @@ import pytest
 
 from bulkhead.api import crd
 from bulkhead.api.labels import RELEASE
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden
-from bulkhead.kube.objects import Obj
 from controller.host import definitions
 from tests.chart.policed import policies
 from tests.kit.applying import apply_all

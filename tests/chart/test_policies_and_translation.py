@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from controller.plane.policyfacts import policy_facts
-from syncer.translate import Obj, TenantView
+from syncer.translate import TenantView
 from syncer.translate.registry import KINDS
 from tests.chart.policed import OPTIONS, of, policies
 from tests.kit import translationsamples as samples
@@ -61,22 +62,26 @@ async def offer(client: Client, view: TenantView) -> None:
     spec = plane_spec(
         tenant=view.tenant,
         service_slice=view.service_slice,
-        gpu_resources=tuple(sorted(view.gpu_resources)),
-        extended_resources=tuple(sorted(view.allowed_resources)),
-        node_selector=tuple(view.enforced_node_selector.items()),
-        node_tolerations=tuple(each.to_obj() for each in view.enforced_tolerations),
-        allowed_tolerations=tuple(each.to_obj() for each in view.allowed_tolerations),
-        runtime_class=view.runtime_class or None,
-        allowed_runtime_classes=tuple(view.allowed_runtime_classes),
-        workload_priority_class=view.priority_class or None,
-        allowed_priority_classes=tuple(view.allowed_priority_classes),
-        allowed_storage_classes=tuple(view.storage_classes),
-        device_classes=tuple((each, 8) for each in sorted(view.device_classes)),
-        allowed_snapshot_classes=tuple(view.snapshot_classes),
-        ingress_classes=tuple(view.ingress_classes),
-        ingress_domains=view.ingress_domains,
-        gated_resources=tuple(sorted(view.gated_resources)),
-        gated_gangs=view.gated_gangs,
+        quota={
+            "gpu_resources": tuple(sorted(view.gpu_resources)),
+            "extended_resources": tuple(sorted(view.allowed_resources)),
+            "device_classes": tuple((each, 8) for each in sorted(view.device_classes)),
+        },
+        nodes={
+            "selector": tuple(view.enforced_node_selector.items()),
+            "tolerations": tuple(each.to_obj() for each in view.enforced_tolerations),
+            "allowed_tolerations": tuple(each.to_obj() for each in view.allowed_tolerations),
+        },
+        isolation={"runtime_class": view.runtime_class or None, "allowed_runtime_classes": tuple(view.allowed_runtime_classes)},
+        offers={
+            "default_priority_class": view.priority_class or None,
+            "priority_classes": tuple(view.allowed_priority_classes),
+            "storage_classes": tuple(view.storage_classes),
+            "snapshot_classes": tuple(view.snapshot_classes),
+            "ingress_classes": tuple(view.ingress_classes),
+            "ingress_domains": view.ingress_domains,
+        },
+        ledger={"gated_resources": tuple(sorted(view.gated_resources)), "gated_gangs": view.gated_gangs},
     )
     meta = {"name": view.work_namespace, "annotations": policy_facts(spec)}
     await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})

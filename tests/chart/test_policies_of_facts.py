@@ -1,7 +1,6 @@
 """The chart's admission policies on a real API server: other kinds than pods, other tenants, and other facts of a tenant."""
 
 import secrets
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,7 +46,7 @@ from tests.chart.policed import (
 )
 from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer
-from tests.kit.tenantsamples import plane_spec
+from tests.kit.tenantsamples import changed, plane_spec
 
 
 @pytest.mark.apiserver
@@ -118,7 +117,10 @@ async def test_without_the_controllers_word_no_pod_is_let_through(policed: ApiSe
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
         await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
         assert await refused(other, own, cleaner=admin) == NOT_NOTED
-        meta = {"name": space, "annotations": policy_facts(plane_spec(tenant="untold", workload_priority_class=None))}
+        meta = {
+            "name": space,
+            "annotations": policy_facts(plane_spec(tenant="untold", offers={"default_priority_class": None})),
+        }
         await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         await until_let_in(other, own, admin)
 
@@ -159,7 +161,7 @@ async def test_endpoints_can_always_be_withdrawn(syncer: Client, admin: Client) 
 @pytest.mark.apiserver
 async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed(admin: Client, syncer: Client) -> None:
     await in_force(syncer, admin)
-    spec = replace(TEAM_A, most_per_claim="1Gi")
+    spec = changed(TEAM_A, quota={"most_per_claim": "1Gi"})
     storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "ordinary"}}
     await admin.apply(kinds.STORAGE_CLASSES, storage | {"provisioner": "example.org/disk", "allowVolumeExpansion": True})
     made = await syncer.create(kinds.PERSISTENT_VOLUME_CLAIMS, named(of_size("10Gi")))

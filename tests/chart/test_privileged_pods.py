@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from controller.plane.namespaces import namespaces
 from tests.chart.admission_objects import CLOSED, TEAM_A, debugger, pod

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.host.pullsecrets import PullSecrets
 from controller.settings import Settings

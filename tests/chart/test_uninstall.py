@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from tests.kit.crds import served
 from tests.kit.helmchart import CHART, helm, rendered

@@ -1,11 +1,12 @@
 """Values of the chart: which objects follow from them, and that misspelt ones are refused with a sentence that helps."""
 
 import json
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from bulkhead.api import crd
+from bulkhead.api.objects import Obj
 from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
@@ -13,8 +14,6 @@ from controller.settings import load
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.tenantsamples import material, plane_spec
-
-Obj = dict[str, Any]
 
 MISSPELT: Final = {
     "image.repository=x": "images.registry",

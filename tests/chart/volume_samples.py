@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from controller.shares.content import Unusable
 from controller.shares.volumes.objects import host_claim, host_volume
 from controller.shares.volumes.offers import TYPES, Grant, granted, offer_of
-
-Obj = dict[str, Any]
 
 
 def grant(*, read_only: bool = True, volume: Obj | None = None) -> Grant:

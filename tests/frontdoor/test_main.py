@@ -73,7 +73,7 @@ def test_with_settings_that_make_no_sense_it_does_not_start(
 async def test_it_writes_no_files_before_the_host_has_said_which_tenants_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(process, "_LIST_RETRY_SECONDS", 0.0)
     listed = {"kind": "ServiceList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [service("team-a")]}
     heads: list[bytes] = []
     before: list[Path] = []

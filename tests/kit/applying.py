@@ -9,8 +9,9 @@ What a test changes or deletes is so mended for the next one, and what nobody to
 import copy
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import resource_of
 
 _Place = tuple[Resource, str, str]

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, providers
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
 from controller.decide.keysets import keys_address, read_keys
@@ -126,7 +127,9 @@ class Believer:
 
     async def serve(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> PlaneSpec:
         """Write the keys of these alone, which the syncer's server answers."""
-        spec = plane_spec(issuers=tuple(Trusted(provider, keys) for provider, keys in known), revoked=tuple(revoked))
+        spec = plane_spec(
+            access={"issuers": tuple(Trusted(provider, keys) for provider, keys in known), "revoked": tuple(revoked)}
+        )
         for obj in authentication.config_maps(spec):
             await self.admin.apply(CONFIG_MAPS, self._here(spec, obj))
         return spec

@@ -18,10 +18,10 @@ from typing import Any
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from tests.kit.pki import Authority
 from tests.kit.syncerbed import until
 

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any, Self
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock, SystemClock
 from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication

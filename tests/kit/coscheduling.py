@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import AsyncIterator
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COSCHEDULING_GROUPS, CUSTOM_RESOURCE_DEFINITIONS
 from tests.kit.crds import served
 

@@ -3,10 +3,11 @@
 import functools
 from pathlib import Path
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unavailable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from tests.kit import yamlfiles
 from tests.kit.applying import apply_all
 from tests.kit.syncerbed import until

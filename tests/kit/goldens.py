@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 
 _WIDTH = 120
 

@@ -8,10 +8,11 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from tests.kit.syncerbed import until
 
 # An API server picks up a new policy, or a change of a namespace, within moments; a busy machine takes longer.

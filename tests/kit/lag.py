@@ -1,10 +1,11 @@
 """What runs a moment behind what a test has just written: informers' copies, and those of quotas in API servers."""
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
 from bulkhead.kube.informer import Informer
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 
 
 async def caught_up(informer: Informer) -> bool:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from bulkhead.api import labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
@@ -33,7 +33,7 @@ KWOK = "kwok.x-k8s.io/node"
 
 
 class LedgerHost:
-    """See the module."""
+    """Tenants, nodes, Cohorts and gated pods of one test on a real API server; `open` deletes what the test made at its end."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

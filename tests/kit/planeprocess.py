@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.pki import issue
 from controller.pki.material import assemble
@@ -38,7 +39,6 @@ from controller.plane.spec import (
     ETCD_PORT,
     KCM_PORT,
     PKI_PATH,
-    Obj,
     PlaneSpec,
 )
 from tests.kit.ports import free_port

@@ -7,9 +7,9 @@ version, names and fields.
 import contextlib
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     PERSISTENT_VOLUME_CLAIMS,

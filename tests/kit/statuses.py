@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from bulkhead.api.conditions import ConditionType
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.plane.auditlosses import Losses
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.plane.storestate import Store
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart

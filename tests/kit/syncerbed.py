@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, Unprocessable
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import (
     EVENTS,
     NAMESPACES,

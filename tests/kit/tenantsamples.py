@@ -9,7 +9,8 @@ from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.plane.pki import AUTHORITIES, Pair, leaves
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import Images, PlaneSpec
+from controller.plane.sections import ControlPlane, Images, Installation, Offers, Quota
+from controller.plane.spec import PlaneSpec
 from controller.settings import Settings
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -21,8 +22,9 @@ IMAGES = Images(
     etcd="example.org/etcd:v3.6.16",
     coredns="example.org/coredns:v1.15.0",
 )
-
-
+OBJECT_LIMITS = {"configmaps": "1000", "pods": "100", "secrets": "1000"}
+# The fields of sections that hold amounts by name.
+AMOUNTS = ("limits", "object_limits", "ceilings")
 WEBHOOK = {
     "url": "https://audit.example.org:8443/events/{tenant}",
     "address": "203.0.113.7",
@@ -31,26 +33,41 @@ WEBHOOK = {
 }
 
 
+PLANE = PlaneSpec(
+    tenant="team-a",
+    uid=UID,
+    version="v1.36.3",
+    service_slice=SLICE,
+    images=IMAGES,
+    control_plane=ControlPlane(priority_class="bulkhead-plane"),
+    quota=Quota(
+        limits=(("nvidia.com/gpu", Amount.read("24")),),
+        object_limits=tuple((kind, Amount.read(most)) for kind, most in OBJECT_LIMITS.items()),
+        container_defaults=(("cpu", "10m", ""), ("memory", "32Mi", "4Gi")),
+    ),
+    offers=Offers(default_priority_class="bulkhead-workload"),
+    installation=Installation(host_api=(("192.0.2.10", 6443),)),
+)
+
+
 def plane_spec(**changes: Any) -> PlaneSpec:
-    """A plane; limits are given as they are written."""
-    defaults: dict[str, Any] = {
-        "tenant": "team-a",
-        "uid": UID,
-        "version": "v1.36.3",
-        "service_slice": SLICE,
-        "images": IMAGES,
-        "limits": (("nvidia.com/gpu", "24"),),
-        "ceilings": (),
-        "object_limits": (("configmaps", "1000"), ("pods", "100"), ("secrets", "1000")),
-        "container_defaults": (("cpu", "10m", ""), ("memory", "32Mi", "4Gi")),
-        "host_api": (("192.0.2.10", 6443),),
-        "plane_priority_class": "bulkhead-plane",
-        "workload_priority_class": "bulkhead-workload",
-    }
-    made = defaults | changes
-    for limits in ("limits", "object_limits", "ceilings"):
-        made[limits] = tuple((name, Amount.read(value)) for name, value in made[limits])
-    return PlaneSpec(**made)
+    """A plane that differs from `PLANE` as `changed` says."""
+    return changed(PLANE, **changes)
+
+
+def changed(spec: PlaneSpec, **changes: Any) -> PlaneSpec:
+    """The plane with other fields. Of a section the fields that differ are enough, amounts as they are written.
+
+    `changed(spec, version="v1.36.4", quota={"limits": (("nvidia.com/gpu", "8"),)})`
+    """
+    return replace(spec, **{name: _section(getattr(spec, name), given) for name, given in changes.items()})
+
+
+def _section(section: Any, given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    amounts = {field: tuple((name, Amount.read(value)) for name, value in given[field]) for field in AMOUNTS if field in given}
+    return replace(section, **(given | amounts))
 
 
 def material(spec: PlaneSpec) -> KeyMaterial:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import devices
+from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
-from syncer.translate import Obj, TenantView, Toleration
+from syncer.translate import TenantView, Toleration
 
 HERE = Path(__file__).resolve().parents[1] / "syncer" / "translate"
 VIEW = TenantView(

@@ -3,11 +3,11 @@
 import pytest
 
 from bulkhead.api.ledger import GIVEN, OVER_SINCE, STANDING
+from bulkhead.api.objects import Obj
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS
 
 

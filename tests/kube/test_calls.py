@@ -192,7 +192,7 @@ async def test_a_server_that_says_that_it_closes_is_taken_at_its_word(server: Se
 
 
 async def test_a_connection_that_was_idle_for_long_is_not_used_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(calls, "_IDLE_CONNECTION_SECONDS", 0.01)
     async with server.serving(echo) as made:
         for _ in range(2):
             await get(made)
@@ -363,7 +363,7 @@ async def test_a_stream_that_does_not_begin_is_an_error(server: Server, answer: 
 
 
 async def test_a_connection_that_idles_is_closed_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(calls, "_IDLE_CONNECTION_SECONDS", 0.1)
     closed = asyncio.Event()
 
     async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:

@@ -6,10 +6,11 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, key_of, uid_of, version_of
+from bulkhead.kube.objects import key_of, uid_of, version_of
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,

@@ -8,12 +8,13 @@ from typing import cast
 import msgspec
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import Page, compact
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Meta, Obj, uid_of
+from bulkhead.kube.objects import Key, Meta, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
 from tests.kit.background import background
@@ -188,9 +189,9 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
 
 
 async def test_a_pause_ends_when_another_call_has_reached_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
-    monkeypatch.setattr(module, "_MAX_DELAY", 3600.0)
-    monkeypatch.setattr(module, "_SPREAD", 0.0)
+    monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 3600.0)
+    monkeypatch.setattr(module, "_LONGEST_RETRY_SECONDS", 3600.0)
+    monkeypatch.setattr(module, "_RETRY_SPREAD_SECONDS", 0.0)
     tried = asyncio.Event()
 
     class Away:
@@ -244,9 +245,9 @@ async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> 
 async def test_a_kind_that_is_not_served_counts_as_read_and_its_going_tells_of_no_deletion(
     own_server: ApiServer, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_UNSERVED_SECONDS", 0.1)
-    monkeypatch.setattr(module, "_FIRST_DELAY", 0.1)
-    monkeypatch.setattr(module, "_MAX_DELAY", 0.2)
+    monkeypatch.setattr(module, "_RETRY_UNSERVED_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_LONGEST_RETRY_SECONDS", 0.2)
     changes: list[Change] = []
     plain, serving = own_server.options, with_pod_groups(own_server.options.service_range)
 

@@ -26,7 +26,7 @@ def _one(things: Sequence[_Thing], pick: int) -> Sequence[_Thing]:
 
 
 class Machine(RuleBasedStateMachine):
-    """See the module."""
+    """The ledger's rules under random events; after every write the oracle checks that nothing is given twice."""
 
     @initialize(
         count=st.integers(1, 4),

@@ -40,7 +40,7 @@ KEPT = 60.0
 
 @dataclass
 class World:
-    """See the module."""
+    """Tenants, nodes and pods of a small cluster in memory, with the shell that carries out what the ledger decides."""
 
     tenants: dict[str, Tenant] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)

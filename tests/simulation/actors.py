@@ -7,7 +7,8 @@ protects claims that are in use. Each `step` does what is due, at once, directly
 import contextlib
 from typing import Any, Final
 
-from bulkhead.kube.objects import Key, Obj, key_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, SECRETS
 from tests.simulation import claims, ledgeractor
 from tests.simulation.api import Api, Refused

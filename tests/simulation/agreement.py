@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from syncer.translate.metadata import host_label_key, host_namespace_key
 from syncer.translate.podspec import placement
@@ -24,7 +25,7 @@ class NodeMarks:
 
 
 class Agreement:
-    """See the module."""
+    """Compares host and plane, and lists each difference in words."""
 
     def __init__(self, sides: Sides, nodes_marked: NodeMarks, claims: ClaimWatch) -> None:
         self._sides = sides

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Resource, key_of
 from bulkhead.kube.resources import NAMESPACES, PODS, all_resources
 from tests.simulation import merging
 from tests.simulation.store import Store, copied, kind_of

@@ -7,7 +7,8 @@ is there; once all is quiet both say the same, and the plane has one volume for 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Resource, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from tests.simulation.api import Api
 from tests.simulation.kinds import PROTECTION

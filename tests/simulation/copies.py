@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tests.simulation import stories
 from tests.simulation.faults import CallFault, WatchFault

@@ -7,7 +7,8 @@ Only as much as the syncer can notice. Where it is simpler than the real thing t
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,

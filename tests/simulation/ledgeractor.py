@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api import ledger
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from tests.simulation.api import Api, Refused
 from tests.simulation.sides import Sides, ended, gpus, origin_of
@@ -21,7 +22,7 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 class Ledger:
-    """See the module."""
+    """Admits gated pods in the tenant's order while GPUs are left, and writes on the others why they wait."""
 
     def __init__(self, api: Api, work: str) -> None:
         self._api = api

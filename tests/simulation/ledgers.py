@@ -5,7 +5,8 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Obj, key_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import key_of
 from bulkhead.kube.resources import PODS
 from tests.simulation import stories
 from tests.simulation.ledgeractor import gated

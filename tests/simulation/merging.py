@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 
 # Lists that are merged by a key of their entries; every other list is replaced whole.
 _MERGE_KEYS = {

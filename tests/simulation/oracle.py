@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, key_of, uid_of
 from bulkhead.kube.resources import NODES, PODS, SECRETS
 from syncer.settings import Settings
 from tests.simulation.agreement import Agreement, NodeMarks
@@ -39,7 +40,7 @@ def secret_text(value: str) -> str:
 
 
 class Oracle:
-    """See the module."""
+    """Checks every commit of both stores against the invariants, and keeps what breaks one in `violations`."""
 
     def __init__(self, host: Api, plane: Api, settings: Settings) -> None:
         self._sides = sides = Sides(host, plane, settings)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bulkhead.kube.objects import Obj, key_of, uid_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import key_of, uid_of
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
 from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
 from tests.simulation.api import Api

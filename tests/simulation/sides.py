@@ -7,7 +7,8 @@ from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api import names
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from syncer.settings import Settings
 from syncer.translate.references import of_pod

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key, Resource, key_of
 
 Kind = tuple[str, str]
 
@@ -40,7 +41,7 @@ class Commit:
 
 
 class Store:
-    """See the module."""
+    """The objects of one API server and the history of their commits; calls its listeners with each new commit."""
 
     def __init__(self, now: Callable[[], float], first_version: int = 1000) -> None:
         self._now = now

@@ -30,7 +30,7 @@ SMALL = st.integers(0, 6)
 
 
 class SyncerMachine(RuleBasedStateMachine):
-    """See the module."""
+    """Rules that change the tenant, the host and the faults around one simulated syncer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -4,7 +4,8 @@ from typing import Final
 
 import pytest
 
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import LIMIT_RANGES
 from syncer.translate import Reason, TenantView, Untranslatable, diff, metadata, registry
 from syncer.translate.registry import Translation

@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout, from_response, unreachable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES
 from bulkhead.kube.transport import JSON, Transport, mapped
 from tests.simulation.api import Answer, Api, Call, Route, route, selected, shown
@@ -66,7 +66,7 @@ class Life:
 
 
 class SimTransport(Transport):
-    """See the module."""
+    """Carries the requests of one client to an `Api`, with the latencies, faults and crashes that the test asks for."""
 
     def __init__(self, api: Api, faults: Faults, life: Life, user: str) -> None:
         super().__init__(KubeConfig(server="https://simulated.invalid"), user_agent=user, timeout=15.0, max_body=1 << 26)

@@ -14,7 +14,8 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 
 class World:
-    """See the module. Belongs to one running loop."""
+    """One simulated tenant: both API servers, the syncer's processes and all actors, by one seed. Belongs to one event loop."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
         loop = asyncio.get_running_loop()

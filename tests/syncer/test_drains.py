@@ -4,9 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from syncer.drains import Drains
 from syncer.mirrors.budgets import Budgets
 from syncer.translate.kinds import disruptionbudget, drain

@@ -40,7 +40,7 @@ def on_the_host() -> list[dict[str, Any]]:
 
 @functools.cache
 def in_the_plane() -> list[dict[str, Any]]:
-    spec = plane_spec(pod_groups=True, allowed_snapshot_classes=("nightly",))
+    spec = plane_spec(offers={"pod_groups": True, "snapshot_classes": ("nightly",)})
     (role,) = (
         each
         for each in bootstrap.objects(spec, b"ca")

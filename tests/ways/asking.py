@@ -5,9 +5,9 @@ from base64 import b64decode
 from cryptography import x509
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from tests.kit.controllerhost import ControllerHost
 
 

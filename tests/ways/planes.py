@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from controller.pki.issue import issue
 from controller.plane.pki import CertSpec, Pair, Usage, authority_secret
 from tests.kit import machine

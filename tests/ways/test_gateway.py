@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.settings import Settings
 from tests.kit.controllerhost import ControllerHost, ask, take_down
 from tests.kit.crds import served

@@ -15,10 +15,11 @@ from typing import Final
 
 from bulkhead.api import conditions, labels, names, planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from workstation.cli import confirmation, connection
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress

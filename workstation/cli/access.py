@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 
 from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from workstation.cli import arrival, connection, tunnel
 from workstation.cli.credentials import certificate, choice, document, handed, token
 from workstation.cli.credentials.handed import Handed

@@ -15,11 +15,12 @@ import time
 from typing import Final
 from urllib.parse import urlsplit
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from workstation.cli.credentials import document
 from workstation.cli.credentials.handed import Handed
 from workstation.cli.credentials.token import Tokens, claims_of

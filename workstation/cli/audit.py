@@ -21,11 +21,11 @@ from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.auditevents import MOST_BYTES, Choice, Newest, moment, read, row
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.objects import Obj
 from workstation.cli import access, connection
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain, table

@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from workstation.cli import execcredential
 from workstation.cli.failures import CliError, Exit
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from bulkhead.api import accelerators, labels, names, podresources
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from workstation.cli import connection, waiting
 from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError, Exit

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Unauthorized, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from workstation.cli import access, arrival, connection
 from workstation.cli.credentials import cache, certificate, choice, document, handed, token
 from workstation.cli.credentials.handed import Handed

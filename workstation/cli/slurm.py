@@ -20,13 +20,13 @@ from typing import Any
 
 from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.names import SLURM_CONTROLLER, SLURM_KEYS, SLURM_LOGIN, SLURM_NAMESPACE, SLURM_TOKEN_KEY
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from bulkhead.api.slurmtoken import sign
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from workstation.cli import access, connection
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain

@@ -13,12 +13,12 @@ from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
-from bulkhead.kube.objects import Obj
 from workstation.cli import confirmation, connection, waiting
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, age, document, table

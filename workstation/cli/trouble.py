@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.api.conditions import condition_of
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 
 WAITING = frozenset(
     {

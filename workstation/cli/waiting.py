@@ -13,10 +13,10 @@ from typing import Any
 
 from bulkhead.api import conditions, names
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound, Throttled, Timeout, Unavailable
-from bulkhead.kube.objects import Obj
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.trouble import Trouble, troubles

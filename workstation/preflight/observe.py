@@ -11,12 +11,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from bulkhead.api.names import SYSTEM_NAMESPACE
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from workstation.preflight.facts import Listed, Unseen
 
 _SECONDS = 15.0

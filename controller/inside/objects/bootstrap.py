@@ -7,9 +7,10 @@ tenant that deletes the syncer's rights has them back within it.
 import base64
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from controller.inside.objects import snapshots, unprivileged
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
+from controller.plane.spec import METRICS, SHIM_PORT, PlaneSpec
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
@@ -30,7 +31,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         *_metrics(spec, shim_ca),
         *unprivileged.objects(spec),
         # Not taken away when the class offers no snapshots any more: the tenant's objects would go with their definition.
-        *(snapshots.definitions() if spec.allowed_snapshot_classes else ()),
+        *(snapshots.definitions() if spec.offers.snapshot_classes else ()),
     )
 
 
@@ -41,7 +42,7 @@ def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
 
 def _admins(spec: PlaneSpec) -> list[Obj]:
     subjects: list[Obj] = [{"kind": "Group", "apiGroup": _RBAC, "name": names.ADMIN_GROUP}]
-    for admin in spec.admins:
+    for admin in spec.access.admins:
         kind, name = str(admin.get("kind", "User")), str(admin.get("name", ""))
         if kind in {"User", "Group"} and name and not name.startswith(("system:", "bulkhead:")):
             subjects.append({"kind": kind, "apiGroup": _RBAC, "name": name})
@@ -74,8 +75,8 @@ def _syncer_rules(spec: PlaneSpec) -> list[Obj]:
         _rule("storage.k8s.io", ["storageclasses", "csinodes", "csidrivers"], _WRITE),
         _rule("scheduling.k8s.io", ["priorityclasses"], _WRITE),
         _rule("scheduling.k8s.io", ["podgroups"], _READ),
-        *([_rule("scheduling.k8s.io", ["podgroups/status"], ["get", "update", "patch"])] if spec.pod_groups else []),
-        *([_rule("scheduling.x-k8s.io", ["podgroups"], _READ)] if spec.gated_gangs else []),
+        *([_rule("scheduling.k8s.io", ["podgroups/status"], ["get", "update", "patch"])] if spec.offers.pod_groups else []),
+        *([_rule("scheduling.x-k8s.io", ["podgroups"], _READ)] if spec.ledger.gated_gangs else []),
         _rule("node.k8s.io", ["runtimeclasses"], _WRITE),
         _rule("networking.k8s.io", ["networkpolicies", "ingresses"], _READ),
         _rule("networking.k8s.io", ["ingressclasses"], _WRITE),
@@ -89,7 +90,7 @@ def _syncer_rules(spec: PlaneSpec) -> list[Obj]:
 
 
 def _snapshot_rules(spec: PlaneSpec) -> list[Obj]:
-    if not spec.allowed_snapshot_classes:
+    if not spec.offers.snapshot_classes:
         return []
     return [
         _rule(snapshots.GROUP, ["volumesnapshots"], _READ),

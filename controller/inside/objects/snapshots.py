@@ -7,7 +7,7 @@ There is no VolumeSnapshotContent: contents are the host's, and nobody in a plan
 from typing import Any, Final
 
 from bulkhead.api import labels
-from controller.plane.spec import Obj
+from bulkhead.api.objects import Obj
 
 GROUP: Final = "snapshot.storage.k8s.io"
 VERSION: Final = "v1"

@@ -9,15 +9,16 @@ whoever made them. So where it fails, the pod is made as it was asked for, and i
 from typing import Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_GROUP, SLINKY_KIND, SLINKY_WORKERS
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PlaneSpec
 
 NAME: Final = "bulkhead-drop-privileges"
 # The first minor version of Kubernetes 1 whose API servers have such policies without a flag.
 LEAST_MINOR: Final = 36
 _API: Final = "admissionregistration.k8s.io/v1"
 _LISTS: Final = ("initContainers", "containers")
-_ALLOWED: Final = ", ".join(f"'{each}'" for each in sorted(BASELINE_CAPABILITIES))
+_ALLOWED: Final = ", ".join(f"'{capability}'" for capability in sorted(BASELINE_CAPABILITIES))
 _WORKER: Final = (
     f"object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && o.kind == '{SLINKY_KIND}' && "
     f"o.apiVersion.startsWith('{SLINKY_GROUP}/'))"
@@ -32,7 +33,7 @@ def served_by(version: str) -> bool:
 
 def objects(spec: PlaneSpec) -> tuple[Obj, ...]:
     """The policy and its binding, where the tenant wants them."""
-    return _both() if spec.drop_privileges == SLINKY_WORKERS else ()
+    return _both() if spec.isolation.drop_privileges == SLINKY_WORKERS else ()
 
 
 def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
@@ -79,4 +80,4 @@ def _patch_of(field: str) -> str:
     return f"{privileged} + {capabilities}"
 
 
-_PATCH: Final = " + ".join(_patch_of(each) for each in _LISTS)
+_PATCH: Final = " + ".join(_patch_of(field) for field in _LISTS)

@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Iterable
 import msgspec
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact, decode_obj
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta
 from bulkhead.work.clock import Clock
 from controller.shares.content import Absent, Unusable
 from controller.shares.volumes.decide import Claim, Make, Remove, Step, There, Volume
@@ -29,9 +30,9 @@ from controller.shares.volumes.objects import host_claim, host_volume
 from controller.shares.volumes.offers import Offer, Written, is_for, offer_of, volume_named, written_of
 
 _READ_AGAIN_SECONDS = 30.0
-_MOST_BYTES = 16 * 1024 * 1024
+_CACHE_BYTES = 16 * 1024 * 1024
 _MOST_PODS = 5000
-_PAGE = 250
+_PAGE_PODS = 250
 _Found = Obj | Absent | Unusable
 
 
@@ -62,7 +63,7 @@ class _Pod(msgspec.Struct, frozen=True):
     def claims(self) -> frozenset[str]:
         """The claims that it has; none before it was given a node."""
         mounts = self.spec.volumes if self.spec.node_name else ()
-        return frozenset(each.persistent_volume_claim.claim_name for each in mounts if each.persistent_volume_claim)
+        return frozenset(mount.persistent_volume_claim.claim_name for mount in mounts if mount.persistent_volume_claim)
 
 
 _pod = msgspec.json.Decoder(_Pod)
@@ -89,13 +90,13 @@ class HostVolumes:
             on_change()
 
         # Before the definitions of an upgrade have come there is no such kind.
-        self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
+        self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_CACHE_BYTES, optional=True)
         self._made = Informer(
             client,
             kinds.PERSISTENT_VOLUMES,
             label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.SHARED_VOLUME}",
             shrink=_writable,
-            max_bytes=_MOST_BYTES,
+            max_bytes=_CACHE_BYTES,
         )
         self._volumes: dict[str, tuple[float, _Found]] = {}
 
@@ -109,15 +110,15 @@ class HostVolumes:
         """The SharedVolumes that a tenant is given; None: that is not known yet."""
         if not (self._shared.has_synced and self._made.has_synced):
             return None
-        return frozenset(text(each["metadata"]["name"]) for each in self._all() if is_for(each, tenant, class_name))
+        return frozenset(text(obj["metadata"]["name"]) for obj in self._all() if is_for(obj, tenant, class_name))
 
     async def offers(self) -> dict[str, Offer | Unusable]:
         """What each SharedVolume is now."""
-        return {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
+        return {text(obj["metadata"]["name"]): await self._offer(obj) for obj in self._all()}
 
     def written(self) -> tuple[Written, ...]:
         """What pods of any tenant may write to by volumes of ours."""
-        return tuple(each for each in map(written_of, self._made.store.objects()) if each is not None)
+        return tuple(made for made in map(written_of, self._made.store.objects()) if made is not None)
 
     async def holders(self, tenant: str, claims: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The pods of a tenant that have claims, by claim; of so many pods that no more are read, those that were."""
@@ -125,7 +126,7 @@ class HostVolumes:
         if not claims:
             return found
         read = 0
-        async for page in self._client.pages(kinds.PODS, names.work_namespace(tenant), limit=_PAGE):
+        async for page in self._client.pages(kinds.PODS, names.work_namespace(tenant), limit=_PAGE_PODS):
             for raw in page.items:
                 pod = _pod.decode(raw)
                 for claim in pod.claims & frozenset(claims):

@@ -19,7 +19,7 @@ from controller.shares.volumes.host import HostVolumes
 from controller.shares.volumes.offers import Granted, granted
 
 _log = logging.getLogger(__name__)
-_MOST_STEPS = 100
+_MOST_STEPS_A_LOOK = 100
 _MOST_NAMED = 8
 
 
@@ -49,7 +49,7 @@ async def look(
         what = granted(await host.offers(), tenant, given, host.written())
         there = await host.there(tenant)
         decision = on_host(what.grants, there, what.held, names.work_namespace(tenant))
-        for step in decision.steps[:_MOST_STEPS]:
+        for step in decision.steps[:_MOST_STEPS_A_LOOK]:
             await host.do(step)
         holders = await host.holders(tenant, decision.leaving)
     except KubeError as error:
@@ -74,7 +74,7 @@ async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space
     decision = in_plane(what.grants, host.ready, spaces, there, what.held)
     conflicts: list[str] = []
     refused = ""
-    for step in decision.steps[:_MOST_STEPS]:
+    for step in decision.steps[:_MOST_STEPS_A_LOOK]:
         try:
             await inside.do(plane, step)
         except AlreadyExists:

@@ -1,11 +1,10 @@
 """The volume and the claim of a grant, on the host and in a plane. Pure."""
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from controller.shares.volumes.offers import Grant
-
-Obj: TypeAlias = dict[str, Any]
 
 # What the syncer's volumes show too: nothing of the host's storage.
 DRIVER: Final = "volumes.bulkhead.dev"
@@ -15,7 +14,7 @@ _NOTE: Final = "Shared by the platform: a pod mounts it by the name of this clai
 
 def host_volume(grant: Grant) -> Obj:
     """The tenant's volume on the host, kept for the tenant's claim alone; what it points at stays when it goes."""
-    options = [each for each in grant.options if each not in ("rw", _READ_ONLY)]
+    options = [option for option in grant.options if option not in ("rw", _READ_ONLY)]
     spec: Obj = {
         "capacity": {"storage": grant.capacity},
         "accessModes": _modes(grant),

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.sharedvolume import NAME_LIMIT
@@ -18,14 +18,12 @@ from controller.shares.spec import Where, where_of
 from controller.shares.volumes import subpath
 from controller.shares.volumes.subpath import Parts
 
-Obj: TypeAlias = dict[str, Any]
-
 NFS: Final = "nfs"
 CSI: Final = "csi"
 LOCAL: Final = "local"
 # Of every other type a volume cannot be made read-only by itself, or reaches files of nodes at will.
 TYPES: Final = (NFS, CSI, LOCAL)
-MOST: Final = 64
+MOST_SHARED_VOLUMES: Final = 64
 _READ_ONLY: Final = "ro"
 
 
@@ -197,12 +195,12 @@ def trap(offer: Offer, others: Iterable[Offer], written: Iterable[Written] = ())
                 f"it lies below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
                 "a link that one of them puts there would lead anywhere"
             )
-    for each in written:
-        met = (each.type, each.place) == (offer.type, offer.place)
-        if met and subpath.lies_below(offer.path, each.path):
+    for volume in written:
+        met = (volume.type, volume.place) == (offer.type, offer.place)
+        if met and subpath.lies_below(offer.path, volume.path):
             return (
-                f"it lies below {subpath.joined(each.path)}, which pods of tenant {each.tenant} may still write to by "
-                f"SharedVolume {each.shared} as it was (PersistentVolume {each.volume}): it is given once they have ended"
+                f"it lies below {subpath.joined(volume.path)}, which pods of tenant {volume.tenant} may still write to by "
+                f"SharedVolume {volume.shared} as it was (PersistentVolume {volume.volume}): it is given once they have ended"
             )
     return ""
 
@@ -231,10 +229,10 @@ def granted(
             held[name] = offer.why
         elif why := trap(offer, sound, written):
             refused[name] = why
-        elif len(grants) < MOST:
+        elif len(grants) < MOST_SHARED_VOLUMES:
             grants.append(_grant(offer, tenant))
         else:
-            held[name] = f"a tenant has at most {MOST} shared volumes"
+            held[name] = f"a tenant has at most {MOST_SHARED_VOLUMES} shared volumes"
     return Granted(tuple(grants), held, refused)
 
 

@@ -12,7 +12,7 @@ from controller.shares.volumes.host import claim_of, volume_of
 from controller.shares.volumes.objects import bound_status, plane_claim, plane_volume, plane_volume_name
 
 _OURS = f"{labels.PLATFORM}=true,{labels.SHARED_VOLUME}"
-_MOST = 2 * MOST_CLAIMS
+_MOST_LISTED = 2 * MOST_CLAIMS
 
 
 class _Meta(Counted, frozen=True, rename="camel", omit_defaults=True):
@@ -42,8 +42,8 @@ _shown = msgspec.json.Decoder(Page[_Shown])
 
 async def there(plane: Plane) -> There:
     """What the plane has of ours."""
-    volumes = await plane.list(kinds.PERSISTENT_VOLUMES, shape=_shown, label_selector=_OURS, most=_MOST)
-    claims = await plane.list(kinds.PERSISTENT_VOLUME_CLAIMS, shape=_shown, label_selector=_OURS, most=_MOST)
+    volumes = await plane.list(kinds.PERSISTENT_VOLUMES, shape=_shown, label_selector=_OURS, most=_MOST_LISTED)
+    claims = await plane.list(kinds.PERSISTENT_VOLUME_CLAIMS, shape=_shown, label_selector=_OURS, most=_MOST_LISTED)
     return There(tuple(map(volume_of, volumes)), tuple(map(claim_of, claims)))
 
 

@@ -15,7 +15,7 @@ Parts: TypeAlias = tuple[str, ...]
 
 PLACEHOLDER: Final = "{tenant}"
 _PART: Final = re.compile(r"[-A-Za-z0-9_.]+")
-_PART_LIMIT: Final = 200  # what a file system takes, with room for a tenant's name
+_PART_BYTES: Final = 200  # what a file system takes, with room for a tenant's name
 
 
 class InvalidSubPathError(ValueError):
@@ -35,7 +35,7 @@ def parse(template: str) -> Parts:
         plain = part.replace(PLACEHOLDER, "x")
         if plain in ("", ".", "..") or part.replace(PLACEHOLDER, "") == "..":
             raise InvalidSubPathError(f"subPath {template!r}: {part!r} is no directory below")
-        if not _PART.fullmatch(plain) or len(part) > _PART_LIMIT:
+        if not _PART.fullmatch(plain) or len(part) > _PART_BYTES:
             raise InvalidSubPathError(
                 f"subPath {template!r}: {part[:40]!r} is not of letters, digits, '-', '_', '.' and {PLACEHOLDER}"
             )
@@ -51,7 +51,7 @@ def filled(parts: Parts, tenant: str) -> Parts:
 def plain(path: str) -> Parts:
     """The parts of an absolute path of an admin's, as a file system reads it."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    if not path.startswith("/") or ".." in parts or any(ord(each) < ord(" ") for each in path):
+    if not path.startswith("/") or ".." in parts or any(ord(character) < ord(" ") for character in path):
         raise InvalidSubPathError(f"{path[:100]!r} is not an absolute path without '..'")
     return parts
 

@@ -57,7 +57,7 @@ def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
     """The three answers together."""
     found = parse.decode(associations, _Associations).associations
     return Records(
-        qos=frozenset(each.name for each in parse.decode(qos, _Qualities).qos),
-        associations=frozenset((each.cluster, each.account, each.user) for each in found),
-        users={each.name: ADMIN in parse.words(each.administrator_level) for each in parse.decode(users, _Users).users},
+        qos=frozenset(quality.name for quality in parse.decode(qos, _Qualities).qos),
+        associations=frozenset((association.cluster, association.account, association.user) for association in found),
+        users={user.name: ADMIN in parse.words(user.administrator_level) for user in parse.decode(users, _Users).users},
     )

@@ -20,16 +20,16 @@ _NAMES: Final = frozenset(
 )
 _NUMBERS: Final = frozenset(map(str, range(1, 32))) - {"9", "19"}
 _SPACES: Final = re.compile(r"[\s,;]+")
-_LIMIT: Final = 4096
-_USUAL: Final = 60  # seconds, where a job names none
+_TEXT_CHARACTERS: Final = 4096
+_USUAL_LEAD_SECONDS: Final = 60  # where a job names none
 
 
 def signal_of(submit_line: str, comment: str) -> EndSignal | None:
     """The signal; None for a job that names none, or none that can be read."""
-    for word in (*_options(submit_line[:_LIMIT]), *_words(comment[:_LIMIT])):
+    for word in (*_options(submit_line[:_TEXT_CHARACTERS]), *_words(comment[:_TEXT_CHARACTERS])):
         found = _ASKED.fullmatch(word)
         if found is not None and found[2] in _NAMES | _NUMBERS:
-            lead = timedelta(seconds=int(found[3]) if found[3] else _USUAL)
+            lead = timedelta(seconds=int(found[3]) if found[3] else _USUAL_LEAD_SECONDS)
             return EndSignal(found[2], lead, batch="B" in (found[1] or ""))
     return None
 

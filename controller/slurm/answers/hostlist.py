@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 _PART = re.compile(r"^([^\[\],]*)\[([0-9,\-]+)\]([^\[\],]*)$")
 _SPAN = re.compile(r"^([0-9]{1,9})(?:-([0-9]{1,9}))?$")
-_LONGEST = 65_536
+_LIST_CHARACTERS = 65_536
 
 
 class HostListError(ValueError):
@@ -20,8 +20,8 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     """The names in a list, in its order."""
     if not text or text in {"(null)", "None"}:
         return ()
-    if len(text) > _LONGEST:
-        raise HostListError(f"host list: longer than {_LONGEST} characters")
+    if len(text) > _LIST_CHARACTERS:
+        raise HostListError(f"host list: longer than {_LIST_CHARACTERS} characters")
     names: list[str] = []
     for part in _parts(text):
         for name in _names(part):
@@ -33,8 +33,8 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
 
 def count(text: str, limit: int) -> int:
     """How many names are in a list, without making them."""
-    if len(text) > _LONGEST:
-        raise HostListError(f"host list: longer than {_LONGEST} characters")
+    if len(text) > _LIST_CHARACTERS:
+        raise HostListError(f"host list: longer than {_LIST_CHARACTERS} characters")
     found = 0
     for part in _parts(text):
         found += sum(last - first + 1 for first, last, _ in _spans(part)) if "[" in part else bool(part)

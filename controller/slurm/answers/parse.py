@@ -20,13 +20,13 @@ from controller.slurm.answers.hostlist import HostListError, count, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
 from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
 
-TEXT_LIMIT: Final = 1024
-NODES_LIMIT: Final = 8192
-JOBS_LIMIT: Final = 20_000
-PLACES_LIMIT: Final = 100_000  # nodes of all jobs together
-RECORDS_LIMIT: Final = 20_000  # of an answer of any other kind
+TEXT_CHARACTERS: Final = 1024
+MOST_NODES: Final = 8192
+MOST_JOBS: Final = 20_000
+MOST_PLACES: Final = 100_000  # nodes of all jobs together
+MOST_RECORDS: Final = 20_000  # of an answer of any other kind
 _WORDS_BYTES: Final = 16 * 1024
-_FLAT: Final = 1024  # what a record weighs beside its texts
+_RECORD_OVERHEAD_BYTES: Final = 1024  # what a record weighs beside its texts
 _GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
 _INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
@@ -41,16 +41,16 @@ class SlurmAnswerError(ValueError):
 
 def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
     """The node records."""
-    return tuple(_node(record) for record in decode(data, NodesAnswer, NODES_LIMIT).nodes)
+    return tuple(_node(record) for record in decode(data, NodesAnswer, MOST_NODES).nodes)
 
 
 def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
     """The job records."""
-    left, made = PLACES_LIMIT, []
+    left, made = MOST_PLACES, []
     try:
-        for record in decode(data, JobsAnswer, JOBS_LIMIT).jobs:
+        for record in decode(data, JobsAnswer, MOST_JOBS).jobs:
             # The names of a job's nodes take no room in the answer, and all of it here.
-            hosts = expand(record.nodes, min(NODES_LIMIT, left))
+            hosts = expand(record.nodes, min(MOST_NODES, left))
             left -= len(hosts)
             made.append(_job(record, hosts))
     except HostListError as error:
@@ -64,7 +64,7 @@ def parse_diag(data: bytes) -> tuple[int, int]:
     return max(0, found.jobs_pending), max(0, found.jobs_running)
 
 
-def decode(data: bytes, shape: type[Any], most: int = RECORDS_LIMIT) -> Any:
+def decode(data: bytes, shape: type[Any], most: int = MOST_RECORDS) -> Any:
     """An answer of this shape with no more records than `most`, and without errors."""
     try:
         answer = counted.decode(msgspec.json.Decoder(shape), data, most)
@@ -77,11 +77,11 @@ def decode(data: bytes, shape: type[Any], most: int = RECORDS_LIMIT) -> Any:
 
 def joined(errors: Iterable[Problem]) -> str:
     """Slurm's errors in one line."""
-    texts = [each.error or each.description or f"error {each.error_number}" for each in errors]
+    texts = [error.error or error.description or f"error {error.error_number}" for error in errors]
     return line("; ".join(texts[:3]), 300)
 
 
-def line(text: str, limit: int = TEXT_LIMIT) -> str:
+def line(text: str, limit: int = TEXT_CHARACTERS) -> str:
     """A tenant's text as one printable line of bounded length."""
     flat = "".join(character if character.isprintable() else " " for character in text[: limit + 1])
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
@@ -89,7 +89,7 @@ def line(text: str, limit: int = TEXT_LIMIT) -> str:
 
 def gpus_in(tres: str) -> int:
     """How many GPUs a TRES text names: `cpu=8,gres/gpu=4,gres/gpu:h100=4` are four, not eight."""
-    found = [match for entry in tres[: 4 * TEXT_LIMIT].split(",")[:256] if (match := _GPUS.match(entry))]
+    found = [match for entry in tres[: 4 * TEXT_CHARACTERS].split(",")[:256] if (match := _GPUS.match(entry))]
     plain = [match for match in found if match[1] is None]
     return sum(int(match[2] or 1) for match in plain or found)
 
@@ -117,12 +117,14 @@ def _node(record: NodeRecord) -> SlurmNode:
 def weight_of_node(node: SlurmNode) -> int:
     """Bytes that a node takes in memory, about."""
     texts = (node.reason, node.topology, *node.states, *node.partitions, *node.features)
-    return _FLAT + sum(map(getsizeof, texts))
+    return _RECORD_OVERHEAD_BYTES + sum(map(getsizeof, texts))
 
 
 def weight_of_job(job: SlurmJob) -> int:
     """Bytes that a job takes in memory, about."""
-    return _FLAT + sum(map(getsizeof, (job.reason, job.features, job.note, *job.states, *job.partitions, *job.nodes)))
+    return _RECORD_OVERHEAD_BYTES + sum(
+        map(getsizeof, (job.reason, job.features, job.note, *job.states, *job.partitions, *job.nodes))
+    )
 
 
 def words(raw: msgspec.Raw) -> list[str]:
@@ -152,8 +154,8 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         copies=_copies(record),
         priority=record.priority.value or 0,
         features=line(record.features, 512),
-        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in words(record.shared)[:8])
-        or "--exclusive" in record.submit_line[:TEXT_LIMIT].split(),
+        exclusive=any(word.lower() in {"none", "user", "mcs", "topo"} for word in words(record.shared)[:8])
+        or "--exclusive" in record.submit_line[:TEXT_CHARACTERS].split(),
         held=record.hold,
         requeue=record.requeue,
         batch=record.batch_flag,
@@ -175,7 +177,7 @@ def _gpus_asked(record: JobRecord, nodes: int) -> int:
 
 def _prefixed(text: str) -> str:
     """`gpu:2` and `gres:gpu:2` are the same in what users write."""
-    parts = _INDICES.sub("", text[: 4 * TEXT_LIMIT]).split(",")[:16]
+    parts = _INDICES.sub("", text[: 4 * TEXT_CHARACTERS]).split(",")[:16]
     return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in parts)
 
 
@@ -183,7 +185,7 @@ def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
     per_node, per_cpu = record.memory_per_node.value, record.memory_per_cpu.value
     if per_node:
         return per_node * nodes
-    found = _MEMORY.search(record.tres_req_str[: 4 * TEXT_LIMIT])
+    found = _MEMORY.search(record.tres_req_str[: 4 * TEXT_CHARACTERS])
     if found is not None and not per_cpu:
         # A job that names no memory gets the default, which may be all that a node has.
         return int(float(found[1]) * _MIB_OF[found[2]])
@@ -195,7 +197,7 @@ def _copies(record: JobRecord) -> int:
     if not record.array_task_string or "PENDING" not in words(record.job_state):
         return 1
     spans, _, _ = record.array_task_string.partition("%")
-    waiting = count(f"x[{spans}]", JOBS_LIMIT) if "..." not in spans else JOBS_LIMIT
+    waiting = count(f"x[{spans}]", MOST_JOBS) if "..." not in spans else MOST_JOBS
     most = record.array_max_tasks.value or 0
     return max(1, min(waiting, most) if most > 0 else waiting)
 

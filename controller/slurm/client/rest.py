@@ -27,13 +27,13 @@ from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
 T = TypeVar("T")
 API: Final = "v0.0.45"
 PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"
-_CALL_SECONDS: Final = 10.0
+_REQUEST_DEADLINE_SECONDS: Final = 10.0
 _MIB: Final = 1024 * 1024
 _DATABASE_BYTES: Final = 4 * _MIB
 _JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: of more jobs than these only the counts are read.
-JOBS_READ: Final = 2000
+MOST_JOBS_READ: Final = 2000
 _SIGNAL: Final = re.compile(r"[A-Z][A-Z0-9]{1,7}|[1-9][0-9]?")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
@@ -53,7 +53,7 @@ class SlurmRefused(SlurmError):  # noqa: N818 - an answer
 class SlurmRest:
     """Talks to one tenant's slurmrestd."""
 
-    def __init__(self, plane: Plane, tokens: TokenSource, *, base: str = PROXY, jobs_read: int = JOBS_READ) -> None:
+    def __init__(self, plane: Plane, tokens: TokenSource, *, base: str = PROXY, jobs_read: int = MOST_JOBS_READ) -> None:
         self._plane = plane
         self._tokens = tokens
         self._base = base
@@ -102,7 +102,7 @@ class SlurmRest:
     async def requeue(self, job: int) -> None:
         """End a job's run and queue it again."""
         answer = self._parsed(_requeue, await self._call("GET", f"job/{int(job)}/requeue", params={"Incomplete": "true"}))
-        failed = next((each for each in answer.status if each.error_code), None)
+        failed = next((condition for condition in answer.status if condition.error_code), None)
         if failed is not None:
             raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
 
@@ -185,7 +185,7 @@ class SlurmRest:
                 params=params,
                 body=data,
                 headers=headers,
-                timeout=_CALL_SECONDS,
+                timeout=_REQUEST_DEADLINE_SECONDS,
                 max_body=max_body,
             )
         except KubeError as error:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from bulkhead.api.slurmtoken import sign
 
-LIFETIME = timedelta(minutes=5)
+TOKEN_LIFE = timedelta(minutes=5)
 _USER = "slurm"
 
 
@@ -21,7 +21,7 @@ class Token:
     ends: datetime
 
 
-def mint(key: bytes, user: str, now: datetime, lifetime: timedelta = LIFETIME) -> Token:
+def mint(key: bytes, user: str, now: datetime, lifetime: timedelta = TOKEN_LIFE) -> Token:
     """A token for a user from now on."""
     ends = now + lifetime
     return Token(sign(key, user, issued=int(now.timestamp()), expires=int(ends.timestamp())), ends)
@@ -30,7 +30,7 @@ def mint(key: bytes, user: str, now: datetime, lifetime: timedelta = LIFETIME) -
 class TokenSource:
     """Keeps one token valid: it is renewed when half of its life is over, so a clock that is slightly wrong does no harm."""
 
-    def __init__(self, key: bytes, now: Callable[[], datetime], *, user: str = _USER, lifetime: timedelta = LIFETIME) -> None:
+    def __init__(self, key: bytes, now: Callable[[], datetime], *, user: str = _USER, lifetime: timedelta = TOKEN_LIFE) -> None:
         self._key = key
         self._now = now
         self._user = user

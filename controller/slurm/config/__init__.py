@@ -139,7 +139,7 @@ def settings(spec: SlurmSpec) -> Pairs:
 
 def gres_conf(spec: SlurmSpec) -> str:
     """gres.conf: for every node set the files that its image's entrypoint makes, as many as each of its pods holds GPUs."""
-    sets = [_gres(each) for each in (*spec.node_sets, *spec.retiring_gpus[:MOST_RETIRING]) if each.gpus]
+    sets = [_gres(node_set) for node_set in (*spec.node_sets, *spec.retiring_gpus[:MOST_RETIRING]) if node_set.gpus]
     return _TEMPLATES.get_template("gres.conf.j2").render(sets=sets)
 
 
@@ -169,11 +169,11 @@ def slurmdbd_conf(spec: SlurmSpec, password: str) -> str:
 
 
 def _partitions(spec: SlurmSpec) -> list[_Partition]:
-    named = next((each.name for each in spec.node_sets if each.partition.is_default), None)
-    first = named or next((each.name for each in spec.node_sets if each.partition.enabled), None)
+    named = next((node_set.name for node_set in spec.node_sets if node_set.partition.is_default), None)
+    first = named or next((node_set.name for node_set in spec.node_sets if node_set.partition.enabled), None)
     kept = [
-        _Partition(each.name, each.partition.enabled, _partition_words(each, default=each.name == first))
-        for each in spec.node_sets
+        _Partition(node_set.name, node_set.partition.enabled, _partition_words(node_set, default=node_set.name == first))
+        for node_set in spec.node_sets
     ]
     return [*kept, *(_Partition(name, enabled=True, words=(("State", "DOWN"),)) for name in _retiring(spec))]
 

@@ -16,7 +16,7 @@ from controller.slurm.config.words import is_key, is_value
 from controller.slurm.spec import Pairs
 
 _TOKEN: Final = re.compile(r"""\s*([^\s="]+)=("[^"]*"|[^\s"]*)(?=\s|$)""")
-_LONGEST: Final = 8192
+_EXTRA_CONF_CHARACTERS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def _words(text: str, keys: _Keys) -> Pairs:
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """The lines that say something, numbered from 1; anything but plain printable text is refused."""
-    if len(text) > _LONGEST:
-        raise ExtraConfError(f"longer than {_LONGEST} characters")
+    if len(text) > _EXTRA_CONF_CHARACTERS:
+        raise ExtraConfError(f"longer than {_EXTRA_CONF_CHARACTERS} characters")
     for number, line in enumerate(text.split("\n"), start=1):
         if not all(" " <= character <= "~" or character == "\t" for character in line):
             raise ExtraConfError(f"line {number}: holds a character that is not printable ASCII")

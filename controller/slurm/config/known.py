@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 
-def _keys(each: str, text: str) -> dict[str, str]:
-    return dict.fromkeys(text.split(), each)
+def _keys(value: str, text: str) -> dict[str, str]:
+    return dict.fromkeys(text.split(), value)
 
 
 # What a value must look like where slurmctld would not start with another one; upper and lower case are one.

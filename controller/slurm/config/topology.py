@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
-from controller.slurm.spec import Obj, TopologySpec
+from controller.slurm.spec import TopologySpec
 
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512
-_LONGEST: Final = 60
-_LONGEST_FILE: Final = 256 * 1024
+_UNIT_NAME_CHARACTERS: Final = 60
+_FILE_CHARACTERS: Final = 256 * 1024
 _UNIT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _LINE: Final = re.compile(r"^ *- (?:switch|block): ([a-z0-9][a-z0-9-]{0,59})$", re.MULTILINE)
 _UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvlink"), (labels.GPU_CLIQUE, "nvlink"), (labels.RACK, "rack"))
@@ -46,7 +47,7 @@ def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
 
 def units_in(text: str) -> frozenset[str]:
     """The units in a topology.yaml of ours; a tenant may have changed it."""
-    return frozenset(_LINE.findall(text[:_LONGEST_FILE]))
+    return frozenset(_LINE.findall(text[:_FILE_CHARACTERS]))
 
 
 def unit_of(node: Obj) -> str | None:
@@ -66,7 +67,7 @@ def place(topology: TopologySpec, node: Obj | None) -> str:
 def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
     """What a node's labels add to its workers' features: the product of the GPUs they have, zone, rack, NVLink domain."""
     own = _labels(node)
-    read = [each for each in _FEATURE_LABELS if gpus or each[0] != labels.GPU_PRODUCT]
+    read = [label for label in _FEATURE_LABELS if gpus or label[0] != labels.GPU_PRODUCT]
     return tuple(named for label, prefix in read if (named := _name(prefix, own.get(label))))
 
 
@@ -75,7 +76,7 @@ def _name(prefix: str, value: Any) -> str | None:
     text = re.sub(r"[^a-z0-9-]+", "-", str(value or "").lower()).strip("-")
     if not text:
         return None
-    return (text if text.startswith(f"{prefix}-") else f"{prefix}-{text}")[:_LONGEST]
+    return (text if text.startswith(f"{prefix}-") else f"{prefix}-{text}")[:_UNIT_NAME_CHARACTERS]
 
 
 def _labels(node: Obj) -> Mapping[str, Any]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.answers.accounting import ADMIN, Records
-from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+from controller.slurm.spec import AccountingSpec, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"
@@ -29,22 +30,22 @@ class Write:
 
 def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tuple[Write, ...]:
     """The writes that bring the records to what the spec names, in order."""
-    new = [each for each in accounting.qos if each.name not in there.qos]
+    new = [quality for quality in accounting.qos if quality.name not in there.qos]
     # Those that preempt nothing come first: a QOS can only name what exists.
-    writes = [Write("qos", {"qos": [_quality(each)]}, 1) for each in sorted(new, key=lambda each: len(each.preempts))]
+    writes = [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
-    names = [STANDARD, *(each.name for each in accounting.qos)]
+    names = [STANDARD, *(quality.name for quality in accounting.qos)]
     if "" not in members:
         writes.append(Write("accounts_association", _account(spec, names), 1))
     elif new:
         record = {"account": ACCOUNT, "cluster": spec.cluster_name, "user": "", "qos": names}
         writes.append(Write("associations", {"associations": [record]}, 0))
-    joining = [each for each in spec.users if each.name not in members]
+    joining = [user for user in spec.users if user.name not in members]
     if joining:
         writes.append(Write("users_association", _users(spec, joining), len(joining)))
-    changed = [each for each in spec.users if there.users.get(each.name, False) != each.admin]
+    changed = [user for user in spec.users if there.users.get(user.name, False) != user.admin]
     if changed:
-        writes.append(Write("users", {"users": [_rights(each) for each in changed]}, len(changed)))
+        writes.append(Write("users", {"users": [_rights(user) for user in changed]}, len(changed)))
     return tuple(writes)
 
 
@@ -62,7 +63,7 @@ def _account(spec: SlurmSpec, qualities: list[str]) -> Obj:
 
 def _users(spec: SlurmSpec, found: Iterable[UserSpec]) -> Obj:
     """Users with an association that lets them use the cluster."""
-    names = [each.name for each in found]
+    names = [user.name for user in found]
     return {
         "association_condition": {"users": names, "accounts": [ACCOUNT], "clusters": [spec.cluster_name]},
         "user": {"defaultaccount": ACCOUNT},

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api.conditions import condition_of
-from controller.slurm.spec import Obj
+from bulkhead.api.objects import Obj
 
-PATIENCE: Final = timedelta(minutes=2)
-MOST: Final = 8  # of one reconcile
+LONGEST_IMAGE_PULL: Final = timedelta(minutes=2)
+MOST_PODS_A_RECONCILE: Final = 8
 _REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 
@@ -27,22 +27,22 @@ class Hanging:
 
 
 def hanging(pods: Iterable[Obj], now: datetime) -> tuple[Hanging, ...]:
-    """The pods that have waited for an image for longer than a pull that goes well takes, at most `MOST`."""
+    """The pods that have waited for an image for longer than a pull that goes well takes, at most `MOST_PODS_A_RECONCILE`."""
     found = []
     for pod in pods:
         meta = pod["metadata"]
-        if not meta.get("deletionTimestamp") and _waits_for_an_image(pod) and _placed_before(pod, now - PATIENCE):
+        if not meta.get("deletionTimestamp") and _waits_for_an_image(pod) and _placed_before(pod, now - LONGEST_IMAGE_PULL):
             found.append(Hanging(str(meta["name"]), str(meta.get("uid") or "")))
-    return tuple(found[:MOST])
+    return tuple(found[:MOST_PODS_A_RECONCILE])
 
 
 def _waits_for_an_image(pod: Obj) -> bool:
     """Whether one of its containers does, and none of them runs or ever was started again."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    waiting = [(each.get("state") or {}).get("waiting") for each in statuses]
-    if not all(waiting) or any(each.get("restartCount") for each in statuses):
+    waiting = [(status.get("state") or {}).get("waiting") for status in statuses]
+    if not all(waiting) or any(status.get("restartCount") for status in statuses):
         return False
-    return any(str(each.get("reason")) in _REASONS for each in waiting if each)
+    return any(str(state.get("reason")) in _REASONS for state in waiting if state)
 
 
 def _placed_before(pod: Obj, moment: datetime) -> bool:

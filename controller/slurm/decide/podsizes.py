@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from controller import allotment
-from controller.plane.spec import PodBound
+from controller.plane.sections import PodBound
 from controller.sections import section_of
-from controller.slurm.spec import ALLOTMENTS, Allotment, Obj
+from controller.slurm.spec import ALLOTMENTS, Allotment
 
 _MEBI: Final = 2**20
 
@@ -67,7 +68,7 @@ class PodSizes:
     def _fitting(self, name: str, usual: str, limit: Any) -> str:
         """The request that is built in, raised to what its limit needs."""
         most = self.limits.get(name) if limit is None else limit
-        ratio = next((each.ratio for each in self.bounds if each.resource == name and each.ratio), "")
+        ratio = next((bound.ratio for bound in self.bounds if bound.resource == name and bound.ratio), "")
         if not ratio or not _more(most, usual, ratio):
             return usual
         step = Decimal(_MEBI) if name == "memory" else Decimal("0.001")

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import allotment
@@ -37,7 +38,6 @@ from controller.slurm.spec import (
     LeaseSpec,
     LoginSpec,
     NodeSetSpec,
-    Obj,
     Pairs,
     PartitionSpec,
     QosSpec,
@@ -74,7 +74,7 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     asked = section_of(section_of(spec, "scheduling"), "slurm")
     version = _version(asked, settings)
     gpu_resources = allotment.gpu_resources(bounds)
-    node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
+    node_sets = tuple(_node_set(entry, gpu_resources) for entry in _list(asked, "nodeSets"))
     _check_features(node_sets)
     _check_quota(node_sets, spec, bounds)
     lines = _taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf")
@@ -121,7 +121,7 @@ def _version(asked: Mapping[str, Any], settings: Settings) -> str:
     offered = settings.slurm_versions
     version = str(asked.get("version") or (offered[0] if offered else "none"))
     # 26.05 means the newest 26.05 that there is.
-    found = next((each for each in offered if each == version or each.startswith(f"{version}.")), None)
+    found = next((known for known in offered if known == version or known.startswith(f"{version}.")), None)
     if found is None:
         have = ", ".join(offered) or "none"
         raise UnresolvableError(Reason.VERSION_UNAVAILABLE, f"{_AT}.version: {version} cannot be had; available: {have}")
@@ -157,7 +157,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
             config=_taken_apart(extra.partition_words, partition.get("config"), f"{at}.partition.config"),
             is_default=bool(partition.get("default", False)),
         ),
-        features=tuple(str(each) for each in asked.get("features") or ()),
+        features=tuple(str(feature) for feature in asked.get("features") or ()),
         extra_conf=_taken_apart(extra.node_words, asked.get("extraConf"), f"{at}.extraConf"),
         node_selector=_pairs(asked, "nodeSelector"),
     )
@@ -165,28 +165,28 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
 
 def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
     """A worker belongs to a set by a feature of the set's name; nobody else's may bear it."""
-    names = {each.name for each in node_sets}
-    for each in node_sets:
-        foreign = sorted(names.intersection(each.features) - {each.name})
+    names = {node_set.name for node_set in node_sets}
+    for node_set in node_sets:
+        foreign = sorted(names.intersection(node_set.features) - {node_set.name})
         if foreign:
             raise UnresolvableError(
                 Reason.INVALID_CONFIGURATION,
-                f"{_AT}.nodeSets[{each.name}].features: {foreign[0]} is the name of another node set",
+                f"{_AT}.nodeSets[{node_set.name}].features: {foreign[0]} is the name of another node set",
             )
 
 
 def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
     """Workers that are always there must fit: waiting for ones that can never start would look like a fault of Slurm's."""
     most_nodes = section_of(section_of(bounds, "scheduling"), "slurm").get("maxNodes")
-    nodes = sum(each.maximum for each in node_sets)
+    nodes = sum(node_set.maximum for node_set in node_sets)
     if most_nodes is not None and nodes > int(most_nodes):
         raise UnresolvableError(
             Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
         )
     limits = allotment.limits(spec, bounds)
-    asked = [(each, resources(each)["requests"]) for each in node_sets]
+    asked = [(node_set, resources(node_set)["requests"]) for node_set in node_sets]
     for name in sorted({name for _, requests in asked for name in requests} & limits.keys()):
-        least = sum((each.minimum * parse(requests.get(name, "0")) for each, requests in asked), Decimal(0))
+        least = sum((node_set.minimum * parse(requests.get(name, "0")) for node_set, requests in asked), Decimal(0))
         if least > limits[name].number:
             raise UnresolvableError(
                 Reason.IMPOSSIBLE_QUOTA,
@@ -204,8 +204,8 @@ def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
         "accounting: slurmdbd": spec.accounting.slurmdbd if spec.accounting else None,
         "accounting: mariadb": spec.accounting.mariadb if spec.accounting else None,
     }
-    asked = {f"nodeSets[{each.name}]": resources(each) for each in spec.node_sets}
-    asked |= {at: each.resources() for at, each in daemons.items() if each is not None}
+    asked = {f"nodeSets[{node_set.name}]": resources(node_set) for node_set in spec.node_sets}
+    asked |= {at: daemon.resources() for at, daemon in daemons.items() if daemon is not None}
     for at, given in asked.items():
         fault = sizes.fault(given)
         if fault is not None:
@@ -224,7 +224,7 @@ def _login(asked: Mapping[str, Any], sizes: PodSizes, tenant: Obj, bounds: Mappi
     way = section_of(section_of(section_of(bounds, "scheduling"), "slurm"), "ssh")
     return LoginSpec(
         replicas=int(asked.get("replicas", 1)),
-        root_keys=tuple(str(each) for each in asked.get("rootSshAuthorizedKeys") or ()),
+        root_keys=tuple(str(key) for key in asked.get("rootSshAuthorizedKeys") or ()),
         keys=not (way.get("certificatesOnly") or asked.get("certificatesOnly")),
         forwarding=Forwarding(agent=bool(way.get("agentForwarding")), ports=bool(way.get("portForwarding"))),
         revoked=ssh.revoked(tenant),
@@ -235,13 +235,13 @@ def _login(asked: Mapping[str, Any], sizes: PodSizes, tenant: Obj, bounds: Mappi
 def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | None:
     if not asked.get("enabled", False):
         return None
-    qos = tuple(_qos(each) for each in _list(asked, "qos"))
-    names = {_STANDARD_QOS, *(each.name for each in qos)}
-    for each in qos:
-        unknown = sorted(set(each.preempts) - names)
+    qos = tuple(_qos(entry) for entry in _list(asked, "qos"))
+    names = {_STANDARD_QOS, *(quality.name for quality in qos)}
+    for quality in qos:
+        unknown = sorted(set(quality.preempts) - names)
         if unknown:
             raise UnresolvableError(
-                Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
+                Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{quality.name}].preempt: there is no QOS {unknown[0]}"
             )
     return AccountingSpec(
         storage=_volume(section_of(asked, "storage"), DATABASE_VOLUME),
@@ -257,7 +257,7 @@ def _qos(asked: Mapping[str, Any]) -> QosSpec:
     return QosSpec(
         name=str(asked["name"]),
         priority=int(asked.get("priority", 0)),
-        preempts=tuple(str(each) for each in asked.get("preempt") or ()),
+        preempts=tuple(str(name) for name in asked.get("preempt") or ()),
         preempt_mode=text_or_none(asked, "preemptMode"),
         max_wall_minutes=int(wall) if wall is not None else None,
         group_tres=_pairs(asked, "grpTres"),
@@ -295,4 +295,4 @@ def _pairs(value: Mapping[str, Any], field: str) -> Pairs:
 
 
 def _list(value: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    return [dict(each) for each in mappings(value.get(field))]
+    return [dict(item) for item in mappings(value.get(field))]

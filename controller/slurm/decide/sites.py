@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bulkhead.api.objects import Obj
 from controller.slurm.answers.view import SlurmView
 from controller.slurm.config.topology import features_of, place
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.spec import Obj, SlurmSpec
+from controller.slurm.spec import SlurmSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: It
         if node_set is None or record is None or host is None or not worker.live or not record.responds:
             continue
         # A label must not let a worker into another node set's partition.
-        others = {each.name for each in spec.node_sets} - {node_set.name}
-        named = [each for each in features_of(host, gpus=node_set.gpus > 0) if each not in others]
+        others = {node_set.name for node_set in spec.node_sets} - {node_set.name}
+        named = [feature for feature in features_of(host, gpus=node_set.gpus > 0) if feature not in others]
         site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
         if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
             found.append(site)

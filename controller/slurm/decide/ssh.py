@@ -19,12 +19,12 @@ from controller.sections import section_of
 from controller.slurm.spec import UserSpec
 from controller.slurm.spec.identities import principals_of
 
-LIFE: Final = timedelta(minutes=15)
+CERTIFICATE_LIFE: Final = timedelta(minutes=15)
 # Less than this is of no use to who has to connect yet.
-LEAST: Final = timedelta(seconds=10)
+LEAST_CERTIFICATE_LIFE: Final = timedelta(seconds=10)
 # Of one tenant. Whoever connects more often keeps one for a while.
-MOST_PER_MINUTE: Final = 30
-_LATEST: Final = 1e11
+MOST_REQUESTS_A_MINUTE: Final = 30
+_LATEST_MOMENT: Final = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ def judge(request: Request, tenant: Mapping[str, Any], *, drawn_for: str, recent
     """
     access = section_of(section_of(tenant, "spec"), "access")
     principals = principals_of(request.identity, users_of(tenant))
-    ends = min(now + LIFE, request.token_ends or now + LIFE)
+    ends = min(now + CERTIFICATE_LIFE, request.token_ends or now + CERTIFICATE_LIFE)
     if why := _objection(request, tenant, access, recent=recent):
         return Refuse(why)
     if not principals:
         return Refuse(f"{request.identity!r} is in the identities of none of the tenant's Slurm users")
-    if ends < now + LEAST:
+    if ends < now + LEAST_CERTIFICATE_LIFE:
         return Refuse("the token ends within seconds; sign in again")
     if str(access.get("certificatesRevoked") or "") not in {"", drawn_for}:
         return None
@@ -79,7 +79,7 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
         return f"access of {request.identity!r} is revoked"
     if request.token_ends is None and not request.identity.startswith(names.HOST_USER_PREFIX):
         return f"{request.identity!r} did not sign in by an identity provider of the tenant"
-    if recent >= MOST_PER_MINUTE:
+    if recent >= MOST_REQUESTS_A_MINUTE:
         return f"{request.identity!r} got {recent} certificates within a minute; wait for one"
     return None
 
@@ -87,16 +87,16 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
 def users_of(tenant: Mapping[str, Any]) -> tuple[UserSpec, ...]:
     """The users that a Tenant names."""
     slurm = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
-    return tuple(_user(each) for each in mappings(slurm.get("users")))
+    return tuple(_user(user) for user in mappings(slurm.get("users")))
 
 
 def revoked(tenant: Mapping[str, Any]) -> frozenset[str]:
     """Identities that a Tenant revokes for good, by the names that its plane has for them."""
     access = section_of(section_of(tenant, "spec"), "access")
-    people = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "User")}
-    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in sequence(access.get("revokedUsers"))}
+    people = {str(entry.get("name")) for entry in mappings(access.get("revoked")) if _for_good(entry, "User")}
+    listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in sequence(access.get("revokedUsers"))}
     # By the name on the host, and by the one that audit trails of planes show.
-    of_host = {each for name in listed for each in (names.host_user(name), names.HOST_USER_PREFIX + name)}
+    of_host = {user for name in listed for user in (names.host_user(name), names.HOST_USER_PREFIX + name)}
     return frozenset(people | of_host)
 
 
@@ -106,7 +106,7 @@ def request_of(username: str, groups: Iterable[str], extra: Mapping[str, Any]) -
 
 
 def _is_revoked(request: Request, tenant: Mapping[str, Any], access: Mapping[str, Any]) -> bool:
-    groups = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "Group")}
+    groups = {str(entry.get("name")) for entry in mappings(access.get("revoked")) if _for_good(entry, "Group")}
     return request.identity in revoked(tenant) or bool(groups & set(request.groups))
 
 
@@ -117,7 +117,7 @@ def _for_good(revocation: Mapping[str, Any], kind: str) -> bool:
 
 def _moment(values: Any) -> datetime | None:
     text = str(next(iter(sequence(values)), ""))
-    if not text.isascii() or not text.isdecimal() or len(text) > 11 or int(text) > _LATEST:
+    if not text.isascii() or not text.isdecimal() or len(text) > 11 or int(text) > _LATEST_MOMENT:
         return None
     return datetime.fromtimestamp(int(text), UTC)
 
@@ -126,7 +126,7 @@ def _user(asked: Mapping[str, Any]) -> UserSpec:
     return UserSpec(
         name=str(asked["name"]),
         uid=int(asked["uid"]),
-        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
+        ssh_keys=tuple(str(key) for key in asked.get("sshKeys") or ()),
         admin=bool(asked.get("admin", False)),
-        identities=tuple(str(each) for each in asked.get("identities") or ()),
+        identities=tuple(str(identity) for identity in asked.get("identities") or ()),
     )

@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
 from controller.slurm.answers.view import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
+from controller.slurm.spec import NAME_LABEL, SlurmSpec
 from controller.verdict import Verdict, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
@@ -22,8 +23,8 @@ READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
 MISSING: Final = f"{PREFIX}Unknown"
 # Condition of a NodeSet: workers of it have no node yet, and why.
 WAITING: Final = "WorkersWait"
-_WHY: Final = 300
-_SETS: Final = 3  # that a message names
+_REASON_CHARACTERS: Final = 300
+_MOST_SETS_NAMED: Final = 3  # that a message names
 _BASES: Final = {
     "ALLOCATED": "Allocated",
     "MIXED": "Mixed",
@@ -106,7 +107,7 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if waiting or not found.applied:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
-    return Verdict("True", Reason.READY, "; ".join(each for each in (READY, found.waiting, found.kept) if each))
+    return Verdict("True", Reason.READY, "; ".join(words for words in (READY, found.waiting, found.kept) if words))
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
@@ -145,24 +146,27 @@ def waiting(workers: Iterable[Worker]) -> str:
     for worker in workers:
         if worker.why_not_there:
             why.setdefault(worker.node_set, []).append(worker.why_not_there)
-    texts = [f"{_workers(len(each))} of {name} {_wait(len(each))}: {each[0][:_WHY]}" for name, each in sorted(why.items())]
-    return "; ".join(texts[:_SETS])
+    texts = [
+        f"{_workers(len(reasons))} of {name} {_wait(len(reasons))}: {reasons[0][:_REASON_CHARACTERS]}"
+        for name, reasons in sorted(why.items())
+    ]
+    return "; ".join(texts[:_MOST_SETS_NAMED])
 
 
 def waiting_condition(
     node_set: str, workers: Iterable[Worker], existing: Sequence[Mapping[str, Any]], now: datetime
 ) -> list[Obj]:
     """The conditions of a NodeSet with whether workers of it wait and why; those of other makers are left as they are."""
-    why = [each for each in workers if each.node_set == node_set and each.why_not_there]
-    before = next((each for each in existing if each.get("type") == WAITING), None)
+    why = [worker for worker in workers if worker.node_set == node_set and worker.why_not_there]
+    before = next((condition for condition in existing if condition.get("type") == WAITING), None)
     if not why and before is None:
-        return [dict(each) for each in existing]
+        return [dict(condition) for condition in existing]
     made = {"type": WAITING, "status": "False", "reason": "NoneWaits"}
     if why:
         message = f"{_workers(len(why))} {_wait(len(why))}, {why[0].name}: {why[0].waits[1]}"[:MESSAGE_LIMIT]
         made |= {"status": "True", "reason": why[0].waits[0], "message": message}
     since = before.get("lastTransitionTime") if before is not None and before.get("status") == made["status"] else None
-    others = [dict(each) for each in existing if each.get("type") != WAITING]
+    others = [dict(condition) for condition in existing if condition.get("type") != WAITING]
     return [*others, made | {"lastTransitionTime": since or timestamp(now)}]
 
 
@@ -198,7 +202,7 @@ def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | 
 def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]], now: datetime) -> list[Obj]:
     """The conditions to write on a worker's pod; empty when they say already what there is to say."""
     wanted = _wanted(node)
-    before = {str(each.get("type")): each for each in existing if str(each.get("type")).startswith(PREFIX)}
+    before = {str(condition.get("type")): condition for condition in existing if str(condition.get("type")).startswith(PREFIX)}
     news: list[Obj] = []
     for type_ in sorted({*wanted, *before}):
         status, message = ("True", wanted[type_]) if type_ in wanted else ("False", "")

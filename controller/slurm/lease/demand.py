@@ -65,8 +65,8 @@ class _Gpus:
     """What the quota has left for new workers."""
 
     def __init__(self, free: Mapping[str, Free], *, any_waits: bool) -> None:
-        self._most = {resource: each.most for resource, each in free.items()}
-        self._soon = {resource: each.soon for resource, each in free.items() if each.soon is not None}
+        self._most = {resource: room.most for resource, room in free.items()}
+        self._soon = {resource: room.soon for resource, room in free.items() if room.soon is not None}
         # Nobody waits at the ledger's gate yet.
         self._first = not any_waits
 
@@ -120,13 +120,13 @@ def demand(
     settle: timedelta,
 ) -> Demand:
     """Lay the waiting jobs down; `room` is how many workers each NodeSet may still get, `free` what the quota has left."""
-    sets, workers = {each.name: each for each in node_sets}, tuple(workers)
-    room, bins = dict(room), [each for each in (_free(view, worker, sets) for worker in workers) if each is not None]
+    sets, workers = {node_set.name: node_set for node_set in node_sets}, tuple(workers)
+    room, bins = dict(room), [bin_ for bin_ in (_free(view, worker, sets) for worker in workers) if bin_ is not None]
     gpus = _Gpus(free, any_waits=any(not worker.host_node for worker in workers))
     if view.jobs is None:
         # More jobs than are worth reading: so many can use every worker that there may be.
         return _everything(sets, view, room, gpus, bins)
-    for job in sorted(view.jobs, key=lambda each: (-each.priority, each.job_id)):
+    for job in sorted(view.jobs, key=lambda job: (-job.priority, job.job_id)):
         if not _wants(job, now, settle):
             continue
         for node_set in _candidates(job, sets):
@@ -137,10 +137,10 @@ def demand(
                 laid += 1
             if laid == job.copies:
                 break
-    new = [each for each in bins if not each.name]
+    new = [bin_ for bin_ in bins if not bin_.name]
     return Demand(
-        more={name: sum(each.node_set == name for each in new) for name in sets},
-        needed=frozenset(each.name for each in bins if each.name and not each.untouched),
+        more={name: sum(bin_.node_set == name for bin_ in new) for name in sets},
+        needed=frozenset(bin_.name for bin_ in bins if bin_.name and not bin_.untouched),
     )
 
 
@@ -149,9 +149,9 @@ def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: 
     if not pieces or len(pieces) > _MOST_PIECES:
         return False
     chosen: list[_Bin] = []
-    mine = [each for each in bins if each.node_set == node_set.name]
+    mine = [bin_ for bin_ in bins if bin_.node_set == node_set.name]
     for piece in pieces:
-        place = next((each for each in mine if each.holds(piece) and not any(each is other for other in chosen)), None)
+        place = next((bin_ for bin_ in mine if bin_.holds(piece) and not any(bin_ is other for other in chosen)), None)
         if place is None:
             break
         chosen.append(place)
@@ -173,10 +173,10 @@ def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: 
 def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Piece]:
     """A job in equal parts, on as few nodes as it asks for and can do with."""
     count = job.node_count
-    for wanted, each in ((job.gpus, node_set.gpus), (job.cpus, node_set.cpus), (job.memory_mib, node_set.memory_mib)):
-        if wanted and not each:
+    for wanted, there in ((job.gpus, node_set.gpus), (job.cpus, node_set.cpus), (job.memory_mib, node_set.memory_mib)):
+        if wanted and not there:
             return
-        count = max(count, _over(wanted, each) if each else 1)
+        count = max(count, _over(wanted, there) if there else 1)
     # Slurm does not show everything that a job asks for, such as a node to itself. One that was not started beside others for
     # so long will not be started there.
     stuck = job.submitted is not None and now - job.submitted >= STUCK
@@ -185,8 +185,8 @@ def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Pi
         yield piece
 
 
-def _over(wanted: int, each: int) -> int:
-    return -(-wanted // each)
+def _over(wanted: int, size: int) -> int:
+    return -(-wanted // size)
 
 
 def is_helped(job: SlurmJob) -> bool:
@@ -252,4 +252,4 @@ def _everything(
         soon = gpus.soon(node_set)
         more[name] = count if soon is None else min(count, soon)
         gpus.take(node_set, more[name])
-    return Demand(more, frozenset(each.name for each in bins if each.name) if view.pending else frozenset())
+    return Demand(more, frozenset(bin_.name for bin_ in bins if bin_.name) if view.pending else frozenset())

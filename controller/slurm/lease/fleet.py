@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.answers.parse import line
-from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
+from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION
 
-_REASON: Final = 64
+_REASON_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Fleet:
 
     def of(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet."""
-        return tuple(each for each in self.workers if each.node_set == node_set and each.live)
+        return tuple(worker for worker in self.workers if worker.node_set == node_set and worker.live)
 
 
 def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozenset[str]) -> frozenset[str]:
@@ -96,14 +97,15 @@ def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozense
     A tenant can make pods that look like its workers, and NodeSets of its own. Those that were vouched for before stay what
     they are when there may be fewer: they are given back with grace.
     """
-    live = sorted((each for each in workers if each.live and each.uid), key=lambda each: (_age(each), each.ordinal))
-    found = {each.uid for each in live} & before
+    live = [worker for worker in workers if worker.live and worker.uid]
+    live.sort(key=lambda worker: (_age(worker), worker.ordinal))
+    found = {worker.uid for worker in live} & before
     left = Counter(most)
-    left.subtract(each.node_set for each in live if each.uid in found)
-    for each in live:
-        if each.uid not in found and left[each.node_set] > 0:
-            left[each.node_set] -= 1
-            found.add(each.uid)
+    left.subtract(worker.node_set for worker in live if worker.uid in found)
+    for worker in live:
+        if worker.uid not in found and left[worker.node_set] > 0:
+            left[worker.node_set] -= 1
+            found.add(worker.uid)
     return frozenset(found)
 
 
@@ -263,7 +265,7 @@ def _waits(pod: Obj) -> tuple[str, str]:
     if scheduled.get("status") != "False":
         return "", ""
     # It goes into the host's objects and onto terminals.
-    return line(str(scheduled.get("reason") or ""), _REASON), line(str(scheduled.get("message") or ""))
+    return line(str(scheduled.get("reason") or ""), _REASON_CHARACTERS), line(str(scheduled.get("message") or ""))
 
 
 def _moment(text: object) -> datetime | None:

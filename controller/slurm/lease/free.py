@@ -40,8 +40,8 @@ def left(
 
     The host counts those that are there as used, `on_host` by name; where nobody knows which, none is taken to be.
     """
-    sets = {each.name: each for each in node_sets}
-    most, soon = {name: each.most for name, each in free.items()}, {name: each.soon for name, each in free.items()}
+    sets = {node_set.name: node_set for node_set in node_sets}
+    most, soon = {name: room.most for name, room in free.items()}, {name: room.soon for name, room in free.items()}
     for worker in workers:
         node_set = sets.get(worker.node_set)
         if node_set is None or not node_set.gpus or not worker.live or worker.host_node or node_set.gpu_resource not in free:
@@ -51,4 +51,4 @@ def left(
             most[resource] -= node_set.gpus
         known = soon[resource]
         soon[resource] = None if known is None else max(0, known - node_set.gpus)
-    return {name: replace(each, most=max(0, most[name]), soon=soon[name]) for name, each in free.items()}
+    return {name: replace(room, most=max(0, most[name]), soon=soon[name]) for name, room in free.items()}

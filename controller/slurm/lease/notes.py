@@ -15,8 +15,8 @@ from controller.slurm.lease.fleet import Fleet, Note
 from controller.slurm.spec import REASON_PREFIX
 
 WAITS: Final = f"{REASON_PREFIX} waits for a worker of "
-MOST: Final = 8  # of one reconcile
-_LONGEST: Final = 400
+MOST_NOTES_A_RECONCILE: Final = 8
+_NOTE_CHARACTERS: Final = 400
 
 
 def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
@@ -25,8 +25,8 @@ def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
     for worker in fleet.workers:
         if worker.why_not_there:
             why.setdefault(worker.node_set, worker.why_not_there)
-    left = MOST
-    for job in sorted(view.jobs or (), key=lambda each: (-each.priority, each.job_id)):
+    left = MOST_NOTES_A_RECONCILE
+    for job in sorted(view.jobs or (), key=lambda job: (-job.priority, job.job_id)):
         # What has ended is not written to any more.
         ours = (job.pending or job.active) and (job.note == "" or job.note.startswith(WAITS))
         if left and ours and job.note != (text := _said(job, why)):
@@ -38,4 +38,4 @@ def _said(job: SlurmJob, why: dict[str, str]) -> str:
     name = next((name for name in job.partitions if name in why), None)
     if name is None or not is_helped(job):
         return ""
-    return f"{WAITS}{name}: {why[name]}"[:_LONGEST]
+    return f"{WAITS}{name}: {why[name]}"[:_NOTE_CHARACTERS]

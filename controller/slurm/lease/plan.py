@@ -44,8 +44,8 @@ from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 CORDON: Final = f"{REASON_PREFIX} node "
 LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
 REPLACING: Final = timedelta(days=30)
-_SETTLE: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
-_BURST: Final = 32
+_JOB_SETTLES_FOR: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
+_MOST_NEW_WORKERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Case:
 
     def staying(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet without those that are taken back."""
-        return tuple(each for each in self.fleet.of(node_set) if each.name not in self.taken)
+        return tuple(worker for worker in self.fleet.of(node_set) if worker.name not in self.taken)
 
 
 def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime) -> tuple[Action, ...]:
@@ -77,7 +77,8 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         actions += _missing(case, node_set, target, free)
         actions += _surplus(case, node_set, target)
     actions += _orphans(case)
-    actions += [DeleteWorker(each.name, each.uid, "has ended") for each in fleet.workers if each.finished and not each.deleting]
+    ended = (worker for worker in fleet.workers if worker.finished and not worker.deleting)
+    actions += [DeleteWorker(worker.name, worker.uid, "has ended") for worker in ended]
     if view is not None:
         drained = {action.node for action in actions if isinstance(action, Drain | Down)}
         actions += [action for action in _host_nodes(view, fleet) if action.node not in drained]
@@ -119,22 +120,22 @@ def _back(case: _Case) -> Iterable[Action]:
 def _targets(case: _Case) -> dict[str, int]:
     fleet, view = case.fleet, case.view
     asked = {
-        each.name: _clamp(fleet.targets.get(each.name, each.replicas), each.minimum, each.maximum)
-        for each in case.spec.node_sets
+        node_set.name: _clamp(fleet.targets.get(node_set.name, node_set.replicas), node_set.minimum, node_set.maximum)
+        for node_set in case.spec.node_sets
     }
-    elastic = [each for each in case.spec.node_sets if each.elastic]
+    elastic = [node_set for node_set in case.spec.node_sets if node_set.elastic]
     if view is None or not elastic:
         return asked
     found = demand(
         elastic,
         view,
-        [worker for each in elastic for worker in case.staying(each.name) if not is_leaving(view, worker)],
-        room={each.name: each.maximum - len(fleet.of(each.name)) for each in elastic},
+        [worker for node_set in elastic for worker in case.staying(node_set.name) if not is_leaving(view, worker)],
+        room={node_set.name: node_set.maximum - len(fleet.of(node_set.name)) for node_set in elastic},
         free=fleet.free,
         now=case.now,
-        settle=_SETTLE,
+        settle=_JOB_SETTLES_FOR,
     )
-    return asked | {each.name: _elastic(case, view, each, asked[each.name], found) for each in elastic}
+    return asked | {node_set.name: _elastic(case, view, node_set, asked[node_set.name], found) for node_set in elastic}
 
 
 def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
@@ -186,7 +187,7 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Fr
     count = target - len(live)
     if not node_set.elastic:
         count -= sum(ordinal < target for ordinal in taken - live)
-    count = min(count, _BURST)
+    count = min(count, _MOST_NEW_WORKERS)
     has = free.get(node_set.gpu_resource) if node_set.gpus else None
     if has is not None:
         count = max(0, min(count, has.most // node_set.gpus))
@@ -216,7 +217,7 @@ def _surplus(case: _Case, node_set: NodeSetSpec, target: int) -> tuple[Action, .
 
 def _orphans(case: _Case) -> Iterable[Action]:
     """Workers of NodeSets that the Tenant no longer has."""
-    known = {each.name for each in case.spec.node_sets}
+    known = {node_set.name for node_set in case.spec.node_sets}
     for name in sorted({worker.node_set for worker in case.fleet.workers} - known):
         live = case.staying(name)
         yield from _given(case, live, len(live), grace=case.spec.lease.grace, by=_by(case, name))
@@ -265,7 +266,7 @@ def _past(node: SlurmNode) -> bool:
 def _records(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Action]:
     """Node records whose pod is gone: their jobs end there, then the record goes."""
     pods = {worker.name for worker in fleet.workers}
-    sets = {*(each.name for each in spec.node_sets), *spec.retiring, *fleet.targets}
+    sets = {*(node_set.name for node_set in spec.node_sets), *spec.retiring, *fleet.targets}
     for node in view.nodes:
         if node.name in pods or not _belongs(node, sets):
             continue
@@ -304,5 +305,7 @@ def _clamp(value: int, lowest: int, highest: int) -> int:
 
 def over(spec: SlurmSpec, fleet: Fleet) -> frozenset[str]:
     """The NodeSets with more workers than an admin allows now: giving those back has a deadline that no tenant can move."""
-    bounds: Mapping[str, int] = {each.name: each.maximum for each in spec.node_sets}
-    return frozenset(name for name in {each.node_set for each in fleet.workers} if len(fleet.of(name)) > bounds.get(name, 0))
+    bounds: Mapping[str, int] = {node_set.name: node_set.maximum for node_set in spec.node_sets}
+    return frozenset(
+        name for name in {worker.node_set for worker in fleet.workers} if len(fleet.of(name)) > bounds.get(name, 0)
+    )

@@ -22,8 +22,8 @@ from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, 
 # Between one measure and the next harder one, once the deadline has passed, so that the GPUs are back half a minute after it: a
 # job that is queued again gets SIGTERM, and what of it still runs two measures later ends with its pod.
 OVERDUE: Final = timedelta(seconds=10)
-LAST_GRACE: Final = 8  # seconds of a pod that is deleted then
-_FAR: Final = timedelta(days=365)
+LAST_GRACE_SECONDS: Final = 8  # of a pod that is deleted then
+_LONGEST_JOB: Final = timedelta(days=365)
 
 
 def is_leaving(view: SlurmView | None, worker: Worker) -> bool:
@@ -74,7 +74,7 @@ def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, in
     if not _occupied(node, jobs):
         return 1, 0.0, 0, -worker.ordinal
     # A job without an end, and one that is not known, is taken for the longest there is.
-    remaining = max((_remaining(job, now) for job in jobs or ()), default=_FAR.total_seconds())
+    remaining = max((_remaining(job, now) for job in jobs or ()), default=_LONGEST_JOB.total_seconds())
     priority = max((job.priority for job in jobs or ()), default=2**32)
     return 3, remaining, priority, -worker.ordinal
 
@@ -110,7 +110,7 @@ def _step(
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
         # Slurm may have let go of a job whose processes run on.
-        last = None if deadline is None or now < deadline else LAST_GRACE
+        last = None if deadline is None or now < deadline else LAST_GRACE_SECONDS
         return [DeleteWorker(worker.name, worker.uid, "given back: drained", last)]
     if deadline is None or now < deadline:
         return _signals(view, node, now=now, deadline=deadline) if ours and deadline is not None else []
@@ -124,7 +124,7 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
         asked = job.signal
         if asked is None or "RUNNING" not in job.states or now < deadline - asked.lead or len(done) >= MOST_SIGNALLED:
             continue
-        if any(job.job_id in signalled_in(each.reason) for name in job.nodes if (each := view.node(name)) is not None):
+        if any(job.job_id in signalled_in(other.reason) for name in job.nodes if (other := view.node(name)) is not None):
             continue
         done |= {job.job_id}
         reason = reason_until(deadline_in(node.reason) or deadline, taken=is_taken(node.reason), signalled=done)
@@ -134,7 +134,7 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
 def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None, *, late: timedelta) -> Iterable[Action]:
     """The deadline has passed: jobs are queued again, then the node goes down, then the pod goes whatever happens."""
     if late >= 2 * OVERDUE:
-        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE)]
+        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE_SECONDS)]
     if jobs is None or late >= OVERDUE:
         reason = node.reason if node.ours else f"{GIVING}: past its deadline"
         return [] if node.base == "DOWN" or not node.ours else [Down(worker.name, reason)]
@@ -157,7 +157,7 @@ def _unseen(
         *sorted(late, key=lambda worker: (worker.name not in promised, -worker.ordinal)),
     ]
     return tuple(
-        DeleteWorker(worker.name, worker.uid, "past its deadline", LAST_GRACE)
+        DeleteWorker(worker.name, worker.uid, "past its deadline", LAST_GRACE_SECONDS)
         if worker.host_node
         else DeleteWorker(worker.name, worker.uid, "given back: never started")
         for worker in ordered[: max(0, count)]
@@ -169,4 +169,4 @@ def _occupied(node: SlurmNode, jobs: tuple[SlurmJob, ...] | None) -> bool:
 
 
 def _remaining(job: SlurmJob, now: datetime) -> float:
-    return max(0.0, (job.ends - now).total_seconds()) if job.ends is not None else _FAR.total_seconds()
+    return max(0.0, (job.ends - now).total_seconds()) if job.ends is not None else _LONGEST_JOB.total_seconds()

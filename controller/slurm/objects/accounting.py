@@ -6,6 +6,7 @@ spec are put in through slurmrestd (`accounts`); what users and admins add by sa
 
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.config import slurmdbd_conf
 from controller.slurm.objects.parts import (
     claim_template,
@@ -19,17 +20,7 @@ from controller.slurm.objects.parts import (
     users_volume,
     workload,
 )
-from controller.slurm.spec import (
-    DATABASE,
-    MARIADB,
-    MARIADB_PORT,
-    SLURMDBD,
-    SLURMDBD_PORT,
-    AccountingSpec,
-    Obj,
-    SlurmSpec,
-    image,
-)
+from controller.slurm.spec import DATABASE, MARIADB, MARIADB_PORT, SLURMDBD, SLURMDBD_PORT, AccountingSpec, SlurmSpec, image
 from controller.slurm.spec.keys import SlurmKeys
 
 CONF: Final = "slurmdbd.conf"

@@ -1,5 +1,6 @@
 """The login nodes, which users reach by ssh. Pure."""
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import (
     container,
     home_volume,
@@ -22,7 +23,6 @@ from controller.slurm.spec import (
     TRUST,
     WORKERS,
     LoginSpec,
-    Obj,
     SlurmSpec,
     image,
 )

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
-from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, SlurmSpec
 
 PLURAL: Final = "nodesets"
 KIND: Final = "NodeSet"
@@ -61,7 +62,7 @@ def definition() -> Obj:
 
 def node_sets(spec: SlurmSpec) -> list[Obj]:
     """The NodeSets of the tenant, without `replicas`."""
-    return [_node_set(each) for each in spec.node_sets]
+    return [_node_set(node_set) for node_set in spec.node_sets]
 
 
 def selector(node_set: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from controller.slurm.spec import (
     CONFIG_ANNOTATION,
     HOME,
@@ -20,7 +21,6 @@ from controller.slurm.spec import (
     TOKEN_KEY,
     USERS,
     VOUCHING_KEY,
-    Obj,
     SlurmSpec,
     Volume,
     image,

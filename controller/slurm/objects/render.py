@@ -8,6 +8,7 @@ the lease own that field.
 import base64
 from collections.abc import Iterable
 
+from bulkhead.api.objects import Obj
 from controller.slurm.config import config_files
 from controller.slurm.objects import accounting, login, nodesets, slurmctld, slurmrestd, ssh, users
 from controller.slurm.objects.parts import claim_spec, digest, marks, metadata, service
@@ -24,7 +25,6 @@ from controller.slurm.spec import (
     VOUCHING_KEY,
     WORKER,
     WORKERS,
-    Obj,
     SlurmSpec,
 )
 from controller.slurm.spec.keys import SlurmKeys

@@ -4,6 +4,7 @@ Pure. A changed slurm.conf restarts it, which takes seconds and stops no job; at
 worker.
 """
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import (
     claim_template,
     container,
@@ -16,7 +17,7 @@ from controller.slurm.objects.parts import (
     users_volume,
     workload,
 )
-from controller.slurm.spec import CONFIG, SLURMCTLD, SLURMCTLD_PORT, Obj, SlurmSpec, image
+from controller.slurm.spec import CONFIG, SLURMCTLD, SLURMCTLD_PORT, SlurmSpec, image
 
 
 def config_map(files: dict[str, str]) -> Obj:

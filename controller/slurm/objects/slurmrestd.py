@@ -3,8 +3,9 @@
 Pure. It holds no key of the cluster: callers bring tokens of their own, and slurmctld verifies them.
 """
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import container, mount, pod, service, tcp_probe, users_volume, workload
-from controller.slurm.spec import CONFIG, SLURMRESTD, SLURMRESTD_PORT, Allotment, Obj, SlurmSpec, image
+from controller.slurm.spec import CONFIG, SLURMRESTD, SLURMRESTD_PORT, Allotment, SlurmSpec, image
 
 
 def services() -> list[Obj]:

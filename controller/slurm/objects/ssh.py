@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
-from controller.slurm.spec import LOGIN, TRUST, LoginSpec, Obj, SlurmSpec
+from controller.slurm.spec import LOGIN, TRUST, LoginSpec, SlurmSpec
 from controller.slurm.spec.identities import principals_of
 
 KEYS_FILE: Final = "user-ca.pub"  # the dot keeps it apart from the files that are named after users
@@ -37,7 +38,7 @@ def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": pods, "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods/portforward"], "resourceNames": pods, "verbs": ["get", "create"]},
     ]
-    who = [{"kind": "User", "apiGroup": _RBAC, "name": each} for each in _identities(spec, login)]
+    who = [{"kind": "User", "apiGroup": _RBAC, "name": identity} for identity in _identities(spec, login)]
     return [
         _role("Role", coming),
         _role("ClusterRole", asking),
@@ -47,7 +48,7 @@ def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
 
 
 def _identities(spec: SlurmSpec, login: LoginSpec) -> list[str]:
-    return sorted({each for user in spec.users for each in user.identities} - login.revoked)
+    return sorted({identity for user in spec.users for identity in user.identities} - login.revoked)
 
 
 def _role(kind: str, rules: list[Obj]) -> Obj:

@@ -7,8 +7,9 @@ checked before; here they are checked once more against what a line of passwd ca
 import re
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import metadata
-from controller.slurm.spec import LOGIN, USERS, Obj, SlurmSpec, UserSpec
+from controller.slurm.spec import LOGIN, USERS, SlurmSpec, UserSpec
 
 AUTHORIZED_KEYS: Final = "slurm-authorized-keys"  # ConfigMap, one file for each user
 ADMINS_GROUP: Final = "slurm-admins"

@@ -5,6 +5,7 @@ that the pod does not hold. The GPUs are limited by the pod alone: slurmd runs w
 own.
 """
 
+from bulkhead.api.objects import Obj
 from controller.slurm.config.topology import place
 from controller.slurm.objects.parts import (
     container,
@@ -32,14 +33,13 @@ from controller.slurm.spec import (
     WORKER,
     WORKERS,
     NodeSetSpec,
-    Obj,
     SlurmSpec,
     image,
 )
 
 # What slurmd and its steps' shepherds need beside the memory that jobs are promised.
 OVERHEAD_MIB = 96
-GRACE_SECONDS = 60
+TERMINATION_GRACE_SECONDS = 60
 
 
 def worker_pod(spec: SlurmSpec, node_set: NodeSetSpec, ordinal: int, *, owner_uid: str | None = None) -> Obj:
@@ -77,7 +77,7 @@ def _pod(spec: SlurmSpec, node_set: NodeSetSpec, name: str) -> Obj:
         "subdomain": WORKERS,
         "dnsConfig": {"searches": [spec.service(WORKERS)]},
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
     }
     if node_set.node_selector:
         more["nodeSelector"] = dict(node_set.node_selector)

@@ -6,11 +6,11 @@ Frozen data and the few names that follow from it. What a field may hold was che
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 
-Obj: TypeAlias = dict[str, Any]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 NAMESPACE: Final = names.SLURM_NAMESPACE
@@ -262,4 +262,4 @@ class SlurmSpec:
 
     def node_set(self, name: str) -> NodeSetSpec | None:
         """The NodeSet of this name."""
-        return next((each for each in self.node_sets if each.name == name), None)
+        return next((node_set for node_set in self.node_sets if node_set.name == name), None)

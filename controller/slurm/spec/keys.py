@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY, Obj
+from bulkhead.api.objects import Obj
+from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY
 
-SHORTEST_KEY: Final = 32
+SHORTEST_KEY_BYTES: Final = 32
 KEPT_KEYS: Final = 3  # the signing key and those that still verify
 
 _PASSWORD: Final = "database-password"  # noqa: S105 - the name of a field
@@ -99,8 +100,8 @@ def from_data(data: Mapping[str, str]) -> SlurmKeys:
         auth = tuple(_parsed(entry) for entry in sorted(entries, key=lambda entry: entry.get("use") != "default"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadKeysError(f"Slurm keys: unreadable: {type(error).__name__}") from error
-    if not auth or any(len(key.secret) < SHORTEST_KEY for key in auth) or len(raw[TOKEN_KEY]) < SHORTEST_KEY:
-        raise BadKeysError(f"Slurm keys: a key is missing or shorter than {SHORTEST_KEY} bytes")
+    if not auth or any(len(key.secret) < SHORTEST_KEY_BYTES for key in auth) or len(raw[TOKEN_KEY]) < SHORTEST_KEY_BYTES:
+        raise BadKeysError(f"Slurm keys: a key is missing or shorter than {SHORTEST_KEY_BYTES} bytes")
     return SlurmKeys(
         auth=auth,
         jwt=raw[TOKEN_KEY],

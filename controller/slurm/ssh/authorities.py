@@ -8,15 +8,15 @@ import base64
 import logging
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.plane.spec import PlaneSpec
 from controller.sections import section_of
 from controller.slurm.keygen import make_ssh_key
-from controller.slurm.keystore import LONGEST_REQUEST, ROTATE
+from controller.slurm.keystore import REQUEST_CHARACTERS, ROTATE
 from controller.slurm.spec import AUTHORITY, KEYS
 from controller.slurm.spec.authority import Authority, from_data, stepped, to_data
 from controller.slurm.spec.keys import BadKeysError
@@ -33,7 +33,7 @@ class Authorities:
 
     async def current(self, plane: PlaneSpec, tenant: Obj) -> Authority:
         """The CA to use now, after the next step of what the Tenant asks for."""
-        rotate = str((tenant["metadata"].get("annotations") or {}).get(ROTATE) or "")[:LONGEST_REQUEST]
+        rotate = str((tenant["metadata"].get("annotations") or {}).get(ROTATE) or "")[:REQUEST_CHARACTERS]
         revoke = str(section_of(section_of(tenant, "spec"), "access").get("certificatesRevoked") or "")
         secret = await self._read(plane.namespace)
         if secret is None:

@@ -42,7 +42,7 @@ def certify(
         .serial(serial)
         .type(SSHCertificateType.USER)
         .key_id(identity.encode())
-        .valid_principals([each.encode() for each in principals[:MOST_PRINCIPALS]])
+        .valid_principals([principal.encode() for principal in principals[:MOST_PRINCIPALS]])
         .valid_after(int((now - BACKDATE).timestamp()))
         .valid_before(int(ends.timestamp()))
         .add_extension(b"permit-pty", b"")

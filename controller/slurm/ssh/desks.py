@@ -22,10 +22,10 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound, ProtocolError, TooLarge
-from bulkhead.kube.objects import Obj
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.supervise import ended
@@ -41,12 +41,12 @@ from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.certify import certify
 
 _log = logging.getLogger(__name__)
-PERIOD_SECONDS: Final = 2.0
-ROUND_SECONDS: Final = 30.0
-KEPT: Final = timedelta(minutes=10)
+ROUND_PERIOD_SECONDS: Final = 2.0
+ROUND_DEADLINE_SECONDS: Final = 30.0
+REQUEST_KEPT_FOR: Final = timedelta(minutes=10)
 # More than this wait nowhere but where somebody floods: then all are deleted, and who is honest asks again.
-MOST: Final = 200
-AT_ONCE: Final = 30
+MOST_REQUESTS_WAITING: Final = 200
+MOST_REQUESTS_A_ROUND: Final = 30
 _OURS: Final = f"spec.signerName={names.SSH_SIGNER}"
 
 
@@ -115,7 +115,7 @@ class Desks:
         authorities: Authorities,
         *,
         budget: Budget,
-        period: float = PERIOD_SECONDS,
+        period: float = ROUND_PERIOD_SECONDS,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -158,30 +158,34 @@ class Desks:
                 await self._clock.sleep(self._period)
 
     async def _round(self, desk: _Desk) -> None:
-        turn = self._budget.turn(desk.tenant, ROUND_SECONDS)
+        turn = self._budget.turn(desk.tenant, ROUND_DEADLINE_SECONDS)
         plane = self._plane(turn)
         if plane is None:
             return
         async with turn:
             try:
                 listed = await plane.list(
-                    kinds.CERTIFICATE_SIGNING_REQUESTS, shape=_LIST, field_selector=_OURS, metadata_only=True, most=MOST
+                    kinds.CERTIFICATE_SIGNING_REQUESTS,
+                    shape=_LIST,
+                    field_selector=_OURS,
+                    metadata_only=True,
+                    most=MOST_REQUESTS_WAITING,
                 )
             except (TooLarge, ProtocolError) as error:
                 _log.warning("requests for ssh certificates are deleted unread: %s", error, extra={"tenant": desk.tenant})
                 metrics.ssh_certificates.labels("unread").inc()
                 await plane.delete_all(kinds.CERTIFICATE_SIGNING_REQUESTS, field_selector=_OURS)
                 return
-            found = [msgspec.convert(each["metadata"], _Meta) for each in listed]
-            waiting = [each for each in found if not await self._is_over(plane, each)]
+            found = [msgspec.convert(obj["metadata"], _Meta) for obj in listed]
+            waiting = [meta for meta in found if not await self._is_over(plane, meta)]
             if waiting:
                 tenant = await self._client.get(kinds.TENANTS, desk.tenant)
-                for meta in sorted(waiting, key=lambda each: each.creation_timestamp)[:AT_ONCE]:
+                for meta in sorted(waiting, key=lambda meta: meta.creation_timestamp)[:MOST_REQUESTS_A_ROUND]:
                     await self._answer(desk, plane, tenant, meta)
 
     async def _is_over(self, plane: Plane, meta: _Meta) -> bool:
         """Whether nothing is left to do for a request; one that has been there for long is deleted, whatever became of it."""
-        if self._clock.now() >= meta.creation_timestamp + KEPT:
+        if self._clock.now() >= meta.creation_timestamp + REQUEST_KEPT_FOR:
             await plane.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, meta.name, uid=meta.uid)
             return True
         return meta.annotations is not None and bool(meta.annotations.certificate or meta.annotations.refused)
@@ -244,11 +248,11 @@ class Desks:
 
     def _recent(self, desk: _Desk, identity: str, now: datetime) -> deque[datetime]:
         """When an identity got its certificates of the last minute; forgets whoever got none."""
-        for each, moments in list(desk.recent.items()):
+        for requester, moments in list(desk.recent.items()):
             while moments and moments[0] < now - timedelta(minutes=1):
                 moments.popleft()
-            if not moments and each != identity:
-                del desk.recent[each]
+            if not moments and requester != identity:
+                del desk.recent[requester]
         return desk.recent[identity]
 
 

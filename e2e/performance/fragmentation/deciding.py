@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bulkhead.api import labels
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Admission, Node, Pod, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.read import node_of, pod_of

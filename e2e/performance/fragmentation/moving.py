@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bulkhead.api import labels
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Admission, Moved, Pod, Reclaim, Rules, Snapshot, Stage
 from bulkhead.ledger.read import node_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels, ledger
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 
 PER_NODE: Final = 8
 SPACE: Final = "bh-research-work"

@@ -27,7 +27,8 @@ EVERYBODY = (*WANTED, queued.NAME)
 OWN = build.BULKHEAD.rpartition("/")[2]
 # Often enough that a test sees what a reconcile after the upgrade does, and not only the first.
 OFTEN = {"controller.resyncSeconds": "10"}
-_PASSES = "bulkhead_controller_passes_total{"
+# The former release has no other name for it, and this one still has it (docs/upgrading.md).
+_RECONCILES = "bulkhead_controller_passes_total{"
 
 
 @dataclass(slots=True)
@@ -181,7 +182,7 @@ def settle(host: Api, wanted: list[str]) -> None:
         until(f"the syncer of {name}", lambda name=name: _syncs(host, name), seconds=120)  # type: ignore[misc]
         until(f"the plane of {name}", lambda name=name: _rolled_out(host, name), seconds=120)  # type: ignore[misc]
     tenants.wait_ready(host, wanted, seconds=60)
-    goal = passes() + 2 * len(wanted)
+    goal = reconciles() + 2 * len(wanted)
     until("two more reconciles of each tenant", lambda: _passed(goal), seconds=90, interval=1.0)
     for name in wanted:
         # It follows its plane: one that is older than the API server is replaced.
@@ -213,15 +214,15 @@ def _resolves(host: Api, name: str) -> None:
     workloads.expect(current and counts == [1, 1, 1], str(status))
 
 
-def passes() -> float:
+def reconciles() -> float:
     """How many reconciles the controller has counted."""
     for pod in machine.host_api().list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller"):
         if not pod["metadata"].get("deletionTimestamp"):
             path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
             text = commands.kubectl(machine.KUBECONFIG, "get", "--raw", path).out
-            return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(_PASSES))
+            return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(_RECONCILES))
     raise NotYetError("no controller")
 
 
 def _passed(goal: float) -> None:
-    workloads.expect((now := passes()) >= goal, f"{now:.0f} of {goal:.0f}")
+    workloads.expect((now := reconciles()) >= goal, f"{now:.0f} of {goal:.0f}")

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
-from syncer.translate.view import Obj
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 # What marked it before, and what Kubernetes still honours.

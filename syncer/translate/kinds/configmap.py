@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.podspec import environment
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import TEXT, Dropped, MapOf, Struct, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _SIZE_LIMIT: Final = 1 << 20

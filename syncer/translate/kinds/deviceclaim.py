@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import NAME, QUANTITY, Dropped, ListOf, MapOf, Number, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "ResourceClaim"
 _MOST: Final = 32

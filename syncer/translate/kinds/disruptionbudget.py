@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, mirrored, schema, selectors
 from syncer.translate.kinds import drain
 from syncer.translate.schema import Struct, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "PodDisruptionBudget"
 _MOST: Final = 100_000

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping, sequence, text
 from syncer.translate import metadata, mirrored, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import FLAG, NAME, PORT, Dropped, ListOf, OneOf, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "EndpointSlice"
 MANAGED_BY_SYNCER: Final = "syncer.bulkhead.dev"

@@ -7,10 +7,11 @@ tenant learns no host name from it.
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from syncer.translate import metadata, sanitise
 from syncer.translate.metadata import Identity
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
 _TEXT_LIMIT: Final = 128

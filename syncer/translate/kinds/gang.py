@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api.ledger import MOST_PODS
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from syncer.translate import metadata, podgroupapi, schema
 from syncer.translate.kinds import nodemarks
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 # The API of the coscheduling plugin, which a tenant may have put into its plane.
 OWN_GROUP: Final = "SchedulingPodGroup"

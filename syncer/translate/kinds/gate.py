@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import ledger, podresources
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import podgroupapi
 from syncer.translate.kinds import gang
 from syncer.translate.podspec import podsize
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 # What stays as it was made, and is neither written nor taken away later.
 MADE_ONCE: Final = frozenset(ledger.BY_SYNCER)

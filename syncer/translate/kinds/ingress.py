@@ -15,13 +15,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import SECRET
 from syncer.translate.schema import NAME, PORT, ListOf, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "Ingress"
 LEGACY_CLASS: Final = "kubernetes.io/ingress.class"

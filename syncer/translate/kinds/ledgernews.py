@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.untrusted import mapping
 from syncer.translate import sanitise
 from syncer.translate.kinds import gate
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 GATED: Final = "SchedulingGated"
 _REASON: Final = re.compile(r"[A-Za-z]{1,64}")

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, schema, selectors
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import INT_OR_TEXT, PORT, ListOf, OneOf, Struct, Translated
-from syncer.translate.view import Isolating, Obj, TenantView
+from syncer.translate.view import Isolating, TenantView
 
 KIND: Final = "NetworkPolicy"
 INGRESS_ISOLATED: Final = "bulkhead.dev/ingress-isolated"

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import count
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.kinds import nodemarks
 from syncer.translate.podspec import tolerations
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _CONDITIONS: Final = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})

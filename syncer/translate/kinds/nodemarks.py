@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
-from syncer.translate.view import Obj
 
 BY_HOST: Final = "host"
 # Labels that a tenant sees as the host has them. Beside those of Kubernetes and ours they are what NVIDIA's feature discovery

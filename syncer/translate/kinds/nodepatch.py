@@ -5,10 +5,10 @@ virtual node, desired node ──┬──> object_patch   labels, taints and co
 """
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import mergepatch
 from syncer.translate.kinds import nodemarks, podstatus
-from syncer.translate.view import Obj
 
 
 def object_patch(virtual: Obj, desired: Obj) -> Obj:

@@ -17,10 +17,11 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, mirrored, schema, selectors
 from syncer.translate.kinds import service
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "NodePorts"  # no kind of any API server: it is never taken for a tenant's own object
 FIRST: Final = 30000

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from bulkhead.api.labels import VIRTUAL_OWNERS as OWNERS
+from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import is_slinky_worker
 from syncer.translate import metadata, schema
 from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
@@ -33,7 +34,7 @@ from syncer.translate.podspec import security as security_contexts
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import SECRET
 from syncer.translate.schema import FLAG, NAME, Dropped, ListOf, Number, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import WORKLOAD_SERVICE_ACCOUNT, Obj, TenantView
+from syncer.translate.view import WORKLOAD_SERVICE_ACCOUNT, TenantView
 
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DAEMON_SET_POD: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate import metadata, podgroupapi, sanitise, schema
 from syncer.translate.kinds import nodemarks
@@ -20,7 +21,7 @@ from syncer.translate.podspec import scheduling
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import POD_GROUP
 from syncer.translate.schema import NAME, Dropped, ListOf, Number, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _PATH: Final = f"spec.{podgroupapi.NAMED_IN}"
 

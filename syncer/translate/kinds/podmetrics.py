@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import readable
 from syncer.translate.podspec.containers import container_names
-
-Obj = dict[str, Any]
 
 API_VERSION: Final = "metrics.k8s.io/v1beta1"
 _MEASURED: Final = ("cpu", "memory")

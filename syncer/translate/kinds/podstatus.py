@@ -9,6 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import sanitise
@@ -16,7 +17,7 @@ from syncer.translate.kinds import ledgernews
 from syncer.translate.kinds.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.podspec import placement, tolerations
 from syncer.translate.reasons import Reason
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 # Every field of a pod's status of Kubernetes 1.36 that the tenant sees; those with a rule of their own are below.
 COPIED: Final = ("phase", "startTime", "resize", "allocatedResources", "resources", "podIP", "podIPs")

@@ -8,11 +8,12 @@ import base64
 import binascii
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.kinds import configmap
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import TEXT, Dropped, MapOf, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 OPAQUE: Final = "Opaque"
 _PASSING_TYPES: Final = frozenset(

@@ -8,10 +8,11 @@ answers it.
 import ipaddress
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema, selectors
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import FLAG, INT_OR_TEXT, PORT, TEXT_MAP, Dropped, ListOf, Number, OneOf, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 HEADLESS: Final = "None"
 _PUBLIC: Final = Dropped("nothing of a tenant is reachable from outside through the host's Services")

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CLAIM
 from syncer.translate.schema import NAME, Dropped, Refused, Struct, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 KIND: Final = "VolumeSnapshot"
 GROUP: Final = "snapshot.storage.k8s.io"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
@@ -19,7 +20,7 @@ from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CLAIM
 from syncer.translate.schema import NAME, QUANTITY, Dropped, ListOf, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 DRIVER: Final = "volumes.bulkhead.dev"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"

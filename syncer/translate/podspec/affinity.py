@@ -7,12 +7,13 @@ host has one namespace per tenant, so `namespaces` and `namespaceSelector` becom
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import schema, selectors
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import placement
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _KEY: Final = Text(317)
 _WEIGHT: Final = Number(1, 100)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import devices
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from syncer.translate import schema
 from syncer.translate.podspec import environment
@@ -30,7 +31,7 @@ from syncer.translate.schema import (
     Text,
     Translated,
 )  # fmt: skip
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 MOST_CONTAINERS: Final = 100
 _PATH: Final = Text(4096)

@@ -9,10 +9,11 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _HOSTNAME_LIMIT: Final = 63
 _FULL_NAME_LIMIT: Final = 64  # of the kernel

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from bulkhead.api import devices, serviceenv
 from bulkhead.api.devices import CAPABILITIES, DRIVER_CAPABILITIES, Vendor
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.podspec import downward
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CONFIG_MAP, SECRET
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _CAPABILITIES: Final = frozenset(CAPABILITIES)
 _VARIABLE: Final = schema.Text(512)

@@ -15,11 +15,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import metadata, schema
 from syncer.translate.podspec import tolerations
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 # On host pods: a hash of what the marks came to in its affinity; never changed afterwards.
 MADE_FOR: Final = "bulkhead.dev/avoids"

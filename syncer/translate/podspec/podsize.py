@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from bulkhead.api import podresources
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import canonical, parse, readable
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _CONTAINERS: Final = ("initContainers", "containers")
 # What the host's LimitRange gives a request to, of what a pod may name as a whole.

@@ -8,9 +8,10 @@ another image. The policy bulkhead-syncer-pods of the host holds both.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _MOST = 1000
 

@@ -10,10 +10,11 @@ has for its components, and that charts ask for, are the host's own: there such 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Struct, Text
-from syncer.translate.view import DEFAULT_SCHEDULER, Obj, TenantView
+from syncer.translate.view import DEFAULT_SCHEDULER, TenantView
 
 MAPPED: Final = "PriorityMapped"  # the reason of the event
 _SYSTEM: Final = frozenset({"system-cluster-critical", "system-node-critical"})

@@ -7,11 +7,12 @@ on the nodes only where the class lists it. What those allow is their author's b
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import schema
 from syncer.translate.podspec import podsecurity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import FLAG, ListOf, Number, OneOf, Refused, Struct, Text
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _ID: Final = Number(0, (1 << 31) - 1)
 _SELINUX: Final = Struct({"user": Text(253), "role": Text(253), "type": Text(253), "level": Text(253)})

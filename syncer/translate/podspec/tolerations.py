@@ -14,10 +14,11 @@ what was dropped, for the pod's status.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from syncer.translate import schema
 from syncer.translate.reasons import Untranslatable
 from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 SCHEMA: Final = ListOf(
     Struct(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from syncer.translate import metadata, schema, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import downward
@@ -15,7 +16,7 @@ from syncer.translate.podspec.environment import renamed
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CLAIM, CONFIG_MAP, SECRET
 from syncer.translate.schema import FLAG, NAME, QUANTITY, ListOf, Number, OneOf, Refused, Struct, Text, Translated
-from syncer.translate.view import Obj, TenantView
+from syncer.translate.view import TenantView
 
 _MODE: Final = Number(0, 0o777)
 _RELATIVE: Final = Text(4096)

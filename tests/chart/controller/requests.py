@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from tests.chart import volume_samples
 from tests.kit.syncerbed import until

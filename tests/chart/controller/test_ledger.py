@@ -8,10 +8,10 @@ import pytest
 
 from bulkhead.api import ledger
 from bulkhead.api.labels import ENDS
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client
 from bulkhead.kube.errors import ApiError, Forbidden, KubeError
-from bulkhead.kube.objects import Obj
 from controller.plane.rights import LEDGER_ROLE
 from tests.chart.admission_ledger import annotated
 from tests.chart.controller.requests import MARKS, binding

@@ -2,10 +2,10 @@
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj
 from tests.chart.controller.reasons import REASONS
 from tests.chart.controller.requests import ALLOWED, LEVEL, MARKS, REFUSED, account, binding, refusal
 

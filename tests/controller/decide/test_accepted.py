@@ -295,13 +295,13 @@ def test_what_is_withdrawn_counts_whatever_else_the_edit_says() -> None:
     access = {"revoked": [{"kind": "User", "name": "corp:eve"}], "certificatesRevoked": "today"}
     made = admitted(asks(REFUSALS["a cohort"], {"access": access}), RECORD, THERE)
     assert made.edit is not None
-    assert [each.name for each in made.plane.revoked] == ["corp:eve"]
-    assert made.plane.certificates_revoked == "today"
+    assert [each.name for each in made.plane.access.revoked] == ["corp:eve"]
+    assert made.plane.access.certificates_revoked == "today"
     # Nobody comes back by an edit that is refused.
     noted = record(asks({"access": access}))
     made = admitted(asks(REFUSALS["a cohort"]), noted, THERE)
-    assert [each.name for each in made.plane.revoked] == ["corp:eve"]
-    assert made.plane.certificates_revoked == "today"
+    assert [each.name for each in made.plane.access.revoked] == ["corp:eve"]
+    assert made.plane.access.certificates_revoked == "today"
 
 
 def test_a_class_that_became_tighter_holds_what_was_accepted_and_not_what_is_asked_now() -> None:
@@ -313,8 +313,8 @@ def test_a_class_that_became_tighter_holds_what_was_accepted_and_not_what_is_ask
     assert made.held is not None
     assert "spec.isolation.runtimeClassName: runc" in made.held.message
     assert "spec.isolation.userNamespaces: false" in made.held.message.partition(accepted.NOTE)[2]
-    assert made.plane.user_namespaces
-    assert dict(made.plane.limits)["nvidia.com/gpu"].count == 24
+    assert made.plane.isolation.user_namespaces
+    assert dict(made.plane.quota.limits)["nvidia.com/gpu"].count == 24
     # Not edited at all it is held as ever.
     made = admitted(asks({"isolation": {"userNamespaces": False}}), noted, THERE, tight)
     assert made.held is not None

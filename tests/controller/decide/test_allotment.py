@@ -13,7 +13,8 @@ from controller import allotment
 from controller.decide.admit import refuse
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range, resource_quotas
-from controller.plane.spec import PlaneSpec, PodBound
+from controller.plane.sections import PodBound
+from controller.plane.spec import PlaneSpec
 from controller.plane.syncer import settings
 from controller.refusal import Refusal
 from controller.tenant.facets.quota import report as said
@@ -79,9 +80,9 @@ def test_everything_that_counts_as_a_gpu_is_limited_to_what_the_tenant_names(
 
 def test_what_is_taken_back_later_is_limited_to_nothing_and_what_a_class_adds_is_too() -> None:
     both = tenant_class(gpuResources=["nvidia.com/gpu", "amd.com/gpu"])
-    assert built(tenant(), both).allotted == amounts({"nvidia.com/gpu": 24, "amd.com/gpu": 0})
-    assert built(tenant(quota={"resources": {}}), both).allotted == amounts({"nvidia.com/gpu": 0, "amd.com/gpu": 0})
-    assert built(tenant(quota=None), tenant_class()).allotted == amounts({"nvidia.com/gpu": 0})
+    assert built(tenant(), both).quota.allotted == amounts({"nvidia.com/gpu": 24, "amd.com/gpu": 0})
+    assert built(tenant(quota={"resources": {}}), both).quota.allotted == amounts({"nvidia.com/gpu": 0, "amd.com/gpu": 0})
+    assert built(tenant(quota=None), tenant_class()).quota.allotted == amounts({"nvidia.com/gpu": 0})
 
 
 def test_a_resource_that_the_class_no_longer_counts_is_refused_and_what_runs_stays_limited() -> None:
@@ -134,7 +135,7 @@ def test_a_tenant_has_what_it_asks_for_else_the_default_of_its_class_else_the_mo
 
 def test_a_class_that_says_nothing_sets_no_ceiling_and_gives_no_gpus() -> None:
     def of_gpus(bounds: dict[str, Any]) -> dict[str, Amount]:
-        return built(tenant(quota=None), bounds).allotted
+        return built(tenant(quota=None), bounds).quota.allotted
 
     assert of_gpus({"spec": {}}) == amounts({"nvidia.com/gpu": 0})
     assert of_gpus(of_class(**{"nvidia.com/gpu": {"default": 2, "maxNominal": 8}})) == amounts({"nvidia.com/gpu": 2})
@@ -202,7 +203,7 @@ def test_bounds_of_pods_and_claims_go_to_syncer_policy_and_limit_range() -> None
         **{"requests.storage": {"maxPerClaim": "100Gi"}},
     )  # fmt: skip
     spec = built(tenant(), offer)
-    assert spec.pod_bounds == (PodBound("cpu", "500m"), PodBound("memory", "1Ti", "4"))
+    assert spec.quota.pod_bounds == (PodBound("cpu", "500m"), PodBound("memory", "1Ti", "4"))
     told = settings(spec)
     assert (told["mostPerPod"], told["mostLimitRequestRatio"]) == ({"cpu": "500m", "memory": "1Ti"}, {"memory": "4"})
     facts = policy_facts(spec)
@@ -377,7 +378,7 @@ def test_tolerations_of_a_pools_own_taints_stay() -> None:
 def test_the_class_says_for_how_long_budgets_hold_up_a_drain(deadline: str | None, seconds: int) -> None:
     nodes = {} if deadline is None else {"nodes": {"drainDeadline": deadline}}
     spec = plane_for(tenant(), tenant_class(**nodes))
-    assert spec.drain_seconds == seconds
+    assert spec.nodes.drain_seconds == seconds
     # What is the built-in one restarts no syncer.
     assert settings(spec).get("drainSeconds", 3600) == seconds
     assert ("drainSeconds" in settings(spec)) == (seconds != 3600)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import ConditionType, Reason
-from controller.decide.announce import MESSAGE_LIMIT, announcements
+from controller.decide.announce import EVENT_MESSAGE_CHARACTERS, announcements
 
 
 def condition(type_: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_another_message_alone_is_no_news() -> None:
 def test_a_long_message_is_cut() -> None:
     long = [condition("PlaneReady", "False", "Crashing", "x" * 5000)]
     (found,) = announcements([], long)
-    assert len(found.message) == MESSAGE_LIMIT
+    assert len(found.message) == EVENT_MESSAGE_CHARACTERS
     assert found.message.startswith("PlaneReady is False: xxx")
 
 

@@ -285,25 +285,25 @@ def built(offer: Spec, asked: Spec) -> PlaneSpec:
 
 def test_a_tenants_selector_is_added_to_the_pool_of_its_class() -> None:
     spec = built({"nodes": {"selector": {"pool": "shared"}}}, {"nodes": {"selector": {"rack": "7"}}})
-    assert spec.node_selector == (("pool", "shared"), ("rack", "7"))
+    assert spec.nodes.selector == (("pool", "shared"), ("rack", "7"))
 
 
 def test_tolerations_are_the_classs_alone() -> None:
     everywhere = [{"operator": "Exists"}]
-    assert built({}, {"nodes": {"tolerations": everywhere}}).node_tolerations == ()
+    assert built({}, {"nodes": {"tolerations": everywhere}}).nodes.tolerations == ()
 
 
 def test_a_component_keeps_what_the_class_says_of_another() -> None:
     offer = component("apiServer", "limits", cpu="1")
     spec = built(offer, component("dns", "requests", cpu="3m"))
-    assert (spec.apiserver.cpu_limit, spec.dns.cpu) == ("1", "3m")
+    assert (spec.budgets.apiserver.cpu_limit, spec.budgets.dns.cpu) == ("1", "3m")
 
 
 def test_a_tenant_may_give_up_the_addresses_of_its_class() -> None:
     offer = {"isolation": {"network": NETWORKS}}
-    assert built(offer, {}).egress_cidrs == ("10.0.0.0/9",)
-    assert built(offer, network()).egress_cidrs == ()
-    assert built(offer, network("10.130.0.0/16")).egress_cidrs == ("10.130.0.0/16",)
+    assert built(offer, {}).network.egress_cidrs == ("10.0.0.0/9",)
+    assert built(offer, network()).network.egress_cidrs == ()
+    assert built(offer, network("10.130.0.0/16")).network.egress_cidrs == ("10.130.0.0/16",)
 
 
 def test_counts_of_objects_never_stand_in_the_place_of_a_quota() -> None:

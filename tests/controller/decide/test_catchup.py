@@ -1,22 +1,18 @@
 """A DNS that ran while its API server was away starts afresh, once for each time, and for no other reason."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane.spec import SINCE_ANNOTATION
-from tests.kit.tenantsamples import material, plane_spec
+from tests.kit.tenantsamples import changed, material, plane_spec
 
 EARLY, MIDDLE, LATE = "2026-11-24T09:59:59Z", "2026-11-24T10:00:00Z", "2026-11-24T10:00:01Z"
 CONTAINERS = {"plane": "kube-apiserver", "dns": "coredns"}
-
-Obj = dict[str, Any]
 
 
 def pod(component: str, start: str, *, name: str = "", namespace: str = "bh-team-a", going: bool = False) -> Obj:
@@ -40,7 +36,7 @@ def deployment(since: str = "") -> Obj:
 
 def marked(*existing: Obj, plane_answers: bool = True, replicas: int = 1) -> str | None:
     """What the planned Deployment says of the API server that it follows."""
-    spec = replace(plane_spec(), replicas=replicas)
+    spec = changed(plane_spec(), control_plane={"replicas": replicas})
     (made,) = plan(spec, material(spec), {}).followers(plane_answers=plane_answers, existing=by_slot(existing))
     found: str | None = made["spec"]["template"]["metadata"]["annotations"].get(SINCE_ANNOTATION)
     return found

@@ -223,7 +223,7 @@ def test_who_leaves_a_cohort_leaves_nothing_at_the_gate() -> None:
     # The right to admit what waits there stays, in a tenant that had it.
     gone = {deletion.slot.name for deletion in plan(after, material(after), everything).deletions}
     assert "ledger" not in gone
-    assert not in_cohort(asking({GPU: {"nominal": 8}}, None)).ledger
+    assert not in_cohort(asking({GPU: {"nominal": 8}}, None)).ledger.admits
 
 
 def held(asked: Spec, offer: Spec, before: PlaneSpec, *others: Tenant) -> PlaneSpec:
@@ -239,7 +239,7 @@ def test_a_refused_amount_stays_what_it_was_and_does_not_grow_by_what_others_len
     tight = offering(**{GPU: {"maxNominal": 8}})
     for _ in range(3):
         spec = held(gpus(32), tight, spec, *others)
-        assert (hard(spec)["requests.nvidia.com/gpu"], dict(spec.limits)[GPU]) == ("48", Amount.of(32))
+        assert (hard(spec)["requests.nvidia.com/gpu"], dict(spec.quota.limits)[GPU]) == ("48", Amount.of(32))
         assert noted(spec) == Tenant("team-a", "research", shares={("", GPU): Share(32, None, None)})
     # Another amount that is refused too is not taken for the one that runs.
     assert hard(held(gpus(64), tight, spec, *others))["requests.nvidia.com/gpu"] == "48"
@@ -260,7 +260,7 @@ def test_a_cohort_that_the_class_does_not_list_any_more_lends_nothing_more() -> 
     spec = held(gpus(8), {"quota": {"resources": {GPU: {"maxNominal": 64}}}}, before, mate("b", 16))
     assert hard(spec)["requests.nvidia.com/gpu"] == "8"
     assert noted(spec).cohort == ""
-    assert spec.gated_resources == ()
+    assert spec.ledger.gated_resources == ()
 
 
 def test_borrowing_that_is_refused_is_as_much_as_the_class_lets() -> None:

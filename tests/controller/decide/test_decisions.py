@@ -21,7 +21,7 @@ from controller.existing import Existing, by_slot
 from controller.plane import apiserver, etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from tests.kit.tenantsamples import NOW, case, material, plane_for, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, case, changed, material, plane_for, plane_spec, tenant, tenant_class
 
 # -- admission
 
@@ -92,10 +92,14 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
         controlPlane={"storage": {"size": "2Gi", "maxSize": "8Gi", "className": "fast"}},
     )
     spec = plane_for(asked, bounds)
-    assert (spec.pod_security, spec.storage_size, spec.workload_priority_class) == ("restricted", "4Gi", "low")
+    assert (spec.isolation.pod_security, spec.storage.template_size, spec.offers.default_priority_class) == (
+        "restricted",
+        "4Gi",
+        "low",
+    )
     # What the tenant leaves out of a section that it writes is still the class's.
-    assert (spec.allowed_runtime_classes, spec.storage_class) == (("gvisor",), "fast")
-    assert spec.limits == (("nvidia.com/gpu", Amount.of(24)),)
+    assert (spec.isolation.allowed_runtime_classes, spec.storage.template_class) == (("gvisor",), "fast")
+    assert spec.quota.limits == (("nvidia.com/gpu", Amount.of(24)),)
 
 
 def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_namespaces() -> None:
@@ -103,12 +107,16 @@ def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_nam
         return plane_for(tenant(isolation=asked), tenant_class(isolation=bounds))
 
     profiles = {"allowedSeccompProfiles": ["audit.json"], "allowedAppArmorProfiles": ["tools"]}
-    assert built(profiles, {}).seccomp_profiles == built(profiles, {}).apparmor_profiles == ()
+    assert built(profiles, {}).isolation.seccomp_profiles == built(profiles, {}).isolation.apparmor_profiles == ()
     spec = built({}, profiles)
-    assert (spec.seccomp_profiles, spec.apparmor_profiles, spec.user_namespaces) == (("audit.json",), ("tools",), False)
+    assert (spec.isolation.seccomp_profiles, spec.isolation.apparmor_profiles, spec.isolation.user_namespaces) == (
+        ("audit.json",),
+        ("tools",),
+        False,
+    )
     for asked, bounds in ((True, None), (True, False), (None, True), (True, True)):
-        assert built({"userNamespaces": asked}, {"userNamespaces": bounds}).user_namespaces
-    assert not built({"userNamespaces": False}, {"userNamespaces": None}).user_namespaces
+        assert built({"userNamespaces": asked}, {"userNamespaces": bounds}).isolation.user_namespaces
+    assert not built({"userNamespaces": False}, {"userNamespaces": None}).isolation.user_namespaces
 
 
 def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
@@ -116,10 +124,10 @@ def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
         return plane_for(tenant(), tenant_class(**bounds))
 
     kind = "count/volumesnapshots.snapshot.storage.k8s.io"
-    assert kind not in dict(built().object_limits)
-    assert built(allowedSnapshotClasses=["daily"]).allowed_snapshot_classes == ("daily",)
-    assert dict(built(allowedSnapshotClasses=["daily"]).object_limits)[kind] == Amount.of(100)
-    assert dict(built(allowedSnapshotClasses=["daily"], quota={"objects": {kind: 5}}).object_limits)[kind] == Amount.of(5)
+    assert kind not in dict(built().quota.object_limits)
+    assert built(allowedSnapshotClasses=["daily"]).offers.snapshot_classes == ("daily",)
+    assert dict(built(allowedSnapshotClasses=["daily"]).quota.object_limits)[kind] == Amount.of(100)
+    assert dict(built(allowedSnapshotClasses=["daily"], quota={"objects": {kind: 5}}).quota.object_limits)[kind] == Amount.of(5)
 
 
 def test_resources_of_components_are_taken_over_field_by_field() -> None:
@@ -131,9 +139,9 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
         }
     )
     spec = plane_for(tenant(controlPlane={"resources": resources}), bounds)
-    assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
-    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "1408Mi", "cpu": "1"})
-    assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
+    assert spec.budgets.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
+    assert (spec.budgets.apiserver.cpu, spec.budgets.etcd.resources()["limits"]) == ("50m", {"memory": "1408Mi", "cpu": "1"})
+    assert (spec.budgets.dns.cpu, spec.budgets.dns.memory_limit_mib) == ("7m", 128)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_a_class_or_a_tenant_has_privileges_dropped_where_planes_can(
         return {"isolation": {"dropPrivileges": value}} if value else {}
 
     asked, offer = tenant(**asking(of_tenant)), tenant_class(**asking(of_class))
-    assert plane_for(asked, offer).drop_privileges == wanted
+    assert plane_for(asked, offer).isolation.drop_privileges == wanted
     assert refuse(case(asked, offer, Settings(kubernetes_versions=("v1.37.0",)))) is None
     refusal = refuse(case(asked, offer, Settings(kubernetes_versions=("v1.35.9",))))
     told = refusal is not None and "SlinkyWorkers, and v1.35.9 has no MutatingAdmissionPolicies" in refusal.message
@@ -163,11 +171,11 @@ def test_a_class_or_a_tenant_has_privileges_dropped_where_planes_can(
 def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_them() -> None:
     offer, count = tenant_class(scheduling={"podGroups": True}), "count/podgroups.scheduling.k8s.io"
     spec = plane_for(tenant(), offer)
-    assert (spec.pod_groups, dict(spec.object_limits)[count]) == (True, Amount.of(200))
+    assert (spec.offers.pod_groups, dict(spec.quota.object_limits)[count]) == (True, Amount.of(200))
     for bounds in (tenant_class(), tenant_class(scheduling={"podGroups": False}), tenant_class(scheduling={})):
         plain = plane_for(tenant(), bounds)
-        assert not plain.pod_groups
-        assert count not in dict(plain.object_limits)
+        assert not plain.offers.pod_groups
+        assert count not in dict(plain.quota.object_limits)
     refusal = refuse(case(tenant(), offer, Settings(kubernetes_versions=("v1.37.0",))))
     assert refusal is not None
     assert (refusal.reason, "v1.36.x does" in refusal.message) == (Reason.NOT_SUPPORTED, True)
@@ -267,12 +275,15 @@ def test_a_plane_stays_on_its_storage_class_when_the_default_changes() -> None:
 
     spec = plane_spec()
     for before in ("slow", None):
-        old = replace(spec, storage_class=before)
+        old = changed(spec, storage={"template_class": before})
         existing = by_slot(plan(old, material(old), {}).rendered.workloads)
         assert (
-            storage_class(plan(as_it_began(replace(spec, storage_class="fast"), existing), material(spec), existing)) == before
+            storage_class(
+                plan(as_it_began(changed(spec, storage={"template_class": "fast"}), existing), material(spec), existing)
+            )
+            == before
         )
-    assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), {})) == "fast"
+    assert storage_class(plan(changed(spec, storage={"template_class": "fast"}), material(spec), {})) == "fast"
 
 
 def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> None:
@@ -281,7 +292,7 @@ def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> Non
         return found["spec"]["replicas"], etcd.members_of(found)
 
     for before, after in ((1, 3), (3, 1)):
-        old, new = plane_spec(replicas=before), plane_spec(replicas=after)
+        old, new = plane_spec(control_plane={"replicas": before}), plane_spec(control_plane={"replicas": after})
         existing = by_slot(plan(old, material(old), {}).rendered.workloads)
         assert members(plan(new, material(new), {})) == (after, after)
         assert members(plan(as_it_began(new, existing), material(new), existing)) == (before, before)
@@ -306,7 +317,7 @@ def test_a_plane_learns_to_end_soon_when_it_begins_or_with_another_image_and_is_
         (True, former, True),
         (True, later, True),
     ):
-        begun = replace(former, ends_soon=knows)
+        begun = changed(former, control_plane={"ends_soon": knows})
         existing = by_slot(plan(begun, material(begun), {}).rendered.workloads)
         assert ends_soon(spec, existing) is expected
     assert ends_soon(former, {})

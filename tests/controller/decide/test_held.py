@@ -69,37 +69,39 @@ def test_what_is_refused_takes_nothing_else_along() -> None:
     asked = {"isolation": {"podSecurity": "baseline", "userNamespaces": True}, "nodes": {"selector": {"a": "1", "rack": "7"}}}
     offer = {"isolation": {"podSecurity": "restricted"}, "nodes": {"selector": {"a": "2"}}}
     spec = kept(offer, asked, ran({}, asked))
-    assert (spec.pod_security, spec.user_namespaces) == ("restricted", True)
-    assert spec.node_selector == (("a", "2"), ("rack", "7"))
+    assert (spec.isolation.pod_security, spec.isolation.user_namespaces) == ("restricted", True)
+    assert spec.nodes.selector == (("a", "2"), ("rack", "7"))
 
 
 def test_a_runtime_that_the_class_does_not_list_any_more_stays_where_no_other_is_forced() -> None:
     before = ran({"isolation": {"allowedRuntimeClasses": ["gvisor"]}}, GVISOR)
-    assert kept({}, GVISOR, before).runtime_class == "gvisor"
-    assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).runtime_class == "kata"
+    assert kept({}, GVISOR, before).isolation.runtime_class == "gvisor"
+    assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).isolation.runtime_class == "kata"
     # What it merely wishes to have now is no runtime that it had.
-    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, before).runtime_class == "gvisor"
-    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, ran({}, {})).runtime_class is None
-    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}).runtime_class is None
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, before).isolation.runtime_class == "gvisor"
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, ran({}, {})).isolation.runtime_class is None
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}).isolation.runtime_class is None
 
 
 def test_of_addresses_what_the_class_still_lists_stays_and_none_come_back_with_its_own_list() -> None:
     asked = {"isolation": {"network": {"egressCIDRs": ["10.0.0.0/8", "192.0.2.7/32"]}}}
-    assert kept({"isolation": {"network": {"allowedEgressCIDRs": ["10.64.0.0/10"]}}}, asked).egress_cidrs == ("10.64.0.0/10",)
-    assert kept({"isolation": {"network": {"egressCIDRs": ["172.16.0.0/12"]}}}, asked).egress_cidrs == ()
+    assert kept({"isolation": {"network": {"allowedEgressCIDRs": ["10.64.0.0/10"]}}}, asked).network.egress_cidrs == (
+        "10.64.0.0/10",
+    )
+    assert kept({"isolation": {"network": {"egressCIDRs": ["172.16.0.0/12"]}}}, asked).network.egress_cidrs == ()
 
 
 def test_nodes_of_its_own_stay_its_own_and_none_are_waited_for_that_it_may_not_have() -> None:
     asked = {"nodes": {"dedicated": True, "selector": {"pool": "a"}}}
     before = ran({"nodes": {"maxDedicated": 2}}, asked)
-    assert before.dedicated
-    assert kept({}, asked, before).dedicated
-    assert not kept({}, asked, ran({}, {"nodes": {"selector": {"pool": "a"}}})).dedicated
+    assert before.nodes.dedicated
+    assert kept({}, asked, before).nodes.dedicated
+    assert not kept({}, asked, ran({}, {"nodes": {"selector": {"pool": "a"}}})).nodes.dedicated
     taken = kept({"nodes": {"maxDedicated": 1}}, asked, ran({}, {}), nodes=TAKEN)
-    assert not taken.dedicated
-    assert kept({"nodes": {"dedicated": True, "selector": {"pool": "a"}}}, {"nodes": {"dedicated": False}}).dedicated
+    assert not taken.nodes.dedicated
+    assert kept({"nodes": {"dedicated": True, "selector": {"pool": "a"}}}, {"nodes": {"dedicated": False}}).nodes.dedicated
     # Without a pool there are no nodes that could be its own, and its pods would wait for ever.
-    assert not kept({"nodes": {"dedicated": True}}, {}, ran({}, {})).dedicated
+    assert not kept({"nodes": {"dedicated": True}}, {}, ran({}, {})).nodes.dedicated
 
 
 def claims(asked: Spec, offer: Spec) -> bool:
@@ -142,7 +144,7 @@ def test_objects_of_many_kinds_that_are_refused_stay_as_the_host_counts_them() -
     asked = {"quota": {"objects": {"count/pods": "3k", "secrets": "4k", CLAIMS: "2k"}}}
     before = ran(asked, asked)
     after = kept({"quota": {"objects": {"count/pods": 10, "secrets": 10, CLAIMS: 10}}}, asked, before)
-    names = [name for name, _ in after.object_limits]
+    names = [name for name, _ in after.quota.object_limits]
     assert names == sorted(names)
     assert quota_of(after) == quota_of(before)
     assert {quota_of(after)[name] for name in ("secrets", CLAIMS)} == {"7k", "5k"}
@@ -161,7 +163,7 @@ def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> Non
     before = ran({"gpuResources": ["nvidia.com/gpu", "amd.com/gpu"]}, asked)
     spec = kept({}, asked, before)
     assert quota_of(spec)["requests.amd.com/gpu"] == "2"
-    assert spec.gpu_resources == ("nvidia.com/gpu",)
+    assert spec.quota.gpu_resources == ("nvidia.com/gpu",)
 
 
 def test_a_limit_on_the_host_that_cannot_be_read_stops_no_tenant_from_being_held() -> None:
@@ -181,8 +183,8 @@ def test_the_syncer_and_dns_keep_the_size_that_is_refused() -> None:
     size = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     asked = {"controlPlane": {"resources": {"syncer": size}}}
     before = ran({"controlPlane": {"maxResources": {"syncer": size}}}, asked)
-    assert kept({}, asked, before).syncer == before.syncer
-    assert kept({}, asked).syncer == ran({}, {}).syncer
+    assert kept({}, asked, before).budgets.syncer == before.budgets.syncer
+    assert kept({}, asked).budgets.syncer == ran({}, {}).budgets.syncer
 
 
 def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
@@ -192,22 +194,22 @@ def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
     spec = hold(case(asked, offer, SETTINGS), BEYOND).plane
     assert spec.version == "v1.35.1"
     assert spec.images.kubernetes.endswith(":v1.35.1")
-    assert not spec.pod_groups
+    assert not spec.offers.pod_groups
 
 
 def test_privileges_are_dropped_where_the_version_that_runs_can() -> None:
     told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
     asked, offer = {"isolation": {"dropPrivileges": "SlinkyWorkers"}}, tenant_class()
     older = hold(case(tenant(kubernetesVersion="v1.35.1", status=told, **asked), offer, SETTINGS), BEYOND).plane
-    assert older.drop_privileges == privileges.NEVER
-    assert kept({}, asked).drop_privileges == privileges.SLINKY_WORKERS
+    assert older.isolation.drop_privileges == privileges.NEVER
+    assert kept({}, asked).isolation.drop_privileges == privileges.SLINKY_WORKERS
 
 
 def test_pod_groups_come_with_the_plane_that_serves_them() -> None:
     offer, asked = {"scheduling": {"podGroups": True}}, {"controlPlane": {"storage": {"size": "9Gi"}}}
-    assert not kept(offer, asked, ran({}, asked)).pod_groups
-    assert kept(offer, asked, ran(offer, asked)).pod_groups
-    assert not kept({}, asked, ran(offer, asked)).pod_groups
+    assert not kept(offer, asked, ran({}, asked)).offers.pod_groups
+    assert kept(offer, asked, ran(offer, asked)).offers.pod_groups
+    assert not kept({}, asked, ran(offer, asked)).offers.pod_groups
 
 
 def test_a_plane_that_is_held_is_left_alone_but_for_new_authorities_and_its_scale() -> None:
@@ -260,11 +262,11 @@ def test_a_class_that_is_wrong_in_itself_holds_with_the_rest_of_it(name: str) ->
     assert refusal.message.startswith("class: ")
     assert holds(refusal, tenant_class(**offer))
     spec = kept(offer, {}, ran({}, {}))
-    assert spec.pod_security == "restricted"
+    assert spec.isolation.pod_security == "restricted"
     assert quota_of(spec)["requests.nvidia.com/gpu"] == "24"
-    assert all(parse(request) <= parse(limit) for _, request, limit in spec.container_defaults if request and limit)
-    assert {name for name, _, _ in spec.container_defaults} == {"cpu", "memory", "ephemeral-storage"}
-    assert ("cpu" in {each.resource for each in spec.pod_bounds}) == (name == "more than one pod may have")
+    assert all(parse(request) <= parse(limit) for _, request, limit in spec.quota.container_defaults if request and limit)
+    assert {name for name, _, _ in spec.quota.container_defaults} == {"cpu", "memory", "ephemeral-storage"}
+    assert ("cpu" in {each.resource for each in spec.quota.pod_bounds}) == (name == "more than one pod may have")
 
 
 def test_the_status_of_a_tenant_that_is_held_says_what_is_refused_and_what_holds() -> None:
@@ -333,17 +335,17 @@ def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
     spec = kept(offer, asked, before)
     paths = {each.path for each in beyond(Question(asked, offer))}
     ours, theirs = asked["isolation"], offer["isolation"]
-    assert spec.pod_security == "restricted" or "restricted" not in {ours["podSecurity"], theirs["podSecurity"]}
-    assert spec.user_namespaces or True not in {ours["userNamespaces"], theirs["userNamespaces"]}
+    assert spec.isolation.pod_security == "restricted" or "restricted" not in {ours["podSecurity"], theirs["podSecurity"]}
+    assert spec.isolation.user_namespaces or True not in {ours["userNamespaces"], theirs["userNamespaces"]}
     network = theirs["network"]
-    assert _within(spec.egress_cidrs, [*(network["egressCIDRs"] or ()), *(network["allowedEgressCIDRs"] or ())])
+    assert _within(spec.network.egress_cidrs, [*(network["egressCIDRs"] or ()), *(network["allowedEgressCIDRs"] or ())])
     if ours["network"]["egressCIDRs"] is not None:
-        assert _within(spec.egress_cidrs, ours["network"]["egressCIDRs"])
+        assert _within(spec.network.egress_cidrs, ours["network"]["egressCIDRs"])
     if ("isolation", "runtimeClassName") in paths:
-        assert spec.runtime_class == (theirs["runtimeClassName"] or before.runtime_class)
+        assert spec.isolation.runtime_class == (theirs["runtimeClassName"] or before.isolation.runtime_class)
     else:
-        assert spec.runtime_class == (ours["runtimeClassName"] or theirs["runtimeClassName"])
-    pool = dict(spec.node_selector)
+        assert spec.isolation.runtime_class == (ours["runtimeClassName"] or theirs["runtimeClassName"])
+    pool = dict(spec.nodes.selector)
     assert offer["nodes"]["selector"].items() <= pool.items()
     assert all(
         pool[key] == value for key, value in asked["nodes"]["selector"].items() if ("nodes", "selector", key) not in paths
@@ -352,4 +354,4 @@ def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
     if wants and pool:
         # With a selector that is refused it claims no nodes, and has those that it had.
         unclaimed = any(path[:2] in {("nodes", "dedicated"), ("nodes", "selector")} for path in paths)
-        assert spec.dedicated or (unclaimed and not before.dedicated)
+        assert spec.nodes.dedicated or (unclaimed and not before.nodes.dedicated)

@@ -129,7 +129,7 @@ def test_a_class_takes_a_provider_from_a_tenant_that_it_holds_at_once() -> None:
 def test_what_is_revoked_before_a_moment_reaches_the_plane_in_whole_seconds(before: str, seconds: int) -> None:
     revoked = [{"kind": "Group", "name": "corp:left", "before": before}, {"name": "corp:eve"}]
     spec = built(access=ASKED["access"] | {"revoked": revoked})
-    assert spec.revoked == (Revoked("Group", "corp:left", seconds), Revoked("User", "corp:eve"))
+    assert spec.access.revoked == (Revoked("Group", "corp:left", seconds), Revoked("User", "corp:eve"))
 
 
 def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_tenant_is_ready_all_the_same() -> None:
@@ -170,7 +170,7 @@ def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
 
 def test_a_tenant_of_before_with_a_provider_of_its_own_believes_none() -> None:
     spec = built(access={"oidc": {"issuerURL": "https://corp.example.org", "clientID": "x"}})
-    assert spec.issuers == ()
+    assert spec.access.issuers == ()
 
 
 @pytest.mark.parametrize("proxy", ["", "http://proxy.example.org:3128", "http://[2001:db8::1]:3128/"])

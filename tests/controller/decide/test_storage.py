@@ -6,13 +6,14 @@ import pytest
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from controller.decide.fixed import as_it_began
 from controller.decide.plan import plan
 from controller.decide.planespec import plane_of
 from controller.decide.storage import Growth, growths, room, verdict
 from controller.existing import Existing, Slot, by_slot
 from controller.plane.render import render
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from tests.kit.tenantsamples import case, material, plane_for, plane_spec, tenant, tenant_class
 
 MUST = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
@@ -32,7 +33,7 @@ def saying(obj: Obj, **conditions: str) -> Obj:
 
 
 def wanted(size: str = "4Gi", storage_class: str | None = None) -> PlaneSpec:
-    return plane_spec(volume_size=size, volume_class=storage_class)
+    return plane_spec(storage={"volume_size": size, "volume_class": storage_class})
 
 
 def grows(*claims: Obj, spec: PlaneSpec | None = None) -> tuple[Growth, ...]:
@@ -118,7 +119,12 @@ def test_the_template_stays_as_it_began_whatever_is_asked_for() -> None:
     _, there = ran(size="2Gi", className="fast")
     offer = tenant_class(controlPlane={"storage": {"size": "8Gi", "className": "other"}})
     spec = plane_for(tenant(), offer, existing=there)
-    assert (spec.storage_size, spec.storage_class, spec.volume_size, spec.volume_class) == ("2Gi", "fast", "8Gi", "other")
+    assert (spec.storage.template_size, spec.storage.template_class, spec.storage.volume_size, spec.storage.volume_class) == (
+        "2Gi",
+        "fast",
+        "8Gi",
+        "other",
+    )
     slot = Slot("StatefulSet", "bh-team-a", "plane")
     made = plan(spec, material(spec), there)
     rendered = next(obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet")
@@ -126,7 +132,7 @@ def test_the_template_stays_as_it_began_whatever_is_asked_for() -> None:
     assert made.kept == ()
     # One that is gone is made with what is asked for now.
     spec = plane_for(tenant(), offer)
-    assert (spec.storage_size, spec.storage_class) == ("8Gi", "other")
+    assert (spec.storage.template_size, spec.storage.template_class) == ("8Gi", "other")
 
 
 def test_any_other_field_that_never_changes_stays_too_and_the_rest_is_applied() -> None:

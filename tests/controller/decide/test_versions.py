@@ -85,7 +85,7 @@ def test_the_plane_stays_at_what_it_runs_and_all_else_goes_on(now: str, wanted: 
     spec = replace(answer.plane, service_slice=SLICE)
     assert spec.version == now
     assert spec.images.kubernetes.endswith(f":{now}")
-    assert spec.admins == ({"kind": "User", "name": "new"},)
+    assert spec.access.admins == ({"kind": "User", "name": "new"},)
     made = plan(spec, material(spec), existing, held=True).rendered
     assert not [obj for obj in made.workloads if obj["kind"] == "StatefulSet"]
     said = compute(tenant(status=BUILT), spec, ready_findings(held=answer.held), NOW)

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from bulkhead.api import labels, ledger
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from controller.dispatch.hostpod import Seen, decoded
 from controller.dispatch.seen import Pods
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.metering import HOUR
 from bulkhead.ledger.usagebook import Page, Sums

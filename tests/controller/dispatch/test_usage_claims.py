@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotServed
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.metering import Lines
 from bulkhead.ledger.usagebook import Sums

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.ledger.usagebook import Page

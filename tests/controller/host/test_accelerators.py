@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from bulkhead.api.accelerators import HELD
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Unavailable
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators, of_node, of_pod
 from tests.kit import lag

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import TENANT_CLASSES, TENANTS
 from controller.handlers import Events
 from controller.host import classusers
@@ -85,7 +85,7 @@ class Host:
 
 @pytest.fixture
 async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(classusers, "_PAUSE", 0.05)
+    monkeypatch.setattr(classusers, "_RECOUNT_PAUSE_SECONDS", 0.05)
     await install(host_client)
     made = Host(host_client)
     for name in (made.gold, made.silver):

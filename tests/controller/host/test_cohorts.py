@@ -14,7 +14,7 @@ from tests.kit.syncerbed import until
 
 
 async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 1.0)
+    monkeypatch.setattr(informer, "_RETRY_UNSERVED_SECONDS", 1.0)
     told: list[str] = []
     events = Events(told.append)
     for tenant, quota in (("one", {"cohort": "research"}), ("two", {"cohort": "batch"}), ("three", {}), ("four", None)):

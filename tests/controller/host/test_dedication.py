@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES, TENANTS
 from controller.decide.dedicated import KEY, Finding
 from controller.host import dedication
@@ -74,8 +75,8 @@ def _marks(node: Obj) -> Marks:
 
 @pytest.fixture
 async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    monkeypatch.setattr(dedication, "_PAUSE", 0.05)
-    monkeypatch.setattr(dedication, "_LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(dedication, "_RECOUNT_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(dedication, "_LOOK_AGAIN_SECONDS", 0.2)
     made = Host(host_client)
     await install(host_client)
     await host_client.create(NAMESPACES, {"metadata": {"name": made.mark}})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.decide.keysets import MOST_BYTES, Fault
+from controller.decide.keysets import KEY_SET_BYTES, Fault
 from controller.host.issuers import over_https
 from tests.kit.pki import Authority
 
@@ -89,7 +89,7 @@ async def test_whatever_it_answers_is_a_fault(tmp_path: Path, name: str) -> None
 
 
 async def test_a_plain_answer_is_taken_up_to_its_bound(tmp_path: Path) -> None:
-    body = b"x" * MOST_BYTES
+    body = b"x" * KEY_SET_BYTES
     async with provider(tmp_path, sends(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)) as (address, authority):
         assert await over_https(address, authority) == body
 

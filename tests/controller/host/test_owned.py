@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from bulkhead.api import deviceclaims, labels, ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Share, Tenant
 from controller.host.owned import Owned

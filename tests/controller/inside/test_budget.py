@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Forbidden, TooLarge
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import SystemClock
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget

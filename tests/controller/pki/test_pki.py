@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.pki import issue
 from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
-from controller.plane.spec import Obj
 from tests.kit.tenantsamples import plane_spec
 
 NOW = datetime.now(UTC)
@@ -215,7 +215,7 @@ def test_a_plane_of_an_older_version_gets_a_ca_of_people_without_a_restart() -> 
 
 
 def revoked(objects: dict[str, Obj], mark: str) -> Assembled:
-    return assemble(plane_spec(certificates_revoked=mark), objects, NOW)
+    return assemble(plane_spec(access={"certificates_revoked": mark}), objects, NOW)
 
 
 def kept(found: Assembled) -> dict[str, Obj]:

@@ -5,12 +5,12 @@ from email.utils import format_datetime
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.work.steadyclock import SteadyClock
 from controller.pki.material import Assembled, assemble
 from controller.pki.renewals import Renewals
 from controller.plane import pki
 from controller.plane.render import render
-from controller.plane.spec import Obj
 from tests.kit.fakeclock import FakeClock
 from tests.kit.tenantsamples import plane_spec
 
@@ -109,5 +109,7 @@ def test_what_is_missing_or_does_not_say_what_it_should_waits_for_nobody(world: 
         each.pop("pki-dns", None)
     found = world.turn()
     assert {name for each in found for name, _ in each.issued} == {"pki-dns/client"}
-    changed = assemble(plane_spec(replicas=3), world.secrets[0], world.clock.now(), may_renew=world.renewals.take)
+    changed = assemble(
+        plane_spec(control_plane={"replicas": 3}), world.secrets[0], world.clock.now(), may_renew=world.renewals.take
+    )
     assert changed.issued == (("pki-etcd/server", "does not say what it should"),)

@@ -17,7 +17,7 @@ from controller.plane.spec import PlaneSpec
 from controller.plane.trail import Audit, Receiver
 from controller.tenant.facets.audit import report as auditing
 from tests.controller.plane.test_rendering import RECEIVER
-from tests.kit.tenantsamples import material, plane_spec
+from tests.kit.tenantsamples import changed, material, plane_spec
 
 HOST = (
     *ALWAYS,
@@ -30,13 +30,15 @@ HOST = (
 
 
 def sending(**changes: Any) -> PlaneSpec:
-    return plane_spec(audit=Audit(receiver=replace(RECEIVER, **changes)), reserved=HOST, pod_addresses=("172.20.0.4",))
+    return plane_spec(
+        audit=Audit(receiver=replace(RECEIVER, **changes)), network={"reserved": HOST, "pod_addresses": ("172.20.0.4",)}
+    )
 
 
 def ways(spec: PlaneSpec) -> list[Any]:
     policy, usual = (
         next(each for each in network.policies(one) if each["metadata"]["name"] == "allow-plane")
-        for one in (spec, plane_spec(reserved=HOST))
+        for one in (spec, plane_spec(network={"reserved": HOST}))
     )
     return [each for each in policy["spec"]["egress"] if each not in usual["spec"]["egress"]]
 
@@ -83,7 +85,7 @@ def test_no_receiver_opens_the_host(changes: dict[str, str]) -> None:
 
 def test_a_receiver_is_reached_though_it_is_closed_to_tenants_pods() -> None:
     beside = (Reserved("203.0.113.7/32", RECEIVERS), Reserved("203.0.113.7/32", STORAGE))
-    assert ways(replace(sending(), reserved=(*HOST, *beside))) == ways(sending()) != []
+    assert ways(changed(sending(), network={"reserved": (*HOST, *beside)})) == ways(sending()) != []
 
 
 @pytest.mark.parametrize("memory_mib", [32, 128, 256, 512, 1024, 4096, 65536])

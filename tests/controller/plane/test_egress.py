@@ -168,7 +168,7 @@ def outward(spec: PlaneSpec) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_everywhere_is_not_the_host(address: str) -> None:
-    found = outward(plane_spec(egress_cidrs=("0.0.0.0/0", "::/0"), reserved=HOST))
+    found = outward(plane_spec(network={"egress_cidrs": ("0.0.0.0/0", "::/0"), "reserved": HOST}))
     assert len(found) == 2
     assert not any(opens(each, ip_address(address)) for each in found)
     for outside in ("203.0.113.5", "10.97.0.1", "2600::1", "64:ff9b::cb00:7105"):
@@ -177,7 +177,7 @@ def test_everywhere_is_not_the_host(address: str) -> None:
 
 def test_what_the_class_reaches_on_purpose_is_open_and_no_more_of_it() -> None:
     reach = ("169.254.169.254/32", "10.96.0.64/26")
-    (found,) = outward(plane_spec(egress_cidrs=("0.0.0.0/0",), reserved=HOST, reach_reserved=reach))
+    (found,) = outward(plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": HOST, "reach_reserved": reach}))
     opened = {
         each: opens(found, ip_address(each)) for each in ("169.254.169.254", "169.254.169.253", "10.96.0.65", "10.96.0.1")
     }
@@ -190,8 +190,8 @@ def test_only_the_class_says_what_of_the_host_is_reached() -> None:
         return plane_for(*both)
 
     everywhere, metadata = {"egressCIDRs": ["0.0.0.0/0"]}, {"reachReserved": ["169.254.169.254/32"]}
-    assert built(everywhere | metadata, everywhere).reach_reserved == ()
-    assert built(everywhere, everywhere | metadata).reach_reserved == ("169.254.169.254/32",)
+    assert built(everywhere | metadata, everywhere).network.reach_reserved == ()
+    assert built(everywhere, everywhere | metadata).network.reach_reserved == ("169.254.169.254/32",)
     assert not any(opens(each, ip_address("10.112.9.9")) for each in outward(built(everywhere, everywhere)))
 
 
@@ -207,7 +207,7 @@ def test_only_the_class_says_what_of_the_host_is_reached() -> None:
     ],
 )
 def test_a_range_of_the_hosts_own_is_not_opened_and_the_tenant_is_told_both(cidr: str, parts: tuple[str, ...]) -> None:
-    spec = plane_spec(egress_cidrs=("203.0.113.0/24", cidr), reserved=HOST)
+    spec = plane_spec(network={"egress_cidrs": ("203.0.113.0/24", cidr), "reserved": HOST})
     assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
     made = compute(tenant(), spec, Findings(), NOW)
     told = find_condition(made["conditions"], "EgressApplied")
@@ -219,11 +219,13 @@ def test_a_range_of_the_hosts_own_is_not_opened_and_the_tenant_is_told_both(cidr
 
 def test_where_the_range_of_pods_is_not_known_nothing_that_holds_a_pod_is_opened() -> None:
     asked = ("203.0.113.0/24", "10.0.0.0/8")
-    spec = plane_spec(egress_cidrs=asked, reserved=HOST, pod_addresses=("10.244.0.9", "10.200.0.7"))
+    spec = plane_spec(network={"egress_cidrs": asked, "reserved": HOST, "pod_addresses": ("10.244.0.9", "10.200.0.7")})
     assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
     (told,) = network.withheld(spec)
     assert [part for part in ("10.0.0.0/8", "10.200.0.7", "podNetworks") if part not in told] == []
-    known = plane_spec(egress_cidrs=asked, reserved=(*HOST, Reserved("10.200.0.0/16", PODS)), pod_addresses=("10.200.0.7",))
+    known = plane_spec(
+        network={"egress_cidrs": asked, "reserved": (*HOST, Reserved("10.200.0.0/16", PODS)), "pod_addresses": ("10.200.0.7",)}
+    )
     assert network.withheld(known) == []
     assert len(outward(known)) == 2
 
@@ -235,24 +237,26 @@ def _of(name: str, direction: str, spec: PlaneSpec) -> list[dict[str, Any]]:
 
 
 def test_the_tenants_dns_reaches_resolvers_and_neither_pods_nor_services() -> None:
-    (found,) = _of("allow-dns", "egress", plane_spec(reserved=HOST))
+    (found,) = _of("allow-dns", "egress", plane_spec(network={"reserved": HOST}))
     reached, kept = ("172.31.255.1", "168.63.129.16", "9.9.9.9"), ("10.244.0.5", "10.96.0.10", "169.254.1.1")
     assert [each for each in (*reached, *kept) if opens(found, ip_address(each))] == list(reached)
-    given_ = plane_spec(reserved=HOST, dns_upstreams=("9.9.9.9", "169.254.20.10", "2620:fe::9"))
+    given_ = plane_spec(network={"reserved": HOST}, installation={"dns_upstreams": ("9.9.9.9", "169.254.20.10", "2620:fe::9")})
     cidrs = [each["ipBlock"] for each in _of("allow-dns", "egress", given_)]
     assert cidrs == [{"cidr": "9.9.9.9/32"}, {"cidr": "169.254.20.10/32"}, {"cidr": "2620:fe::9/128"}]
 
 
 def test_no_pod_of_the_host_is_a_user_of_a_plane_by_its_address_alone() -> None:
     clients = ("0.0.0.0/0", "10.244.0.0/25", "198.51.100.0/24")
-    everyone, pods, users = _of("allow-plane", "ingress", plane_spec(reserved=HOST, plane_client_cidrs=clients))
+    everyone, pods, users = _of(
+        "allow-plane", "ingress", plane_spec(network={"reserved": HOST}, installation={"client_cidrs": clients})
+    )
     assert not opens(everyone, ip_address("10.244.1.9"))
     assert opens(everyone, ip_address("172.31.255.1"))
     assert (pods, users) == ({"ipBlock": {"cidr": "10.244.0.0/25"}}, {"ipBlock": {"cidr": "198.51.100.0/24"}})
 
 
 def test_a_host_api_of_either_family_is_one_address() -> None:
-    spec = plane_spec(host_api=(("192.0.2.10", 6443), ("fd00::1", 443)))
+    spec = plane_spec(installation={"host_api": (("192.0.2.10", 6443), ("fd00::1", 443))})
     assert [each["ipBlock"]["cidr"] for each in _of("allow-syncer", "egress", spec)] == ["192.0.2.10/32", "fd00::1/128"]
 
 
@@ -335,10 +339,12 @@ async def test_what_the_host_has_is_seen_and_told_once_it_changes(host_client: C
 async def test_a_real_server_takes_the_policies(host_client: Client) -> None:
     spec = plane_spec(
         tenant=f"t-{secrets.token_hex(4)}",
-        egress_cidrs=("0.0.0.0/0", "::/0", "10.0.0.0/8", "::ffff:172.16.0.0/108", "169.254.0.0/15"),
-        reserved=HOST,
-        reach_reserved=("169.254.169.254/32",),
-        plane_client_cidrs=("0.0.0.0/0",),
+        network={
+            "egress_cidrs": ("0.0.0.0/0", "::/0", "10.0.0.0/8", "::ffff:172.16.0.0/108", "169.254.0.0/15"),
+            "reserved": HOST,
+            "reach_reserved": ("169.254.169.254/32",),
+        },
+        installation={"client_cidrs": ("0.0.0.0/0",)},
     )
     for namespace in (spec.namespace, spec.work_namespace):
         await host_client.create(NAMESPACES, {"metadata": {"name": namespace}})

@@ -31,7 +31,7 @@ CLOSED = ("192.0.2.10", "192.0.2.12", "fd00:5::9", "64:ff9b::c000:20a")
 @pytest.mark.parametrize("address", CLOSED)
 @pytest.mark.parametrize("asked", [("0.0.0.0/0", "::/0"), ("192.0.2.0/24", "fd00:5::/32", "64:ff9b::/96")])
 def test_no_egress_opens_a_server_of_the_host(asked: tuple[str, ...], address: str) -> None:
-    found = outward(plane_spec(egress_cidrs=asked, reserved=SERVERS))
+    found = outward(plane_spec(network={"egress_cidrs": asked, "reserved": SERVERS}))
     assert len(found) == len(asked)
     assert not any(opens(each, ip_address(address)) for each in found)
     for beside in ("192.0.2.11", "fd00:5::8"):
@@ -39,38 +39,42 @@ def test_no_egress_opens_a_server_of_the_host(asked: tuple[str, ...], address: s
 
 
 def test_a_network_that_is_a_server_is_not_opened_and_the_tenant_is_told() -> None:
-    spec = plane_spec(egress_cidrs=("203.0.113.0/24", "192.0.2.10/32"), reserved=SERVERS)
+    spec = plane_spec(network={"egress_cidrs": ("203.0.113.0/24", "192.0.2.10/32"), "reserved": SERVERS})
     assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
     (told,) = network.withheld(spec)
     assert [part for part in ("192.0.2.10/32", STORAGE) if part not in told] == []
 
 
 def test_the_class_reaches_a_server_on_purpose() -> None:
-    (found,) = outward(plane_spec(egress_cidrs=("192.0.2.0/24",), reserved=SERVERS, reach_reserved=("192.0.2.10/32",)))
+    (found,) = outward(
+        plane_spec(network={"egress_cidrs": ("192.0.2.0/24",), "reserved": SERVERS, "reach_reserved": ("192.0.2.10/32",)})
+    )
     assert opens(found, ip_address("192.0.2.10"))
     assert not opens(found, ip_address("192.0.2.12"))
 
 
 def test_a_server_that_is_known_by_its_name_alone_is_told_where_anything_is_open() -> None:
-    open_ = plane_spec(egress_cidrs=("0.0.0.0/0",), reserved=(*SERVERS, NAMED))
+    open_ = plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": (*SERVERS, NAMED)})
     told = egress.storage(open_)
     assert told is not None
     assert (told.status, told.reason) == ("False", Reason.SERVERS_BY_NAME)
     assert [part for part in ("nfs.example.org", "SharedVolume", "serverAddresses") if part not in told.message] == []
-    assert egress.storage(plane_spec(egress_cidrs=("0.0.0.0/0",), reserved=SERVERS)) is None
+    assert egress.storage(plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": SERVERS})) is None
     for closed in ((), ("192.0.2.10/32",)):
-        assert egress.storage(plane_spec(egress_cidrs=closed, reserved=(*SERVERS, NAMED))) is None
+        assert egress.storage(plane_spec(network={"egress_cidrs": closed, "reserved": (*SERVERS, NAMED)})) is None
     # Nothing of it keeps the tenant from being used, and it goes once it is done.
     conditions = compute(tenant(), open_, Findings(), NOW)["conditions"]
     assert (find_condition(conditions, "StorageClosed") or {})["status"] == "False"
     assert (find_condition(conditions, "EgressApplied") or {})["status"] == "True"
-    after = compute(tenant() | {"status": {"conditions": conditions}}, plane_spec(reserved=SERVERS), Findings(), NOW)
+    after = compute(
+        tenant() | {"status": {"conditions": conditions}}, plane_spec(network={"reserved": SERVERS}), Findings(), NOW
+    )
     assert find_condition(after["conditions"], "StorageClosed") is None
 
 
 def test_of_many_names_a_few_are_told() -> None:
     many = tuple(Reserved(f"nfs-{each:02}.example.org", STORAGE) for each in range(90))
-    told = egress.storage(plane_spec(egress_cidrs=("0.0.0.0/0",), reserved=many))
+    told = egress.storage(plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": many}))
     assert told is not None
     assert "nfs-07.example.org and 82 more" in told.message
 

@@ -1,17 +1,16 @@
 """What a tenant may use of the host, and the parts of its plane of a node: quotas, and how much Go code runs at once."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from bulkhead.api import deviceclaims
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Share, Tenant
+from controller.plane.budgets import Budget
 from controller.plane.quota import limit_range, resource_quotas
-from controller.plane.spec import Budget
 from controller.plane.syncer import settings
-from tests.kit.tenantsamples import plane_spec
+from tests.kit.tenantsamples import changed, plane_spec
 
 
 def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -> None:
@@ -21,7 +20,7 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
         "configmaps": "1", "count/ingresses.networking.k8s.io": "2", "requests.storage": "3", "services.nodeports": "0",
         "gold.storageclass.storage.k8s.io/requests.storage": "4",
     }  # fmt: skip
-    spec = plane_spec(object_limits=tuple(limits.items()))
+    spec = plane_spec(quota={"object_limits": tuple(limits.items())})
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
     # Four ConfigMaps there are the host's and the platform's, and the tokens of the two pods lie in Secrets.
@@ -36,14 +35,14 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
 
 @pytest.mark.parametrize(("limit", "hard"), [("0", "4"), ("2k", "2004"), ("996", "1k"), ("1500m", "1500m")])
 def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
-    spec = plane_spec(object_limits=(("count/configmaps", limit), ("services", limit)))
+    spec = plane_spec(quota={"object_limits": (("count/configmaps", limit), ("services", limit))})
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
 
 
 @pytest.mark.parametrize(("limit", "hard"), [("1000", "1k"), ("1024Mi", "1Gi"), ("0.5", "500m")])
 def test_limits_are_written_as_the_host_will_show_them(limit: str, hard: str) -> None:
-    (found,) = resource_quotas(plane_spec(object_limits=(("pods", limit),)))
+    (found,) = resource_quotas(plane_spec(quota={"object_limits": (("pods", limit),)}))
     assert found["spec"]["hard"]["pods"] == hard
 
 
@@ -60,7 +59,7 @@ def test_limits_are_written_as_the_host_will_show_them(limit: str, hard: str) ->
     ],
 )
 def test_the_tokens_of_as_many_pods_as_there_may_be_do_not_count_against_the_tenant(pods: dict[str, str], hard: str) -> None:
-    spec = plane_spec(object_limits=(("secrets", "10"), *pods.items()))
+    spec = plane_spec(quota={"object_limits": (("secrets", "10"), *pods.items())})
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert found["tenant-secrets"] == {"secrets": hard}
 
@@ -89,18 +88,22 @@ def test_as_much_go_code_runs_at_once_as_the_limit_of_cpu_lets(
 
 
 def test_without_any_limit_the_quota_of_pods_is_there() -> None:
-    assert [each["metadata"]["name"] for each in resource_quotas(plane_spec(limits=(), object_limits=()))] == ["tenant-quota"]
+    assert [each["metadata"]["name"] for each in resource_quotas(plane_spec(quota={"limits": (), "object_limits": ()}))] == [
+        "tenant-quota"
+    ]
 
 
 def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None:
-    spec = plane_spec(gpu_resources=("nvidia.com/gpu", "amd.com/gpu"), limits=(), object_limits=())
+    spec = plane_spec(quota={"gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"), "limits": (), "object_limits": ()})
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "0", "requests.amd.com/gpu": "0"}
     assert settings(spec)["limits"] == {"nvidia.com/gpu": 0, "amd.com/gpu": 0}
 
 
 def test_containers_get_a_request_and_claims_no_bound_that_would_judge_each_of_their_changes() -> None:
-    spec = replace(plane_spec(), container_defaults=(("cpu", "10m", ""), ("memory", "32Mi", "4Gi")), most_per_claim="2Ti")
+    spec = changed(
+        plane_spec(), quota={"container_defaults": (("cpu", "10m", ""), ("memory", "32Mi", "4Gi")), "most_per_claim": "2Ti"}
+    )
     assert limit_range(spec)["spec"]["limits"] == [
         {"type": "Container", "defaultRequest": {"cpu": "10m", "memory": "32Mi"}, "default": {"memory": "4Gi"}},
     ]
@@ -109,22 +112,24 @@ def test_containers_get_a_request_and_claims_no_bound_that_would_judge_each_of_t
 
 
 def test_a_count_of_objects_never_stands_in_the_place_of_a_quota() -> None:
-    spec = plane_spec(object_limits=(("requests.nvidia.com/gpu", "500"), ("requests.cpu", "7")))
+    spec = plane_spec(quota={"object_limits": (("requests.nvidia.com/gpu", "500"), ("requests.cpu", "7"))})
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "24", "requests.cpu": "7"}
 
 
 def test_devices_by_claims_are_held_to_the_resource_that_they_stand_for_or_to_a_number_of_their_own() -> None:
     spec = plane_spec(
-        extended_resources=("rdma/hca", "hugepages-2Mi"),
-        limits=(("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
-        object_limits=(("pods", "10"), (deviceclaims.COUNT, "200")),
-        device_classes=(
-            ("gpu.example.com", "nvidia.com/gpu"),
-            ("nic.example.com", "rdma/hca"),
-            ("imex.example.com", 4),
-            ("x", 0),
-        ),
+        quota={
+            "extended_resources": ("rdma/hca", "hugepages-2Mi"),
+            "limits": (("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
+            "object_limits": (("pods", "10"), (deviceclaims.COUNT, "200")),
+            "device_classes": (
+                ("gpu.example.com", "nvidia.com/gpu"),
+                ("nic.example.com", "rdma/hca"),
+                ("imex.example.com", 4),
+                ("x", 0),
+            ),
+        },
     )
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     # Claims of the host's own scheduler, one for each pod at most, are not the tenant's.
@@ -148,7 +153,8 @@ def test_what_devices_of_a_class_are_metered_as_is_noted_with_the_flavor_that_th
     tenant = Tenant("team-a", cohort="c", shares=shares, prefers={"nvidia.com/gpu": ("h100", "a100")})
     classes = (("gpu.example.com", "nvidia.com/gpu"), ("nic.example.com", "rdma/hca"), ("imex.example.com", 4))
     spec = plane_spec(
-        extended_resources=("rdma/hca",), limits=(("nvidia.com/gpu", "24"),), device_classes=classes, given=write(tenant)
+        quota={"extended_resources": ("rdma/hca",), "limits": (("nvidia.com/gpu", "24"),), "device_classes": classes},
+        ledger={"given": write(tenant)},
     )
     (quota,) = [each for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
     assert json.loads(quota["metadata"]["annotations"][deviceclaims.LINES]) == {

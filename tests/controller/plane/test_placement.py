@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
 from controller.plane.placement import HOSTNAME, InvalidPlacementError, Placement, Spread, read
 from controller.plane.render import render
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
 
-Obj = dict[str, Any]
 SOMEWHERE = Placement(
     (("pool", "planes"),),
     ({"key": "planes", "operator": "Exists"},),
@@ -28,7 +28,7 @@ def pods(**changes: Any) -> list[Obj]:
 
 
 def test_every_pod_of_a_plane_is_placed() -> None:
-    placed = pods(placement=SOMEWHERE)
+    placed = pods(control_plane={"placement": SOMEWHERE})
     assert len(placed) == 3
     for pod in placed:
         assert pod["nodeSelector"] == {"pool": "planes"}
@@ -41,28 +41,28 @@ DEFAULTS = json.dumps({"nodeSelector": {}, "tolerations": [], "spread": [{"topol
 @pytest.mark.parametrize("text", ["", "{}", DEFAULTS])
 def test_nothing_chosen_leaves_every_pod_as_it_was(text: str) -> None:
     for replicas in (1, 3):
-        assert pods(replicas=replicas, placement=read(text)) == pods(replicas=replicas)
-    assert not any({"nodeSelector", "tolerations"} & pod.keys() for pod in pods(placement=read(text)))
+        assert pods(control_plane={"replicas": replicas, "placement": read(text)}) == pods(control_plane={"replicas": replicas})
+    assert not any({"nodeSelector", "tolerations"} & pod.keys() for pod in pods(control_plane={"placement": read(text)}))
 
 
 def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_from() -> None:
-    plane = pods(placement=SOMEWHERE, replicas=3)[0]
+    plane = pods(control_plane={"placement": SOMEWHERE, "replicas": 3})[0]
     said = [(each["topologyKey"], each["whenUnsatisfiable"]) for each in plane["topologySpreadConstraints"]]
     assert said == [("topology.kubernetes.io/zone", "ScheduleAnyway"), (HOSTNAME, "DoNotSchedule")]
-    assert not any("topologySpreadConstraints" in pod for pod in pods(placement=SOMEWHERE))
-    assert "topologySpreadConstraints" not in pods(placement=Placement(spread=()), replicas=3)[0]
+    assert not any("topologySpreadConstraints" in pod for pod in pods(control_plane={"placement": SOMEWHERE}))
+    assert "topologySpreadConstraints" not in pods(control_plane={"placement": Placement(spread=()), "replicas": 3})[0]
 
 
 def test_a_class_narrows_and_never_widens() -> None:
     settings = Settings(plane_placement=Placement((("pool", "planes"),)))
     narrowed = plane_of(case(tenant(), tenant_class(controlPlane={"nodeSelector": {"disk": "fast"}}), settings))
-    assert narrowed.placement.node_selector == (("disk", "fast"), ("pool", "planes"))
+    assert narrowed.control_plane.placement.node_selector == (("disk", "fast"), ("pool", "planes"))
     # Such a class is refused to new tenants; one that runs stays where the installation says.
     wider = plane_of(case(tenant(), tenant_class(controlPlane={"nodeSelector": {"pool": "gpu"}}), settings))
-    assert wider.placement.node_selector == (("pool", "planes"),)
+    assert wider.control_plane.placement.node_selector == (("pool", "planes"),)
     # A Tenant has no such field; one that reaches the controller all the same has no effect.
     own = plane_of(case(tenant(controlPlane={"nodeSelector": {"disk": "slow"}}), tenant_class(), settings))
-    assert own.placement.node_selector == (("pool", "planes"),)
+    assert own.control_plane.placement.node_selector == (("pool", "planes"),)
 
 
 WRONG = {

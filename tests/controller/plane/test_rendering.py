@@ -12,7 +12,8 @@ from bulkhead.api.syncersettings import FILE, READ_AGAIN
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
-from controller.plane.spec import PlaneSpec, PodBound
+from controller.plane.sections import PodBound
+from controller.plane.spec import PlaneSpec
 from controller.plane.syncer import settings
 from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Balancer, Exposure, Gateway, Revoked, Trusted
@@ -30,38 +31,44 @@ RECEIVER = Receiver(
 )
 CASES: dict[str, dict[str, Any]] = {
     "standard": {},
-    "three-replicas": {"replicas": 3, "storage_class": "fast", "storage_size": "8Gi"},
+    "three-replicas": {"control_plane": {"replicas": 3}, "storage": {"template_class": "fast", "template_size": "8Gi"}},
     "restricted": {
-        "pod_security": "restricted",
-        "user_namespaces": True,
-        "seccomp_profiles": ("audit.json", "tools/trace.json"),
-        "apparmor_profiles": ("tools",),
-        "runtime_class": "gvisor",
-        "node_selector": (("pool", "a"),),
-        "node_tolerations": ({"key": "pool", "operator": "Exists"},),
-        "egress_cidrs": ("203.0.113.0/24", "10.0.0.0/8", "2000::/3", "10.96.3.0/24"),
-        "reserved": (
-            *ALWAYS,
-            Reserved("10.112.0.0/12", SLICES),
-            Reserved("10.96.0.0/16", SERVICES),
-            Reserved("10.244.0.0/16", PODS),
-        ),
-        "reach_reserved": ("10.112.4.64/26",),
-        "plane_client_cidrs": ("198.51.100.0/24",),
-        "dns_upstreams": (),
-        "ingress_classes": ("public",),
-        "ingress_domains": ("apps.example.org",),
-        "ingress_controllers": ("ingress-nginx",),
+        "isolation": {
+            "pod_security": "restricted",
+            "user_namespaces": True,
+            "seccomp_profiles": ("audit.json", "tools/trace.json"),
+            "apparmor_profiles": ("tools",),
+            "runtime_class": "gvisor",
+        },
+        "nodes": {"selector": (("pool", "a"),), "tolerations": ({"key": "pool", "operator": "Exists"},)},
+        "network": {
+            "egress_cidrs": ("203.0.113.0/24", "10.0.0.0/8", "2000::/3", "10.96.3.0/24"),
+            "reserved": (
+                *ALWAYS,
+                Reserved("10.112.0.0/12", SLICES),
+                Reserved("10.96.0.0/16", SERVICES),
+                Reserved("10.244.0.0/16", PODS),
+            ),
+            "reach_reserved": ("10.112.4.64/26",),
+        },
+        "installation": {"client_cidrs": ("198.51.100.0/24",), "dns_upstreams": ()},
+        "offers": {
+            "ingress_classes": ("public",),
+            "ingress_domains": ("apps.example.org",),
+            "ingress_controllers": ("ingress-nginx",),
+        },
     },
-    "pod-groups": {"pod_groups": True},
-    "ends-soon": {"ends_soon": True},
-    "drop-privileges": {"drop_privileges": "SlinkyWorkers"},
+    "pod-groups": {"offers": {"pod_groups": True}},
+    "ends-soon": {"control_plane": {"ends_soon": True}},
+    "drop-privileges": {"isolation": {"drop_privileges": "SlinkyWorkers"}},
     "cohort": {
-        "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
-        "ceilings": (("nvidia.com/gpu", "40"),),
-        "gated_resources": ("nvidia.com/gpu", "cpu"),
-        "gated_gangs": True,
-        "ledger": True,
+        "ledger": {
+            "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
+            "ceilings": (("nvidia.com/gpu", "40"),),
+            "gated_resources": ("nvidia.com/gpu", "cpu"),
+            "gated_gangs": True,
+            "admits": True,
+        }
     },
     "audit-retained": {"audit": Audit(requests=True, file_mib=64, backups=3, days=90, retain=True)},
     "audit-files": {"audit": Audit()},
@@ -71,29 +78,31 @@ CASES: dict[str, dict[str, Any]] = {
         "audit": Audit(receiver=replace(RECEIVER, namespace="logging", credential=(("tls.crt", "Yw=="), ("tls.key", "aw==")))),
     },
     "issuers": {
-        "issuers": (
-            Trusted(
-                Provider(
-                    name="corp",
-                    source=Source("https://login.example.org/realms/x", certificate_authority="of the provider"),
-                    audiences=("bulkhead", "bulkhead-team-a"),
-                    prefix="example.org:",
-                    username_claim="email",
-                    groups_claim="groups",
-                    required_claims=(("hd", "example.org"),),
-                    required_groups=(("gpu-team-a",), ("eu", "us")),
-                    email_domains=("example.org",),
+        "access": {
+            "issuers": (
+                Trusted(
+                    Provider(
+                        name="corp",
+                        source=Source("https://login.example.org/realms/x", certificate_authority="of the provider"),
+                        audiences=("bulkhead", "bulkhead-team-a"),
+                        prefix="example.org:",
+                        username_claim="email",
+                        groups_claim="groups",
+                        required_claims=(("hd", "example.org"),),
+                        required_groups=(("gpu-team-a",), ("eu", "us")),
+                        email_domains=("example.org",),
+                    ),
+                    keys='{"keys": []}',
                 ),
-                keys='{"keys": []}',
+                Trusted(Provider("silent", Source("https://silent.example.org"), ("x",), "silent:"), trouble="it is silent"),
             ),
-            Trusted(Provider("silent", Source("https://silent.example.org"), ("x",), "silent:"), trouble="it is silent"),
-        ),
-        "revoked": (
-            Revoked("User", "example.org:eve"),
-            Revoked("Group", "example.org:left"),
-            Revoked("User", "example.org:ada", 1770000000),
-            Revoked("User", "silent:ada", 1770000000),
-        ),
+            "revoked": (
+                Revoked("User", "example.org:eve"),
+                Revoked("Group", "example.org:left"),
+                Revoked("User", "example.org:ada", 1770000000),
+                Revoked("User", "silent:ada", 1770000000),
+            ),
+        }
     },
     "proxied": {"exposure": Exposure("Proxy", ("team-a.example.org",), server="192.0.2.7", port=30443)},
     "balanced": {"exposure": Exposure("LoadBalancer", addresses=("198.51.100.4",), balancer=Balancer())},
@@ -101,10 +110,12 @@ CASES: dict[str, dict[str, Any]] = {
         "exposure": Exposure("Gateway", ("team-a.example.org",), gateway=Gateway("infra", "public"), route_version="v1"),
     },
     "devices": {
-        "gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"),
-        "extended_resources": ("rdma/hca", "hugepages-2Mi"),
-        "device_classes": (("gpu.example.com", "nvidia.com/gpu"), ("imex.example.com", 4), ("nic.example.com", 0)),
-        "limits": (("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
+        "quota": {
+            "gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"),
+            "extended_resources": ("rdma/hca", "hugepages-2Mi"),
+            "device_classes": (("gpu.example.com", "nvidia.com/gpu"), ("imex.example.com", 4), ("nic.example.com", 0)),
+            "limits": (("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
+        }
     },
 }
 
@@ -157,9 +168,9 @@ def test_only_the_syncer_gets_a_token_of_the_host() -> None:
 def test_the_syncer_can_read_what_it_is_told(name: str) -> None:
     spec = plane_spec(**CASES[name])
     told = parse(json.dumps(settings(spec)).encode())
-    assert told.user_namespaces == spec.user_namespaces
-    assert told.allowed_seccomp_profiles == spec.seccomp_profiles
-    assert told.allowed_apparmor_profiles == spec.apparmor_profiles
+    assert told.user_namespaces == spec.isolation.user_namespaces
+    assert told.allowed_seccomp_profiles == spec.isolation.seccomp_profiles
+    assert told.allowed_apparmor_profiles == spec.isolation.apparmor_profiles
 
 
 def test_no_pod_mounts_a_ca_key() -> None:
@@ -185,27 +196,27 @@ def test_a_change_of_trust_restarts_the_plane_and_a_renewed_leaf_does_not() -> N
 
 # For each setting that a running syncer takes over, a plane in which it is another.
 TAKEN_OVER: dict[str, dict[str, Any]] = {
-    "limits": {"limits": (("nvidia.com/gpu", "25"),)},
-    "mostPerPod": {"pod_bounds": (PodBound("cpu", most="4"),)},
-    "mostLimitRequestRatio": {"pod_bounds": (PodBound("cpu", ratio="2"),)},
-    "mostPerClaim": {"most_per_claim": "1Ti"},
-    "containerDefaults": {"container_defaults": (("cpu", "20m", ""),)},
-    "gatedResources": {"gated_resources": ("nvidia.com/gpu",)},
-    "gatedGangs": {"gated_gangs": True},
-    "allowedTolerations": {"allowed_tolerations": ({"key": "a", "operator": "Exists"},)},
-    "enforcedTolerations": {"node_tolerations": ({"key": "a", "operator": "Exists"},)},
-    "podSecurity": {"pod_security": "restricted"},
-    "userNamespaces": {"user_namespaces": True},
-    "allowedSeccompProfiles": {"seccomp_profiles": ("a.json",)},
-    "allowedAppArmorProfiles": {"apparmor_profiles": ("a",)},
-    "runtimeClassName": {"runtime_class": "kata"},
-    "allowedRuntimeClasses": {"allowed_runtime_classes": ("kata",)},
-    "priorityClassName": {"workload_priority_class": "other"},
-    "allowedPriorityClasses": {"allowed_priority_classes": ("other",)},
-    "allowedStorageClasses": {"allowed_storage_classes": ("fast",)},
-    "pullSecret": {"own_images": ("registry.example/slurm:1",)},
-    "drainSeconds": {"drain_seconds": 60},
-    "ownImages": {"own_images": ("registry.example/slurm:1",)},
+    "limits": {"quota": {"limits": (("nvidia.com/gpu", "25"),)}},
+    "mostPerPod": {"quota": {"pod_bounds": (PodBound("cpu", most="4"),)}},
+    "mostLimitRequestRatio": {"quota": {"pod_bounds": (PodBound("cpu", ratio="2"),)}},
+    "mostPerClaim": {"quota": {"most_per_claim": "1Ti"}},
+    "containerDefaults": {"quota": {"container_defaults": (("cpu", "20m", ""),)}},
+    "gatedResources": {"ledger": {"gated_resources": ("nvidia.com/gpu",)}},
+    "gatedGangs": {"ledger": {"gated_gangs": True}},
+    "allowedTolerations": {"nodes": {"allowed_tolerations": ({"key": "a", "operator": "Exists"},)}},
+    "enforcedTolerations": {"nodes": {"tolerations": ({"key": "a", "operator": "Exists"},)}},
+    "podSecurity": {"isolation": {"pod_security": "restricted"}},
+    "userNamespaces": {"isolation": {"user_namespaces": True}},
+    "allowedSeccompProfiles": {"isolation": {"seccomp_profiles": ("a.json",)}},
+    "allowedAppArmorProfiles": {"isolation": {"apparmor_profiles": ("a",)}},
+    "runtimeClassName": {"isolation": {"runtime_class": "kata"}},
+    "allowedRuntimeClasses": {"isolation": {"allowed_runtime_classes": ("kata",)}},
+    "priorityClassName": {"offers": {"default_priority_class": "other"}},
+    "allowedPriorityClasses": {"offers": {"priority_classes": ("other",)}},
+    "allowedStorageClasses": {"offers": {"storage_classes": ("fast",)}},
+    "pullSecret": {"images": {"own": ("registry.example/slurm:1",)}},
+    "drainSeconds": {"nodes": {"drain_seconds": 60}},
+    "ownImages": {"images": {"own": ("registry.example/slurm:1",)}},
 }
 
 
@@ -222,14 +233,17 @@ def test_what_a_running_syncer_takes_over_does_not_restart_it(name: str) -> None
     assert before[1] == now[1]
 
 
-@pytest.mark.parametrize("change", [{"pod_groups": True}, {"patrol_seconds": 7.0}, {"node_selector": (("pool", "b"),)}])
+@pytest.mark.parametrize(
+    "change",
+    [{"offers": {"pod_groups": True}}, {"syncing": {"patrol_seconds": 7.0}}, {"nodes": {"selector": (("pool", "b"),)}}],
+)
 def test_what_a_syncer_reads_once_restarts_it(change: dict[str, Any]) -> None:
     assert _syncer_of(plane_spec())[1] != _syncer_of(plane_spec(**change))[1]
 
 
 def test_no_subject_of_a_binding_is_a_group_of_the_system() -> None:
     admins = ({"kind": "Group", "name": "system:masters"}, {"kind": "User", "name": "eve"})
-    for obj in bootstrap.objects(plane_spec(admins=admins), b""):
+    for obj in bootstrap.objects(plane_spec(access={"admins": admins}), b""):
         for subject in obj.get("subjects", []):
             assert not subject["name"].startswith("system:")
 
@@ -249,14 +263,19 @@ def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() 
     offered: dict[str, Any] = {"ingress_classes": ("public",), "ingress_domains": ("x.org",)}
     right, way = ("RoleBinding", "syncer-ingress"), ("NetworkPolicy", "allow-ingress-controllers")
     assert not {right, way} & named()
-    assert not {right, way} & named(ingress_controllers=("ingress-nginx",))
-    assert {right, way} & named(**offered) == {right}
-    assert {right, way} <= named(**offered, ingress_controllers=("ingress-nginx",))
+    assert not {right, way} & named(offers={"ingress_controllers": ("ingress-nginx",)})
+    assert {right, way} & named(offers=offered) == {right}
+    assert {right, way} <= named(offers=offered | {"ingress_controllers": ("ingress-nginx",)})
 
 
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
 def test_a_privileged_pod_may_stand_in_its_plane_where_its_refusal_is_read(level: str) -> None:
-    (server,) = (each for pod in pods(pod_security=level) for each in pod["containers"] if each["name"] == "kube-apiserver")
+    (server,) = (
+        each
+        for pod in pods(isolation={"pod_security": level})
+        for each in pod["containers"]
+        if each["name"] == "kube-apiserver"
+    )
     assert [flag for flag in server["command"] if "privileged" in flag] == ["--allow-privileged=true"]
 
 
@@ -268,7 +287,7 @@ def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() 
         spec = plane_spec(**changes)
         return {(obj["kind"], obj["metadata"]["name"]) for obj in render(spec, material(spec)).everything()}
 
-    plain, grouped = commands(), commands(pod_groups=True)
+    plain, grouped = commands(), commands(offers={"pod_groups": True})
     assert not any("GenericWorkload" in flag or "v1alpha2" in flag for command in plain.values() for flag in command)
     assert set(grouped["kube-apiserver"]) - set(plain["kube-apiserver"]) == {
         "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
@@ -278,7 +297,7 @@ def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() 
     # Without it nobody would take the protection off a deleted group.
     assert controllers.endswith(",podgroup-protection-controller")
     assert gates == "--feature-gates=GenericWorkload=true"
-    assert named(pod_groups=True) - named() == {("RoleBinding", "syncer-podgroups")}
+    assert named(offers={"pod_groups": True}) - named() == {("RoleBinding", "syncer-podgroups")}
 
 
 def test_item_35_snapshots_are_there_only_where_the_class_offers_them() -> None:
@@ -290,7 +309,7 @@ def test_item_35_snapshots_are_there_only_where_the_class_offers_them() -> None:
     def groups(objects: dict[tuple[str, str], dict[str, Any]]) -> set[str]:
         return {group for rule in objects["ClusterRole", "bulkhead:syncer"]["rules"] for group in rule["apiGroups"]}
 
-    without, offered = made(), made(allowed_snapshot_classes=("daily",))
+    without, offered = made(), made(offers={"snapshot_classes": ("daily",)})
     assert offered.keys() - without.keys() == {
         ("RoleBinding", "syncer-snapshots"),
         ("CustomResourceDefinition", "volumesnapshots.snapshot.storage.k8s.io"),

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent / "golden" / "pods.txt"
 def test_pods_of_planes_are_those_of_the_release_before() -> None:
     lines = []
     for replicas in (1, 3):
-        spec = plane_spec(replicas=replicas)
+        spec = plane_spec(control_plane={"replicas": replicas})
         for obj in render(spec, material(spec)).everything():
             name = obj["metadata"]["name"]
             if obj["kind"] in {"StatefulSet", "Deployment"} and name != "syncer":

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.plane import apiserver, audit, etcd
+from controller.plane.budgets import BUDGETS, COMPONENTS
 from controller.plane.sizing import API_SERVER_MIB, STORE_QUOTA_MIB, beside_store_mib, needed_mib
-from controller.plane.spec import BUDGETS, COMPONENTS
 from tests.kit.tenantsamples import plane_for, plane_spec, tenant, tenant_class
 
 STORE = ("etcd", "apiserver", "controller_manager")
@@ -44,14 +44,14 @@ def test_whatever_quota_a_tenant_has_its_limits_bear_it(quota: int, replicas: in
     assert f"--quota-backend-bytes={quota << 20}" in etcd.container(spec)["command"]
     for attribute in COMPONENTS.values():
         need = needed_mib(attribute, quota, replicas) or BUDGETS[attribute].memory_limit_mib
-        assert getattr(spec, attribute).memory_limit_mib == need
+        assert getattr(spec.budgets, attribute).memory_limit_mib == need
 
 
 def test_requests_are_those_of_a_plane_with_little_in_it_whatever_its_quota() -> None:
     storage = {"size": "32Gi", "quota": "8Gi"}
     small, large = (plane_for(tenant(), tenant_class(controlPlane=part)) for part in ({}, {"storage": storage}))
     for attribute in COMPONENTS.values():
-        one, other = (getattr(each, attribute).resources()["requests"] for each in (small, large))
+        one, other = (getattr(plane.budgets, attribute).resources()["requests"] for plane in (small, large))
         assert one == other
 
 
@@ -65,7 +65,7 @@ def test_what_the_api_server_has_for_its_audit_trail_does_not_grow_with_the_stor
 @pytest.mark.parametrize(("replicas", "most"), [(1, 120), (3, 200)])
 def test_etcd_keeps_few_entries_of_its_log_in_memory(replicas: int, most: int) -> None:
     """Each is up to 1.5 MiB, and etcd bounds them by number alone: with the 10 000 of before no limit would hold them."""
-    command = etcd.container(plane_spec(replicas=replicas))["command"]
+    command = etcd.container(plane_spec(control_plane={"replicas": replicas}))["command"]
     numbers = [int(flag.partition("=")[2]) for flag in command if flag.startswith(("--snapshot-count", "--snapshot-catchup"))]
     assert len(numbers) == 2
     assert sum(numbers) <= most

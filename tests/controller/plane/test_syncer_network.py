@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
 from controller.plane.network import peers, policies
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, plane_spec, tenant, tenant_class
 
-Obj = dict[str, Any]
 API = (("192.0.2.10", 6443), ("192.0.2.11", 6443), ("2001:db8::10", 443))
 SCRAPERS = ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},)
 
@@ -22,7 +22,7 @@ def syncer(**changes: Any) -> Obj:
 
 
 def test_the_hosts_api_is_reached_by_its_addresses() -> None:
-    rules = syncer(host_api=API)["egress"][1:]
+    rules = syncer(installation={"host_api": API})["egress"][1:]
     assert [(rule["to"][0]["ipBlock"]["cidr"], rule["ports"][0]["port"]) for rule in rules] == [
         ("192.0.2.10/32", 6443),
         ("192.0.2.11/32", 6443),
@@ -31,19 +31,19 @@ def test_the_hosts_api_is_reached_by_its_addresses() -> None:
 
 
 def test_by_ports_alone_it_is_reached_wherever_it_is_and_nothing_else_is_opened() -> None:
-    rules = syncer(host_api=API, host_api_anywhere=True)["egress"][1:]
+    rules = syncer(installation={"host_api": API, "host_api_anywhere": True})["egress"][1:]
     assert rules == [{"ports": [{"protocol": "TCP", "port": port}]} for port in (443, 6443)]
     # With no address known, no port is either: a rule without both would open everything.
-    assert syncer(host_api=(), host_api_anywhere=True)["egress"][1:] == []
+    assert syncer(installation={"host_api": (), "host_api_anywhere": True})["egress"][1:] == []
 
 
 def test_the_setting_reaches_the_plane() -> None:
     for way, expected in (("Address", False), ("CiliumEntity", False), ("Port", True)):
-        assert plane_of(case(tenant(), tenant_class(), Settings(host_api_by=way))).host_api_anywhere is expected
+        assert plane_of(case(tenant(), tenant_class(), Settings(host_api_by=way))).installation.host_api_anywhere is expected
 
 
 def test_metrics_are_read_by_whom_the_values_name_and_the_shim_by_nobody_more() -> None:
-    shim, metrics = syncer(metrics_from=SCRAPERS)["ingress"][:2]
+    shim, metrics = syncer(installation={"metrics_from": SCRAPERS})["ingress"][:2]
     assert metrics["from"][1:] == list(SCRAPERS)
     assert [each["port"] for each in metrics["ports"]] == [8080]
     assert shim == syncer()["ingress"][0]

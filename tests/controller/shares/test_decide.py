@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from controller.shares import decide as module
-from controller.shares.content import MOST_BYTES, PULLS, Absent, Content, Source, Unusable, content_of, copy_of
+from controller.shares.content import CONTENT_BYTES, PULLS, Absent, Content, Source, Unusable, content_of, copy_of
 from controller.shares.decide import (
     Account,
     Copy,
@@ -120,10 +120,10 @@ def test_a_secret_that_means_something_elsewhere_is_never_shared(type_: str) -> 
 
 
 def test_an_object_beyond_the_bound_is_not_shared() -> None:
-    fits = content_of(BUNDLE, {"data": {"k": "x" * (MOST_BYTES - 1)}})
+    fits = content_of(BUNDLE, {"data": {"k": "x" * (CONTENT_BYTES - 1)}})
     assert isinstance(fits, Content)
-    assert isinstance(content_of(BUNDLE, {"data": {"k": "x" * MOST_BYTES}}), Unusable)
-    assert isinstance(content_of(BUNDLE, {"binaryData": {"k": "x" * MOST_BYTES}}), Unusable)
+    assert isinstance(content_of(BUNDLE, {"data": {"k": "x" * CONTENT_BYTES}}), Unusable)
+    assert isinstance(content_of(BUNDLE, {"binaryData": {"k": "x" * CONTENT_BYTES}}), Unusable)
 
 
 def test_nothing_of_the_source_but_its_content_reaches_a_plane() -> None:
@@ -195,7 +195,7 @@ def test_a_plane_holds_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) 
     made = decided(Share(REGISTRY), there=Interior(many))
     assert len(made.wanted) == 3
     assert "2 copies are left out" in made.troubles[0]
-    monkeypatch.setattr(module, "MOST_BYTES", content().size)
+    monkeypatch.setattr(module, "ALL_COPIES_BYTES", content().size)
     assert len(decided(Share(REGISTRY), there=Interior(many)).wanted) == 1
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from controller.slurm.decide.hanging import MOST, PATIENCE, Hanging, hanging
+from controller.slurm.decide.hanging import LONGEST_IMAGE_PULL, MOST_PODS_A_RECONCILE, Hanging, hanging
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
-LONG_AGO = (NOW - PATIENCE - timedelta(seconds=1)).isoformat()
+LONG_AGO = (NOW - LONGEST_IMAGE_PULL - timedelta(seconds=1)).isoformat()
 
 
 def waiting(reason: str, **more: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_a_pod_that_never_got_its_image_is_made_anew(reason: str) -> None:
 @pytest.mark.parametrize(
     "left_alone",
     [
-        pod(waiting("ErrImagePull"), since=(NOW - PATIENCE).isoformat()),
+        pod(waiting("ErrImagePull"), since=(NOW - LONGEST_IMAGE_PULL).isoformat()),
         pod(waiting("ErrImagePull"), scheduled="False"),
         pod(waiting("ErrImagePull"), since=None),
         pod(waiting("ErrImagePull"), since="yesterday"),
@@ -49,4 +49,4 @@ def test_others_are_left_alone(left_alone: dict[str, Any]) -> None:
 
 
 def test_not_all_at_once() -> None:
-    assert len(hanging([pod(waiting("ErrImagePull"))] * 100, NOW)) == MOST
+    assert len(hanging([pod(waiting("ErrImagePull"))] * 100, NOW)) == MOST_PODS_A_RECONCILE

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from controller.slurm.objects import render, workers
-from controller.slurm.spec import NodeSetSpec, Obj, image
+from controller.slurm.spec import NodeSetSpec, image
 from controller.slurm.spec.keys import AuthKey
 from tests.kit import goldens
 from tests.kit.slurmsamples import CASES, KEYS, slurm_spec

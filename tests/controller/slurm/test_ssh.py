@@ -132,7 +132,7 @@ def test_a_rotation_is_learnt_before_it_signs_and_the_old_key_forgotten_after_it
     assert alone.trusted == ("public 2",)
     assert step(alone, 10**6) == alone
     assert step(alone, rotate="y").staged is not None
-    assert ssh.LIFE + timedelta(minutes=10) < KEPT, "longer than any certificate, with what clocks differ"
+    assert ssh.CERTIFICATE_LIFE + timedelta(minutes=10) < KEPT, "longer than any certificate, with what clocks differ"
 
 
 def test_a_revocation_leaves_nothing_of_before_and_is_carried_out_once() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.transport import Transport
 from controller.inside import counted
 from controller.inside.counted import Page

@@ -20,7 +20,7 @@ from controller.slurm.answers.parse import SlurmAnswerError
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import verdict
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.observe import NODES_MOST
+from controller.slurm.observe import MOST_NODES
 from tests.controller.slurm_runtime.bed import KEYS
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.kit import hostileserver as hostile
@@ -84,12 +84,12 @@ def peak(most: int) -> object:  # type: ignore[misc]
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_no_list_takes_more_than_its_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.inside.calls.LIST_SECONDS", 2.0)
+    monkeypatch.setattr("controller.inside.calls.LIST_DEADLINE_SECONDS", 2.0)
     budget = Budget(total=24 * MIB, each=12 * MIB)
     async with opened(HOSTILE[name]()) as client:
         with pytest.raises(KubeError), peak(80 * MIB):
             async with budget.turn("a", 20) as turn:
-                await Plane(client, turn).list(kinds.NODES, shape=shapes.NODES, most=NODES_MOST)
+                await Plane(client, turn).list(kinds.NODES, shape=shapes.NODES, most=MOST_NODES)
     assert budget.held == 0
     assert budget.most <= 12 * MIB
 

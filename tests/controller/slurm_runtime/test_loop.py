@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Unprocessable
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.inside.calls import Plane
 from controller.slurm.client import rest as rest_module
 from controller.slurm.cluster import Cluster, Order
@@ -19,7 +20,7 @@ from tests.controller.slurm_runtime.world import node_set
 
 
 async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_module, "_CALL_SECONDS", 300.0)
+    monkeypatch.setattr(rest_module, "_REQUEST_DEADLINE_SECONDS", 300.0)
     async with served(FakeSlurmrestd(mood="silent"), seconds=300.0) as (silent, transport):
         planes = {"mute": FakePlane(transport), "well": bed.plane}
         changed: list[str] = []

@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.keystore import OFF, REVOKE, ROTATE, SPREAD, KeyStore

@@ -11,7 +11,7 @@ from bulkhead.kube.transport import Transport
 from controller.inside.calls import Plane
 from controller.slurm.client import rest as module
 from controller.slurm.client.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
-from controller.slurm.client.tokens import LIFETIME, TokenSource, mint
+from controller.slurm.client.tokens import TOKEN_LIFE, TokenSource, mint
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 
@@ -71,7 +71,7 @@ async def test_more_jobs_than_are_worth_reading_are_only_counted(bed: Bed) -> No
 
 @pytest.mark.parametrize("mood", ["gone", "garbage", "huge", "errors", "failing", "silent"])
 async def test_no_kind_of_failure_becomes_a_view(bed: Bed, mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CALL_SECONDS", 0.5 if mood == "silent" else 60.0)
+    monkeypatch.setattr(module, "_REQUEST_DEADLINE_SECONDS", 0.5 if mood == "silent" else 60.0)
     bed.fake.nodes = {"gpu-0": node("gpu-0")}
     bed.fake.mood = mood
     with pytest.raises(SlurmError) as caught:
@@ -186,9 +186,9 @@ def test_tokens_are_short_lived_and_renewed_before_they_end() -> None:
     now = [datetime(2026, 6, 1, tzinfo=UTC)]
     source = TokenSource(KEY, lambda: now[0])
     first = source.token()
-    assert claims(first)["exp"] - claims(first)["iat"] == LIFETIME.total_seconds()
+    assert claims(first)["exp"] - claims(first)["iat"] == TOKEN_LIFE.total_seconds()
     assert claims(first)["sun"] == "slurm"
-    now[0] += LIFETIME / 2
+    now[0] += TOKEN_LIFE / 2
     assert source.token() == first
     now[0] += timedelta(seconds=1)
     second = source.token()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from controller.inside.budget import Budget
 from controller.inside.calls import Plane
 from controller.slurm.apply import Applier

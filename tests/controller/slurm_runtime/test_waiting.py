@@ -7,7 +7,7 @@ import pytest
 from controller.slurm.answers.view import SlurmJob, SlurmView
 from controller.slurm.decide.status import READY, WAITING, verdict, waiting, waiting_condition
 from controller.slurm.lease.fleet import Fleet, Note, Worker
-from controller.slurm.lease.notes import MOST, WAITS, notes
+from controller.slurm.lease.notes import MOST_NOTES_A_RECONCILE, WAITS, notes
 from tests.controller.slurm_runtime.bed import Bed
 from tests.controller.slurm_runtime.slurmrestd import job
 from tests.controller.slurm_runtime.world import START, node_set, pending
@@ -88,7 +88,7 @@ def test_who_is_told(name: str, each: SlurmJob, text: str | None) -> None:
 
 def test_a_few_are_told_at_a_time_and_none_at_length() -> None:
     found = told(*(pending(each, priority=each) for each in range(100)), waits_for=("NoCapacity", "x" * 9000))
-    assert sorted(found) == list(range(100 - MOST, 100))
+    assert sorted(found) == list(range(100 - MOST_NOTES_A_RECONCILE, 100))
     assert all(len(text) <= 400 for text in found.values())
     assert told(pending(1), waits_for=("", "")) == {}
 

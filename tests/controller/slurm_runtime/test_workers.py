@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Resource
 from controller.slurm.decide.status import verdict
 from controller.slurm.observe import NODE_SETS
 from tests.controller.slurm_runtime.bed import Bed

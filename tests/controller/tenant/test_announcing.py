@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Timeout
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import EVENTS
 from controller.tenant.announcing import BURST, NAMESPACE, SECONDS_EACH, Announcer
 from tests.kit.fakeclock import FakeClock

@@ -13,10 +13,10 @@ import pytest
 
 from bulkhead.api import names
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Unprocessable
-from bulkhead.kube.objects import Obj
 from controller.decide.dedicated import Finding
 from controller.host.dedication import Dedication
 from controller.host.owned import OWNED

@@ -5,10 +5,10 @@ from base64 import b64encode
 import pytest
 
 from bulkhead.api.conditions import ConditionType, find_condition
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from controller.host.auditreceivers import AuditReceivers
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint
 from tests.kit.crds import install

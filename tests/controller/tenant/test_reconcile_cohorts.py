@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels, ledger
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
 from tests.kit.crds import install
 from tests.kit.syncerbed import until

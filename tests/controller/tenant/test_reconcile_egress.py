@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from tests.controller.plane.test_egress import opens
 from tests.kit import lag
 from tests.kit.controllerhost import ControllerHost, ask, take_down

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICIES as POLICIES
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BINDINGS
 from controller.settings import Settings

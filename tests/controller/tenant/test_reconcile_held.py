@@ -9,9 +9,9 @@ import pytest
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.decide import accepted, held
 from controller.decide.dedicated import Finding

@@ -10,10 +10,11 @@ import pytest
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Resource
 from controller.tenant.reconcile import ReconcileFailed
 from controller.unchangeable import unchangeable
 from tests.kit.controllerhost import ControllerHost, ask, ready, take_down

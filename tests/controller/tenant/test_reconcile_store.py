@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from bulkhead.api.conditions import ConditionType, find_condition
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.inside.stores import Stores
 from controller.plane.secrets import KeyMaterial

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from controller.plane import authentication
 from controller.plane.ways import Revoked
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down

@@ -152,7 +152,7 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
     note = {"metadata": {"annotations": {STANDING: write_standing(lines)}}}
     findings = ready_findings()
     findings = replace(findings, quotas={**findings.quotas, "tenant-quota": findings.quotas["tenant-quota"] | note})
-    made = compute(tenant(), plane_spec(given="{}"), findings, NOW)
+    made = compute(tenant(), plane_spec(ledger={"given": "{}"}), findings, NOW)
     assert made["quota"][2] == {"name": f"{GPU}@h100", "nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0}
     assert [(each["name"], each["used"]) for each in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
     assert (made["gpus"]["borrowed"], made["gpus"]["lent"]) == (6, 0)

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any
 
-Obj = dict[str, Any]
+from bulkhead.api.objects import Obj
 
 
 @dataclass(frozen=True, slots=True)

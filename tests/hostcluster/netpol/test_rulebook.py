@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bulkhead.api.objects import Obj
 from tests.hostcluster.netpol.compiling import compile_rules
 from tests.hostcluster.netpol.test_laws import NODE, worlds
 from workstation.hostcluster.netpol import compiler, rulebook
@@ -16,8 +17,6 @@ from workstation.hostcluster.netpol.compiler import PodRules
 from workstation.hostcluster.netpol.index import LabelIndex
 from workstation.hostcluster.netpol.render import Chains, _Writer, render
 from workstation.hostcluster.netpol.rulebook import Rulebook
-
-Obj = dict[str, Any]
 
 
 def pod(namespace: str, number: int, address: str, **labels: str) -> Obj:

@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Key, Obj, ObjList, Resource
+from bulkhead.kube.objects import Key, ObjList, Resource
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
 from syncer.kubelet.metricsroutes import Question

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Kubelet, tls_context

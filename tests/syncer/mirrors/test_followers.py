@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.services import Services
 from syncer.mirrors.volumeclaims import VolumeClaims
 from syncer.translate import Reason, Untranslatable

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unprocessable
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from syncer.mirrors.slices import Addresses, Slices
 from syncer.translate.kinds.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from syncer.pods.changes import Changes, changes
-from syncer.translate import Obj, TenantView, Untranslatable
+from syncer.translate import TenantView, Untranslatable
 from syncer.translate.kinds import pod
 from tests.kit import translationsamples as samples
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping
 from syncer.pods.actions import (
@@ -35,7 +36,6 @@ from syncer.pods.actions import (
     uid,
 )
 from syncer.pods.decide import UNREAD, Memory, Reads, decide, has_started, may_have_predecessor
-from syncer.translate import Obj
 from syncer.translate.origin import virtual_uid
 from tests.kit import yamlfiles
 

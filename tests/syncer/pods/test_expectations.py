@@ -1,7 +1,8 @@
 """What is remembered of host pods until the cache shows them."""
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from syncer.pods.expectations import Expectations
 
 KEY = Key("space", "web")

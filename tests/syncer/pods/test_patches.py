@@ -4,8 +4,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from syncer.pods.patches import PodPatches
-from syncer.translate import Obj, TenantView, diff
+from syncer.translate import TenantView, diff
 from syncer.translate.kinds import pod
 from tests.kit import translationsamples as samples
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Unavailable, Unprocessable
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from syncer.pods.reconcile import Pods
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import placement

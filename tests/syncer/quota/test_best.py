@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, key_of
+from bulkhead.kube.objects import Key, key_of
 from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.translate import Untranslatable

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, key_of
+from bulkhead.kube.objects import Key, key_of
 from syncer.quota.waiting import Starved
 from syncer.translate import Untranslatable
 from syncer.translate.kinds import gang, pod

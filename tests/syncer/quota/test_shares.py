@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Key, Meta
 from syncer.quota.shares import EVERY, NodeShares
 from syncer.work import Item
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from syncer.quota.waiting import Starved
 
 

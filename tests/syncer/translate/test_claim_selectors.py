@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.objects import Obj
 from syncer.translate.kinds.deviceclaim import to_host
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
 CLASS = "gpu.example.com"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj
+from bulkhead.api.objects import Obj
 from syncer.translate.kinds import classes
 
 STORAGE = classes.OFFERS["StorageClass"]

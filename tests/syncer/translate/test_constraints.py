@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api import requirements
+from bulkhead.api.objects import Obj
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import constraints
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

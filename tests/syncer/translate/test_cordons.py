@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, Untranslatable, diff
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable, diff
 from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host

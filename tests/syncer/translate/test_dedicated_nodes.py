@@ -3,7 +3,8 @@
 import pytest
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, sanitise
+from bulkhead.api.objects import Obj
+from syncer.translate import sanitise
 from syncer.translate.kinds import node
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import placement

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api import devices
 from bulkhead.api.devices import VENDORS, Vendor
-from syncer.translate import Obj
+from bulkhead.api.objects import Obj
 from syncer.translate.kinds import node
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.references import CONFIG_MAP

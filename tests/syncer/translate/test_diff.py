@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, diff
+from bulkhead.api.objects import Obj
+from syncer.translate import diff
 from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples

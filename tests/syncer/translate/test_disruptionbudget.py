@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from syncer.translate.kinds import disruptionbudget, drain
-from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
 

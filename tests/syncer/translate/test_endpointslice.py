@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from syncer.translate import mirrored
 from syncer.translate.kinds import endpointslice
 from syncer.translate.kinds.endpointslice import Holder
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
 NODE = min(samples.VIEW.nodes)

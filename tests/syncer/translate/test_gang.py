@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import ledger
-from syncer.translate import Obj, TenantView, Untranslatable, diff
+from bulkhead.api.objects import Obj
+from syncer.translate import TenantView, Untranslatable, diff
 from syncer.translate.kinds import gang, gate, pod
 from syncer.translate.kinds.gang import Groups
 from syncer.translate.kinds.gate import Around

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncer.translate import Obj
+from bulkhead.api.objects import Obj
 from syncer.translate.registry import KINDS
 from tests.kit.yamlfiles import load
 from tests.syncer.translate import golden

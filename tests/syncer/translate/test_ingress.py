@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api.names import InvalidTenantNameError, check_tenant_name
+from bulkhead.api.objects import Obj
 from bulkhead.api.tenantclass.networking import ClassIngress
-from syncer.translate import Obj, TenantView, Untranslatable, references
+from syncer.translate import TenantView, Untranslatable, references
 from syncer.translate.kinds import classes, ingress
 from tests.kit import translationsamples as samples
 

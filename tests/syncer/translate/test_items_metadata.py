@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
-from syncer.translate import Obj, Reason, Untranslatable, metadata, tokens
+from syncer.translate import Reason, Untranslatable, metadata, tokens
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import downward
 from syncer.translate.registry import KINDS

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import ledger
-from syncer.translate import Obj, Reason, Untranslatable, diff, references
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable, diff, references
 from syncer.translate.podspec import scheduling
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Untranslatable, metadata, references, selectors, tokens
+from bulkhead.api.objects import Obj
+from syncer.translate import Untranslatable, metadata, references, selectors, tokens
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import POD_SPEC, ephemeral_containers
 from syncer.translate.registry import KINDS

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.api.objects import Obj
 from bulkhead.ledger import verdict as verdict_texts
 from bulkhead.ledger.model import Cause
-from syncer.translate import Obj
 from syncer.translate.kinds import ledgernews
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Reason, Untranslatable
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds.networkpolicy import MOST_TERMS, MOST_TERMS_OF_TENANT, beyond, terms, to_host
 from tests.kit.translationsamples import VIEW
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
+from bulkhead.api.objects import Obj
 from syncer.translate import mergepatch
 from syncer.translate.kinds import nodepatch
-from syncer.translate.view import Obj
 
 _LABELS = st.dictionaries(st.sampled_from(["zone", "rack", "mine", "empty"]), st.sampled_from(["", "a", "b"]), max_size=3)
 _TAINT = st.builds(

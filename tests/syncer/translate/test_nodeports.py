@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv
-from syncer.translate import Obj, TenantView, Untranslatable, diff, origin
+from syncer.translate import TenantView, Untranslatable, diff, origin
 from syncer.translate.kinds import nodeports, service
 from tests.kit import translationsamples as samples
 from tests.kit import yamlfiles

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reference, mirrored, origin, references, tokens
+from bulkhead.api.objects import Obj
+from syncer.translate import Reference, mirrored, origin, references, tokens
 from syncer.translate.kinds import event, node, nodemarks
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.registry import WITH_EVENTS

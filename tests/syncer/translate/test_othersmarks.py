@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from syncer.translate import othersmarks
 from syncer.translate.kinds import configmap, secret
 from syncer.translate.metadata import APPLIED, WANTED
-from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
 FOREIGN = {"labels": {"velero.io/backup": "nightly"}, "annotations": {"reflector.example.org/to": "a"}}

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, TenantView, Untranslatable
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, TenantView, Untranslatable
 from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import placement

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Untranslatable, references
+from bulkhead.api.objects import Obj
+from syncer.translate import Untranslatable, references
 from syncer.translate.kinds import podgroup
 from syncer.translate.references import Reference
 from tests.kit import translationsamples as samples

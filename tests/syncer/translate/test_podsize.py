@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from syncer import settings
-from syncer.translate import Obj, TenantView, Untranslatable
+from syncer.translate import TenantView, Untranslatable
 from syncer.translate.kinds import pod
 from syncer.translate.reasons import Reason
 from syncer.watch.view import static_view

@@ -4,11 +4,12 @@ import secrets
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
-from syncer.translate import Obj, Untranslatable, diff, tokens
+from syncer.translate import Untranslatable, diff, tokens
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of

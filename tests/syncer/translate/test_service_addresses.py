@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Reason, Untranslatable
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import nodeports, service
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples

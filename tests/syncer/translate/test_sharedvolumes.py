@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import names
-from syncer.translate import Obj, Untranslatable
+from bulkhead.api.objects import Obj
+from syncer.translate import Untranslatable
 from syncer.translate.kinds import volumeclaim
 from syncer.translate.reasons import Reason
 from syncer.translate.registry import KINDS

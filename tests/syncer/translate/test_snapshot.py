@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from syncer.translate import Obj, Reason, Untranslatable, sanitise
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason, Untranslatable, sanitise
 from syncer.translate.kinds import classes, event, snapshot, volumeclaim
 from syncer.translate.registry import WITH_EVENTS
 from tests.kit import translationsamples as samples

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from syncer.translate import Obj, TenantView, Untranslatable, diff
+from bulkhead.api.objects import Obj
+from syncer.translate import TenantView, Untranslatable, diff
 from syncer.translate.kinds import deviceclaim, pod, podgroup
 from syncer.translate.reasons import Reason
 from tests.kit import translationsamples as samples

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Reason
+from bulkhead.api.objects import Obj
+from syncer.translate import Reason
 from syncer.translate.kinds import deviceclaim
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import GENERATION, to_host

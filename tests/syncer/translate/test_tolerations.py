@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncer.translate import Obj, Toleration
+from bulkhead.api.objects import Obj
+from syncer.translate import Toleration
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import tolerations

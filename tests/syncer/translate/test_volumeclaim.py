@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncer.translate import Obj, Untranslatable
+from bulkhead.api.objects import Obj
+from syncer.translate import Untranslatable
 from syncer.translate.kinds import volumeclaim
 from syncer.translate.reasons import Reason
 from tests.kit import translationsamples as samples

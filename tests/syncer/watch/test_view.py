@@ -4,7 +4,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.api.objects import Obj
+from bulkhead.kube.objects import Key
 from syncer.settings import parse
 from syncer.translate.kinds.nodemarks import NO_MARKS
 from syncer.translate.view import TenantView

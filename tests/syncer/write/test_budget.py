@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer.write.budget import WriteBudget
 from syncer.write.host import HostWriter

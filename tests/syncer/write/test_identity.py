@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.identity import CHECK_SECONDS, PlaneIdentity
 from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Timeout, Unavailable
-from bulkhead.kube.objects import Obj
 from syncer.write import placed
 from syncer.write.budget import WriteBudget
 from syncer.write.identity import PlaneIdentity

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import NotFound, Timeout, Unprocessable
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS
 from syncer.translate.kinds import configmap
 from syncer.translate.metadata import WANTED

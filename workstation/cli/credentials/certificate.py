@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from workstation.cli import connection
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError, Exit

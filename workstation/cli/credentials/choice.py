@@ -5,9 +5,9 @@ Tenant ──> its providers ──> the one that was named, or the first ──
 
 import argparse
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, providers
 from bulkhead.api.untrusted import mapping
-from bulkhead.kube.objects import Obj
 from workstation.cli.credentials.provider import Issuer
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bulkhead.api.kubeconfig import Credential, Plugin, kubeconfig
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from workstation.cli import connection
 from workstation.cli.credentials.certificate import Certificate
 from workstation.cli.credentials.provider import Issuer

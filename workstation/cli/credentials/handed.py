@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from workstation.cli import connection
 from workstation.cli.credentials.provider import Issuer, authority_of
 from workstation.cli.failures import CliError, Exit

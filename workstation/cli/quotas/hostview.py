@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from bulkhead.api import deviceclaims, labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import Forbidden, Gone, NotFound
-from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.kube.objects import Resource, uid_of
 from bulkhead.ledger import given, read
 from bulkhead.ledger.model import Claim, Line, Node, Pod, Rules, Snapshot, Tenant
 from bulkhead.ledger.slices import mapped_of, offered, slice_of

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bulkhead.api.ledger import line_name, line_named, moment
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount, base_units, readable
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger.model import Line, Share, Standing, Tenant
 from bulkhead.ledger.trial import Trial, try_quota
 from workstation.cli import connection

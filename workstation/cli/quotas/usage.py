@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.claimed import claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of

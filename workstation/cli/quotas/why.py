@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
 from workstation.cli import connection
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs

@@ -11,10 +11,11 @@ import asyncio
 import logging
 from pathlib import Path
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
 from workstation.hostcluster.component import NODE_NAME, REAL_POD_RANGE
 from workstation.hostcluster.netpol.attachments import Attachments

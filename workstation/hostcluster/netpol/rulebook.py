@@ -35,7 +35,7 @@ class _Running:
 
 
 class Rulebook:
-    """See the module."""
+    """The packet rules of one node's pods: compiles namespaces a step at a time, and gives the rules that hold meanwhile."""
 
     def __init__(self, node: str) -> None:
         self._node = node

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.objects import Obj
 from workstation.preflight.values import Values
 
 LABEL: Final = "bulkhead.dev/preflight"
@@ -18,8 +19,6 @@ ACCOUNT: Final = "probe"
 PORT: Final = 8080
 _USER: Final = 65532
 _LIFE: Final = 120
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

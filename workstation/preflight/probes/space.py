@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from workstation.preflight.facts import Probed
 from workstation.preflight.probes import objects
 
@@ -34,7 +34,7 @@ _MAKE_SECONDS = 8.0
 
 
 class Space:
-    """See the module."""
+    """The namespace of one run: creates its pods, follows how they end, and says what each has shown."""
 
     def __init__(self, client: Client, name: str, swept: tuple[str, ...] = ()) -> None:
         self.client = client

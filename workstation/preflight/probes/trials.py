@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from workstation.preflight.facts import Pull, Unseen
 from workstation.preflight.judge import gpus, nodes
 from workstation.preflight.probes import objects

@@ -46,7 +46,7 @@ def _delivered(receiver: Receiver, losses: Losses | None) -> Verdict:
         return Verdict("Unknown", Reason.PLANE_UNREADABLE, losses.unread)
     if not losses.count:
         return Verdict("True", Reason.READY, f"no event was lost on the way to {receiver.host}")
-    why = ", ".join(f"{number} {_WHY[each]}" for each, number in losses.total if number)
+    why = ", ".join(f"{number} {_WHY[cause]}" for cause, number in losses.total if number)
     said = f"lost since the API server started: {why}"
     if losses.growing:
         hint = "the plane goes on; look at the receiver and at what it answers (log of container kube-apiserver)"

@@ -22,7 +22,7 @@ def report(spec: PlaneSpec) -> Report:
 def applied(spec: PlaneSpec) -> Verdict:
     """Whether every egress CIDR is open, but for what is the host's."""
     if closed := network.withheld(spec):
-        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
+        message = "; ".join(f"isolation.network.egressCIDRs: {cidr}" for cidr in closed)
         remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
         return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
     return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")

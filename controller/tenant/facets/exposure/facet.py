@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from controller.plane.spec import PLANE
 from controller.tenant.facets.exposure.gateway import gateway_of
 from controller.tenant.facets.exposure.report import report

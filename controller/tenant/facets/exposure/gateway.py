@@ -8,10 +8,10 @@ import asyncio
 import logging
 from typing import Final
 
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from controller.plane.ways import Exposure
 
 _log = logging.getLogger(__name__)

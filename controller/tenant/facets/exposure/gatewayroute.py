@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.ways import Gateway
 
 _MOST_PARENTS: Final = 32  # of the API itself
-_MOST_WORDS: Final = 512
+_MESSAGE_CHARACTERS: Final = 512
 
 
 def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None, there: Obj | None = None) -> str:
@@ -42,15 +43,15 @@ def _unprogrammed(gateway: Gateway, there: Obj) -> str:
 def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
     status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
     said = mappings(status.get("parents"), _MOST_PARENTS)
-    own = [each for each in said if _is_of(gateway, mapping(each.get("parentRef")), spec.namespace)]
+    own = [parent for parent in said if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
     # Several controllers may each have an entry for one Gateway: one that takes it is enough.
-    found = [_of_parent(spec, gateway, each, made.get("generation")) for each in own]
+    found = [_of_parent(spec, gateway, parent, made.get("generation")) for parent in own]
     silent = f"{_called(gateway)} has not said whether it takes the route; {_ask(gateway, spec)}"
     return min(found, key=bool, default=silent)
 
 
 def _of_parent(spec: PlaneSpec, gateway: Gateway, parent: Mapping[str, Any], generation: object) -> str:
-    accepted, resolved = (condition_of({"status": parent}, each) for each in ("Accepted", "ResolvedRefs"))
+    accepted, resolved = (condition_of({"status": parent}, kind) for kind in ("Accepted", "ResolvedRefs"))
     if not accepted or _is_stale(accepted, generation):
         return f"{_called(gateway)} has not said yet whether it takes the route as it is now; {_ask(gateway, spec)}"
     if accepted.get("status") != "True":
@@ -74,7 +75,7 @@ def _is_stale(condition: Mapping[str, Any], generation: object) -> bool:
 
 def _words(condition: Mapping[str, Any]) -> str:
     reason, message = text(condition.get("reason")) or "no reason given", text(condition.get("message"))
-    return (f"{reason}: {message}" if message else reason)[:_MOST_WORDS]
+    return (f"{reason}: {message}" if message else reason)[:_MESSAGE_CHARACTERS]
 
 
 def _called(gateway: Gateway) -> str:

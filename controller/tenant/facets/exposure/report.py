@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from controller.decide import extras
 from controller.decide.extras import Refused
 from controller.plane.spec import PUBLIC, PlaneSpec
 from controller.tenant.facets.exposure import gatewayroute
 from controller.tenant.status import Report
-from controller.verdict import Obj, Verdict
+from controller.verdict import Verdict
 
 
 def report(

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from controller.plane.spec import PlaneSpec
 from controller.tenant.status import Report
-from controller.verdict import Obj, Verdict
+from controller.verdict import Verdict
 
 
 def report(spec: PlaneSpec, namespaces: Sequence[Obj], tenant_class: Obj | None) -> Report:

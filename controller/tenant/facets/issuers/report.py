@@ -8,30 +8,30 @@ from controller.verdict import Verdict
 
 def report(spec: PlaneSpec) -> Report:
     """Nothing where users sign in by certificate alone."""
-    return Report(conditions={ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None})
+    return Report(conditions={ConditionType.ISSUERS_READY: _issuers(spec) if spec.access.issuers else None})
 
 
 def _issuers(spec: PlaneSpec) -> Verdict:
     troubles = [
         f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
         + ("tokens signed with its last known keys still count" if each.keys else "until it answers nobody signs in by it")
-        for each in spec.issuers
+        for each in spec.access.issuers
         if each.trouble
     ]
     if troubles:
         return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
     if shut := [
-        each.provider.name for each in spec.issuers if each.provider.required_groups and not each.provider.groups_claim
+        each.provider.name for each in spec.access.issuers if each.provider.required_groups and not each.provider.groups_claim
     ]:
         missing = "groups are asked for (requiredGroups), and the class says no claim that has them (claims.groups)"
         return Verdict(
             "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; until it does nobody signs in by it"
         )
-    if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
+    if unknown := [each.provider.name for each in spec.access.issuers if not each.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
-    named = {str(each.get("name")) for each in spec.admins} | {each.name for each in spec.revoked}
-    prefixes = tuple(each.provider.prefix for each in spec.issuers)
+    named = {str(each.get("name")) for each in spec.access.admins} | {each.name for each in spec.access.revoked}
+    prefixes = tuple(each.provider.prefix for each in spec.access.issuers)
     strange = sorted(name for name in named if not name.startswith(prefixes))
     hint = f"; none of theirs is named {', '.join(strange)}: names begin with {', '.join(prefixes)}" if strange else ""
-    users = ", ".join(each.provider.name for each in spec.issuers)
+    users = ", ".join(each.provider.name for each in spec.access.issuers)
     return Verdict("True", Reason.READY, f"users of {users} may sign in{hint}")

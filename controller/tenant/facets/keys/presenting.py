@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable
 
 from bulkhead.api import labels
+from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
-from bulkhead.kube.objects import Obj
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import LEAF_ANNOTATION, PLANE, PlaneSpec
 

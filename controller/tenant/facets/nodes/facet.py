@@ -28,4 +28,4 @@ class Nodes(Facet):
         """As they were found at the admission."""
         nodes = seen.turn.admitted.nodes
         found = nodes if nodes is not None and nodes.refusing is None else None
-        return report(found, unseen=seen.turn.held and seen.turn.spec.dedicated)
+        return report(found, unseen=seen.turn.held and seen.turn.spec.nodes.dedicated)

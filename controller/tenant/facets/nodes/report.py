@@ -3,9 +3,10 @@
 from typing import Final
 
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from controller.decide.dedicated import Finding
 from controller.tenant.status import Report
-from controller.verdict import Obj, Verdict
+from controller.verdict import Verdict
 
 _MOST_NODES: Final = 64
 

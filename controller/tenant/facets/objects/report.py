@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from controller.decide import extras
 from controller.decide.extras import Refused
 from controller.plane.spec import DNS, SYNCER, PlaneSpec
 from controller.tenant.status import Report
-from controller.verdict import Obj, Verdict, is_of, not_starting, pod_trouble
+from controller.verdict import Verdict, is_of, not_starting, pod_trouble
 
 _REFUSED_SECONDS: Final = 30.0
 

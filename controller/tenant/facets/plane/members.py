@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
-from controller.plane.spec import PLANE, Obj
+from controller.plane.spec import PLANE
 from controller.verdict import why_down
 
 
@@ -46,12 +47,12 @@ class Members:
     @property
     def trouble(self) -> Down | None:
         """The first that does not come up by itself."""
-        return next((each for each in self.down if each.reason is not None), None)
+        return next((member for member in self.down if member.reason is not None), None)
 
     @property
     def named(self) -> str:
         """Every member that is down, with its cause."""
-        return "; ".join(each.message for each in self.down)
+        return "; ".join(member.message for member in self.down)
 
     @property
     def note(self) -> str:

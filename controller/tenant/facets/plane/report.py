@@ -6,12 +6,13 @@ from typing import Final
 
 from bulkhead.api import planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.tenant.facets.plane import members
 from controller.tenant.facets.plane.members import Members
 from controller.tenant.status import Report, was_true
-from controller.verdict import Obj, Verdict, is_of, not_starting
+from controller.verdict import Verdict, is_of, not_starting
 
 # While a plane's data is not what it was, and after it came back: its syncer looks each half minute.
 _IDENTITY_SECONDS: Final = 15.0
@@ -87,7 +88,7 @@ def _waiting(pod: Obj, found: Found) -> str:
 
 
 def _members(spec: PlaneSpec, found: Found) -> Members:
-    return members.look((pod for pod in found.pods if is_of(pod, PLANE)), spec.replicas)
+    return members.look((pod for pod in found.pods if is_of(pod, PLANE)), spec.control_plane.replicas)
 
 
 def _of_members(seen: Members, message: str) -> str:

@@ -7,11 +7,12 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.ledger import line_name, read_standing
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import shown
 from controller.plane import quota
 from controller.plane.spec import PlaneSpec
 from controller.tenant.status import Report
-from controller.verdict import Obj, Verdict
+from controller.verdict import Verdict
 
 _MOST_LINES: Final = 128
 _STANDING: Final = ("nominal", "ceiling", "used", "borrowed", "lent")
@@ -28,9 +29,9 @@ def report(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Report:
 
 
 def _fields(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Obj:
-    limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
+    limit = sum(spec.quota.allotted[name].count for name in spec.quota.gpu_resources)
     standing = read_standing(quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
-    lines = standing if spec.given else {}
+    lines = standing if spec.ledger.given else {}
     total = _held_gpus(spec, quotas, lines)
     return {
         "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}", **_traded(spec, lines)},
@@ -47,13 +48,13 @@ def _held_gpus(spec: PlaneSpec, quotas: Mapping[str, Obj], lines: Lines) -> int:
         sum(counts["used"] for (_, resource), counts in lines.items() if resource == name)
         if name in judged
         else count(used.get(f"requests.{name}"))
-        for name in spec.gpu_resources
+        for name in spec.quota.gpu_resources
     )
 
 
 def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
     """What the tenant borrows and lends of GPUs, where it has a cohort."""
-    found = [counts for (_, resource), counts in lines.items() if resource in spec.gpu_resources]
+    found = [counts for (_, resource), counts in lines.items() if resource in spec.quota.gpu_resources]
     return {part: sum(counts[part] for counts in found) for part in ("borrowed", "lent")} if found else {}
 
 

@@ -1,9 +1,9 @@
 """What is said of a tenant's Slurm cluster. Pure."""
 
 from bulkhead.api.conditions import ConditionType
+from bulkhead.api.objects import Obj
 from controller.slurm.decide.status import SlurmPart
 from controller.tenant.status import Report
-from controller.verdict import Obj
 
 
 def report(tenant: Obj, part: SlurmPart | None, *, unseen: bool = False) -> Report:

@@ -3,8 +3,9 @@
 from typing import Final
 
 from bulkhead.api.conditions import ConditionType, Reason
+from controller.plane.budgets import COMPONENTS
 from controller.plane.sizing import needed_mib
-from controller.plane.spec import COMPONENTS, PlaneSpec
+from controller.plane.spec import PlaneSpec
 from controller.plane.storestate import Store, must_go
 from controller.tenant.status import Report
 from controller.verdict import Verdict
@@ -14,8 +15,8 @@ _FULL_SECONDS: Final = 15.0
 FIELD: Final = "controlPlane.storage.quota"
 _MIB: Final = 1 << 20
 # From here on it is said that little is left; in steps, so that a status is not written for every object.
-_FILLING: Final = 80
-_STEP: Final = 5
+_FILLING_PERCENT: Final = 80
+_STEP_PERCENT: Final = 5
 _REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
 
 
@@ -38,8 +39,9 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
         return Verdict("False", Reason.STORE_FULL, _full(store))
     # As it runs: of a tenant that is held, and before a restart, that is not what it is to have.
     percent, quota = store.size * 100 // max(1, store.quota), store.quota // _MIB
-    if percent >= _FILLING:
-        left = f"{percent // _STEP * _STEP} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
+    if percent >= _FILLING_PERCENT:
+        taken = percent // _STEP_PERCENT * _STEP_PERCENT
+        left = f"{taken} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
         return Verdict("False", Reason.STORE_FILLING, f"{left}: {_REMEDY}")
     if short := too_little(spec):
         return Verdict("False", Reason.MEMORY_BELOW_QUOTA, short)
@@ -48,17 +50,16 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
 
 def too_little(spec: PlaneSpec) -> str:
     """Which memory limits do not bear a full store; empty where all do."""
-    found = []
+    found, quota = [], spec.storage.quota_mib
     for field, attribute in COMPONENTS.items():
-        limit, need = getattr(spec, attribute).memory_limit_mib, needed_mib(attribute, spec.etcd_quota_mib, spec.replicas)
+        limit = getattr(spec.budgets, attribute).memory_limit_mib
+        need = needed_mib(attribute, quota, spec.control_plane.replicas)
         if limit < need:
             found.append(f"controlPlane.resources.{field}.limits.memory is {limit}Mi and {need}Mi are needed")
     if not found:
         return ""
     remedy = f"raise the limits, or leave them out, or lower {FIELD}"
-    return (
-        f"a store that is full ({FIELD}: {spec.etcd_quota_mib}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
-    )
+    return f"a store that is full ({FIELD}: {quota}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
 
 
 def _full(store: Store) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from bulkhead.api.conditions import ConditionType
+from bulkhead.api.objects import Obj
 from controller.decide import storage
 from controller.plane.spec import PlaneSpec
 from controller.tenant.status import Report
-from controller.verdict import Obj
 
 
 def report(spec: PlaneSpec, claims: Sequence[Obj], refused: Mapping[str, str] | None) -> Report:

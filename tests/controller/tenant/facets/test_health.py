@@ -49,7 +49,7 @@ class Answering(PlaneAccess):
 
 async def asked(pods: Pods, planes: Answering) -> bool:
     interior = Interior(pods, planes, FakeClock(), resync_seconds=1)  # type: ignore[arg-type]
-    return (await interior.health(SimpleNamespace(spec=plane_spec(replicas=3)), None)).ready  # type: ignore[arg-type]
+    return (await interior.health(SimpleNamespace(spec=plane_spec(control_plane={"replicas": 3})), None)).ready  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("down", [False, None], ids=["not ready", "no pod"])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
-from bulkhead.kube.objects import Obj
+from bulkhead.api.objects import Obj
 from controller.decide.plan import Plan, plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
@@ -33,8 +33,13 @@ def planned(**changes: Any) -> Plan:
 async def test_what_a_tenant_wants_no_more_is_taken_out_of_its_plane() -> None:
     planes = Planes()
     interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
-    policies = {each["kind"] for each in unprivileged.objects(plane_spec(drop_privileges="SlinkyWorkers"))}
-    for made in (planned(), planned(drop_privileges="SlinkyWorkers"), planned(drop_privileges="SlinkyWorkers"), planned()):
+    policies = {each["kind"] for each in unprivileged.objects(plane_spec(isolation={"drop_privileges": "SlinkyWorkers"}))}
+    for made in (
+        planned(),
+        planned(isolation={"drop_privileges": "SlinkyWorkers"}),
+        planned(isolation={"drop_privileges": "SlinkyWorkers"}),
+        planned(),
+    ):
         assert (await interior.bootstrap(made, PlaneHealth(ready=True))).bootstrapped
     assert len(policies) == 2
     # Each change once.

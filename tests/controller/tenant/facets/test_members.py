@@ -34,7 +34,7 @@ def serving(number: int) -> dict[str, Any]:
 def said(
     pods: list[dict[str, Any]], *, answers: bool = True, replicas: int = 3, was: bool = True
 ) -> dict[str, tuple[str, ...]]:
-    spec = plane_spec(replicas=replicas)
+    spec = plane_spec(control_plane={"replicas": replicas})
     before = compute(tenant(), plane_spec(), ready_findings(), NOW) if was else None
     found = ready_findings(pods=tuple(pods), plane_ready=answers, plane_message="the API server does not answer: refused")
     made = compute(tenant(status=before), spec, found, NOW)

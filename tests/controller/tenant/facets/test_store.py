@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason, find_condition
-from controller.plane.spec import Budget
+from controller.plane.budgets import Budget
 from controller.plane.storestate import Member, Store, compacts_to, must_go, opens, store_of, to_defragment
 from controller.tenant.facets.store.report import too_little, verdict
 from tests.controller.tenant.test_status import ready_condition, ready_findings
 from tests.kit.statuses import compute
-from tests.kit.tenantsamples import NOW, plane_spec, tenant
+from tests.kit.tenantsamples import NOW, changed, plane_spec, tenant
 
 SPEC = plane_spec()
 MIB = 1 << 20
@@ -50,14 +50,14 @@ def test_a_store_that_is_used_does_not_change_the_status_each_time() -> None:
 
 
 def test_limits_below_what_a_full_store_needs_are_named_with_both_numbers() -> None:
-    small = replace(SPEC, etcd=Budget("20m", "40Mi", 512), controller_manager=Budget("10m", "48Mi", 320))
+    small = changed(SPEC, budgets={"etcd": Budget("20m", "40Mi", 512), "controller_manager": Budget("10m", "48Mi", 320)})
     said = verdict(small, store(1))
     assert (said.status, said.reason) == ("False", Reason.MEMORY_BELOW_QUOTA)
     for word in ("resources.etcd.limits.memory is 512Mi and 1408Mi", "controllerManager.limits.memory is 320Mi and 2176Mi"):
         assert word in said.message
     assert "apiServer" not in said.message
     assert too_little(SPEC) == ""
-    assert "1600Mi" in too_little(replace(SPEC, replicas=3))  # what follows its leader holds more of the log
+    assert "1600Mi" in too_little(changed(SPEC, control_plane={"replicas": 3}))  # what follows its leader holds more of the log
 
 
 def test_a_full_store_is_why_a_tenant_is_not_ready_and_a_filling_one_is_not() -> None:

@@ -1,0 +1,275 @@
+"""The sections of a `PlaneSpec`: what the builders know of one tenant's plane, by what it is for. Data alone.
+
+Three sections stand in files of their own, beside what follows from them: `Budgets` (`controller.plane.budgets`), `Exposure`
+(`controller.plane.ways`) and `Audit` (`controller.plane.trail`). A *name* is that of a Kubernetes object, an *amount* is an
+`Amount`, a *quantity* is a text such as `2Gi` or `500m`, as Kubernetes writes it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.api import names, privileges
+from bulkhead.api.objects import Obj
+from bulkhead.api.quantity import Amount
+from controller.plane.addresses import ALWAYS, Reserved
+from controller.plane.placement import ANYWHERE, Placement
+from controller.plane.sizing import STORE_QUOTA_MIB
+from controller.plane.ways import Revoked, Trusted
+
+STORAGE_SIZE: Final = "2Gi"
+DRAIN_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The image of each container, as the chart gives them, and how the kubelet gets them.
+
+    bulkhead, kubernetes, etcd, coredns: references of images.
+    pull_policy: `imagePullPolicy` of every container.
+    pull_secrets: names of the Secrets of every pod's `imagePullSecrets`; empty where the registry asks for none.
+    own: references of the platform's images among the tenant's pods, which are pulled with the same Secrets.
+    """
+
+    bulkhead: str
+    kubernetes: str
+    etcd: str
+    coredns: str
+    pull_policy: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """How the pods of the plane run on the host: the plane itself, its DNS and its syncer.
+
+    replicas: members of the plane, each with an etcd and an API server.
+    placement: where the host's scheduler may put the pods.
+    priority_class: name of the PriorityClass of the pods; None for the host's default.
+    ends_soon: whether an API server that is told to end does so, or waits for its watches.
+    """
+
+    replicas: int = 1
+    placement: Placement = ANYWHERE
+    priority_class: str | None = None
+    ends_soon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """etcd's volumes, and how much of them etcd may fill.
+
+    template_size, template_class: quantity, and name of the StorageClass (None for the host's default), in the StatefulSet's
+        template, which never changes.
+    volume_size, volume_class: the same of every volume, whatever the template says: claims grow to this size.
+    quota_mib: the most that etcd's data may take, in MiB.
+    """
+
+    template_size: str = STORAGE_SIZE
+    template_class: str | None = None
+    volume_size: str = STORAGE_SIZE
+    volume_class: str | None = None
+    quota_mib: int = STORE_QUOTA_MIB
+
+
+@dataclass(frozen=True, slots=True)
+class PodBound:
+    """What one pod may ask for of a resource: the most that it may request, and how many times that its limits may be.
+
+    `most` is a quantity and `ratio` a number, both as text; empty where the class says nothing.
+    """
+
+    resource: str
+    most: str = ""
+    ratio: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How much the tenant may use, altogether and in one object.
+
+    gpu_resources: names of the resources of GPUs; the tenant may use nothing of one without a limit.
+    extended_resources: names of other resources of which the same holds.
+    limits: the tenant's own amount of each resource, by its name.
+    object_limits: the most objects of each kind, by the name that a ResourceQuota counts them under.
+    container_defaults: by resource, the request and the limit (quantities, empty for none) of containers that name none.
+    pod_bounds: what one pod may ask for.
+    most_per_claim: the most storage that one claim may ask for, a quantity; empty where the class says nothing.
+    device_classes: the DeviceClasses that claims may name, each with the resource that it stands for (its name) or with how
+        many of its devices all claims may ask for (a number).
+    """
+
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    extended_resources: tuple[str, ...] = ()
+    limits: tuple[tuple[str, Amount], ...] = ()
+    object_limits: tuple[tuple[str, Amount], ...] = ()
+    container_defaults: tuple[tuple[str, str, str], ...] = ()
+    pod_bounds: tuple[PodBound, ...] = ()
+    most_per_claim: str = ""
+    device_classes: tuple[tuple[str, str | int], ...] = ()
+
+    @property
+    def allotted(self) -> dict[str, Amount]:
+        """How much the tenant may use of each resource: nothing of a GPU resource without a limit."""
+        return dict.fromkeys((*self.gpu_resources, *self.extended_resources), Amount.of(0)) | dict(self.limits)
+
+    @property
+    def device_class_resources(self) -> dict[str, str]:
+        """The resource that each device class stands for, where it stands for one."""
+        return {name: against for name, against in self.device_classes if isinstance(against, str)}
+
+    @property
+    def device_class_limits(self) -> dict[str, int]:
+        """How many devices all claims may ask for, of each class that stands for no resource."""
+        return {name: against for name, against in self.device_classes if isinstance(against, int)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What the tenant lends and borrows in its Cohort; empty for a tenant that is in none.
+
+    ceilings: the amount that it may hold of each resource of which it may borrow, where that is more than its limit.
+    given: the note of what it was given, for the ledger (`bulkhead.ledger.given`), as JSON.
+    gated_resources: names of the resources whose pods wait at the ledger's gate.
+    gated_gangs: whether gangs wait there as one.
+    admits: whether the controller has the right to admit the tenant's pods and to take them back.
+    """
+
+    ceilings: tuple[tuple[str, Amount], ...] = ()
+    given: str = ""
+    gated_resources: tuple[str, ...] = ()
+    gated_gangs: bool = False
+    admits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes that the tenant's pods run on.
+
+    selector: labels that each of them carries.
+    dedicated: whether they are the tenant's alone.
+    tolerations: what every pod tolerates, as in a pod's `tolerations`.
+    allowed_tolerations: what pods may ask to tolerate beside them; a field that is left out allows every value.
+    drain_seconds: for how many seconds PodDisruptionBudgets hold up the drain of a node; below 0 for ever.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    dedicated: bool = False
+    tolerations: tuple[Obj, ...] = ()
+    allowed_tolerations: tuple[Obj, ...] = ()
+    drain_seconds: int = DRAIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What separates the tenant's pods from the host and from other tenants on a node.
+
+    pod_security: level of Pod Security of the work namespace.
+    user_namespaces: whether every pod of the tenant runs in a user namespace of its own.
+    drop_privileges: from whose pods the plane takes what the host refuses (`bulkhead.api.privileges`).
+    seccomp_profiles, apparmor_profiles: names of the nodes' profiles that pods may use besides the runtime's own.
+    runtime_class: name of the RuntimeClass of pods that ask for none; None for the host's default.
+    allowed_runtime_classes: names of those that pods may ask for.
+    """
+
+    pod_security: str = "baseline"
+    user_namespaces: bool = False
+    drop_privileges: str = privileges.NEVER
+    seccomp_profiles: tuple[str, ...] = ()
+    apparmor_profiles: tuple[str, ...] = ()
+    runtime_class: str | None = None
+    allowed_runtime_classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What of the host the tenant's objects may name.
+
+    default_priority_class: name of the PriorityClass of pods that ask for none that is allowed; None for the host's default.
+    priority_classes, storage_classes, snapshot_classes: names of those that they may name.
+    ingress_classes: names of the IngressClasses by which tenants publish, each under `<tenant>.<domain>` of `ingress_domains`.
+    ingress_controllers: the host namespaces of the controllers of those classes.
+    pod_groups: whether the plane serves PodGroups and the syncer mirrors them.
+    """
+
+    default_priority_class: str | None = None
+    priority_classes: tuple[str, ...] = ()
+    storage_classes: tuple[str, ...] = ()
+    snapshot_classes: tuple[str, ...] = ()
+    ingress_classes: tuple[str, ...] = ()
+    ingress_domains: tuple[str, ...] = ()
+    ingress_controllers: tuple[str, ...] = ()
+    pod_groups: bool = False
+
+    @property
+    def ingress(self) -> bool:
+        """Whether the class lets tenants publish anything."""
+        return bool(self.ingress_classes and self.ingress_domains)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What the tenant's pods reach outside of their namespace. Ranges are written as CIDRs.
+
+    egress_cidrs: ranges that are opened to them.
+    reserved: ranges of the host of which no egress CIDR opens anything,
+    reach_reserved: but for these ranges.
+    pod_addresses: IP addresses of the plane's own pods, by which ranges of pods are found that `reserved` does not list.
+    """
+
+    egress_cidrs: tuple[str, ...] = ()
+    reserved: tuple[Reserved, ...] = ALWAYS
+    reach_reserved: tuple[str, ...] = ()
+    pod_addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What the host and the chart say of every plane alike.
+
+    system_namespace: the host namespace of the platform.
+    cluster_domain: the DNS domain of Services, on the host and in planes.
+    dns_upstreams: where a tenant's DNS asks for other names: IP addresses, or a path to a resolv.conf.
+    client_cidrs: CIDRs of users who reach the API servers of planes directly.
+    host_api: IP addresses and ports of the host's API server.
+    host_api_anywhere: whether those ports are open at every address.
+    metrics_from: who reads the syncer's metrics, as peers of a NetworkPolicy.
+    """
+
+    system_namespace: str = names.SYSTEM_NAMESPACE
+    cluster_domain: str = "cluster.local"
+    dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
+    client_cidrs: tuple[str, ...] = ()
+    host_api: tuple[tuple[str, int], ...] = ()
+    host_api_anywhere: bool = False
+    metrics_from: tuple[Obj, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may sign in to the plane.
+
+    admins: subjects of RBAC that are the tenant's admins.
+    issuers: the identity providers whose tokens count.
+    revoked: users and groups whose tokens do not.
+    certificates_revoked: the last request to revoke the certificates that people hold, as the Tenant writes it.
+    """
+
+    admins: tuple[Obj, ...] = ()
+    issuers: tuple[Trusted, ...] = ()
+    revoked: tuple[Revoked, ...] = ()
+    certificates_revoked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Syncing:
+    """What the syncer does by the clock, and how much at once.
+
+    patrol_seconds: seconds between two comparisons of everything that it mirrors.
+    mass_delete_limit: how many objects may vanish within a minute without an event that reports it, before it stops deleting.
+    token_seconds: for how many seconds a token holds at most that it asks for.
+    """
+
+    patrol_seconds: int = 60
+    mass_delete_limit: int = 50
+    token_seconds: int = 3600
