@@ -24,17 +24,30 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=Shape().nodes, help="simulated ones, with 8 GPUs each")
     parser.add_argument("--singles", type=int, default=Shape().singles, help="pods that are admitted one by one")
     parser.add_argument("--gang", type=int, default=Shape().gang, help="pods of the one gang")
+    parser.add_argument("--victims", type=int, default=Shape().victims, help="pods of one GPU that are taken back at once")
+    parser.add_argument("--only-victims", action="store_true", help="leave out everything but these")
     parser.add_argument("--no-core", action="store_true", help="leave out the core alone")
     chosen = parser.parse_args()
-    shape = replace(Shape(), pods=chosen.pods, nodes=chosen.nodes, singles=chosen.singles, gang=chosen.gang)
+    shape = replace(
+        Shape(),
+        pods=chosen.pods,
+        nodes=chosen.nodes,
+        singles=chosen.singles,
+        gang=chosen.gang,
+        victims=chosen.victims,
+        only_victims=chosen.only_victims,
+    )
     note = stopwatch()
     limits = judgement.load(LIMITS)
     with tempfile.TemporaryDirectory(prefix="bulkhead-bench-") as folder:
         found = asyncio.run(measure(Path(folder), shape, note))
-    if not chosen.no_core:
+    if not chosen.no_core and not chosen.only_victims:
         found |= ledger_core.measure()
         note(f"the core alone admits {found['core_gangs_per_s']} gangs a second")
-    return report.conclude("ledger", found, limits, left_out=("core_gangs_per_s",) if chosen.no_core else ())
+    left_out = ["core_gangs_per_s"] if chosen.no_core else []
+    if chosen.only_victims:
+        left_out = [name for name in limits if not name.startswith("victims.")]
+    return report.conclude("ledger", found, limits, left_out=left_out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The ledger on a real API server with a real kube-scheduler, and kwok for the kubelets of 500 nodes with 8 GPUs; no root.
 
-    many single pods ──> one gang of 512 ──> a full cluster: one GPU is taken back, pods that cannot run ask why ──> 10,000 pods
+    700 victims at once ──> many single pods ──> one gang of 512 ──> a full cluster: one GPU is taken back, pods that cannot run
+    ask why ──> 10,000 pods
 
 All of it runs on one machine, as the other benchmarks do; shapes are those that KAI and Kueue publish (500 nodes x 8, a gang of
 512). The ledger is a process of its own, so that its memory and CPU are its own. The generator shares the platform's client and
@@ -11,11 +12,9 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import statistics
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,8 @@ from bulkhead.kube.errors import Conflict
 from bulkhead.kube.resources import PODS
 from controller.dispatch.apply import each
 from e2e import machine
+from e2e.performance import ledger_process
+from e2e.performance.ledger_victims import LENT, Victims
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ledgerhost import LedgerHost, gated, verdict
 from tests.kit.servers import ApiServer, with_pod_groups
@@ -49,6 +50,8 @@ class Shape:
     reclaims: int = 5
     verdicts: int = 20
     idle_seconds: float = 30.0
+    victims: int = 704  # pods of one GPU, on nodes of their own
+    only_victims: bool = False  # leave out what comes after them
 
 
 async def measure(folder: Path, shape: Shape, note: Note) -> dict[str, Any]:
@@ -98,7 +101,13 @@ class Bench:
         host, shape = self._host, self._shape
         (self._folder / "kubeconfig").write_bytes(to_yaml(server.admin))
         await host.install()
-        await each(range(shape.nodes), lambda number: host.node(f"n{number}", shape.gpus, **{_RACK: f"rack-{number // 16}"}))
+        lent = {LENT.replace("/", "__"): "yes"}
+
+        async def node(number: int) -> None:
+            marks = {_RACK: f"rack-{number // 16}"} | (lent if number * shape.gpus < shape.victims else {})
+            await host.node(f"n{number}", shape.gpus, **marks)
+
+        await each(range(shape.nodes), node)
         cohort = await host.cohort("bench", reclaim={"minRuntime": "0s", "within": "10s"})
         total = shape.nodes * shape.gpus
         # One owns nothing but what it lends; the ceilings are for the syncer to keep, and none is here.
@@ -107,18 +116,23 @@ class Bench:
         self._note(f"{shape.nodes} nodes with {shape.gpus} GPUs, {len(self._teams)} tenants")
 
     async def run(self) -> dict[str, Any]:
-        number = self._shape.singles
+        kubeconfig, number = self._folder / "kubeconfig", self._shape.singles
+        victims = Victims(self._client, self._host, kubeconfig, victims=self._shape.victims, gpus=self._shape.gpus)
+        found = await victims.measure(self._note)
+        if self._shape.only_victims:
+            return found
         begin = time.monotonic()
         created = await self._create([(self._teams[at % 10], f"s{at}", 1) for at in range(number)])
         self._note(f"{number} pods wait: created in {created - begin:.1f} s")
-        found: dict[str, Any] = {"create_per_s": round(number / (created - begin), 1)}
-        async with self._ledger() as pid:
+        found["create_per_s"] = round(number / (created - begin), 1)
+        await self._host.member()
+        async with ledger_process.running(kubeconfig) as process:
             found |= await self._singles(time.monotonic())
-            found["small_rss_mib"] = round(machine.rss_kib(pid) / 1024, 1)
+            found["small_rss_mib"] = round(machine.rss_kib(process.pid) / 1024, 1)
             found |= await self._gang()
             found |= await self._full()
-            found |= await self._many(pid)
-        return found | {"process": self._spent}
+            found |= await self._many(process.pid)
+        return found | {"process": process.spent}
 
     async def _singles(self, begin: float) -> dict[str, Any]:
         """Pods of one GPU, of ten tenants, all at the gate: from the start of the ledger's process to the last admission."""
@@ -237,27 +251,6 @@ class Bench:
             if time.monotonic() > deadline:
                 raise TimeoutError("pods are left")
             await asyncio.sleep(0.5)
-
-    @contextlib.asynccontextmanager
-    async def _ledger(self) -> AsyncIterator[int]:
-        """The process of the ledger."""
-        await self._host.member()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "e2e.performance.ledger_alone",
-            env={**os.environ, "KUBECONFIG": str(self._folder / "kubeconfig")},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        self._spent: dict[str, float] = {}
-        try:
-            yield process.pid
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
-            said, _ = await process.communicate()
-            lines = said.decode().splitlines()
-            self._spent = json.loads(lines[-1]) if lines else {}
 
 
 def _runs(pod: Obj) -> bool:

@@ -1,9 +1,11 @@
-"""Kueue inside a plane, the real one: built by hand, since nobody offers its program (`BULKHEAD_TEST_KUEUE` names a folder).
+"""Kueue inside a plane, the real one, beside real API servers.
 
-    go mod download -json sigs.k8s.io/kueue@v0.17.0       copy its folder to $BULKHEAD_TEST_KUEUE/src, and in there
-    go build -mod=mod -o ../manager ./cmd/kueue           a quarter of an hour on two cores
+It takes ten minutes to build, so these tests are left out until somebody has asked for it:
 
-Its webhooks are left out: what they would write on Jobs and pods, suspension and gate, the test writes itself.
+    python -m workstation.hostcluster.binaries kueue
+
+Its webhooks are left out: what they would write on Jobs and pods, suspension and gate, the test writes itself. With webhooks it
+runs on the embedded host (`e2e/scenarios/core/test_kueue.py`).
 """
 
 import json
@@ -14,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
@@ -24,9 +25,11 @@ from bulkhead.kube.resources import JOBS, PODS
 from tests.kit.ports import free_port
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import SyncerBed, until
+from tests.ways.implementations import manifests
+from workstation.hostcluster import binaries
 
-FOLDER: Final = os.environ.get("BULKHEAD_TEST_KUEUE", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="BULKHEAD_TEST_KUEUE names no folder with Kueue's manager and source")
+HOW_TO_BUILD: Final = "python -m workstation.hostcluster.binaries kueue"
+pytestmark = pytest.mark.skipif(not binaries.is_there("kueue"), reason=f"Kueue is not built here: {HOW_TO_BUILD}")
 
 _API: Final = ("kueue.x-k8s.io", "v1beta2")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -40,8 +43,8 @@ SPOT: Final = {"example.com/flavor": "spot"}
 
 @pytest.fixture
 async def definitions(plane_client: Client) -> None:
-    for path in sorted((Path(FOLDER) / "src/config/components/crd/bases").glob("*.yaml")):
-        await plane_client.apply(CRDS, yaml.safe_load(path.read_text()))
+    for each in manifests("kueue", "config/components/crd/bases"):
+        await plane_client.apply(CRDS, each)
 
     async def served() -> bool:
         try:
@@ -80,9 +83,10 @@ def kueue(definitions: None, apiservers: Pair, tmp_path: Path) -> Iterator[None]
     flags = (
         f"--config={tmp_path / 'kueue.json'} --visibility-server-port={free_port()} --feature-gates=VisibilityOnDemand=false"
     )
+    program = binaries.ensure("kueue")["kueue"]
     # It reads the certificate of its metrics in /etc, so it is given one of its own: that takes root.
     certs = "/etc/kueue/metrics/certs"
-    script = f"mount -t tmpfs none /etc && mkdir -p {certs} && cp {tmp_path}/tls.* {certs} && exec {FOLDER}/manager {flags}"
+    script = f"mount -t tmpfs none /etc && mkdir -p {certs} && cp {tmp_path}/tls.* {certs} && exec {program} {flags}"
     command = ["unshare", "--mount", "sh", "-c", script]
     with (
         (tmp_path / "kueue.log").open("wb") as log,

@@ -32,9 +32,10 @@ MODULE_OF = {
     "kubernetes-1.34": "k8s.io/kubernetes",
     "metallb": "go.universe.tf/metallb",
     "contour": "github.com/projectcontour/contour",
+    "kueue": "sigs.k8s.io/kueue",
 }
 # Of which releases hold no binaries.
-UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour"}
+UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue"}
 FAKE = Recipe("fake", "v1", ("fake",), ())
 
 

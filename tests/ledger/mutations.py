@@ -52,7 +52,11 @@ def _push_by_age(self: Any, line: Any) -> None:
     heapq.heappush(self._heap, (0, 0.0, -first.priority, first.since, first.tenant, first.key, line))
 
 
-QUICK: Final[tuple[Mutation, ...]] = (lends_more_than_there_is,)
+def waits_for_ever_for_what_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Books, "is_overdue", lambda *_: False)
+
+
+QUICK: Final[tuple[Mutation, ...]] = (lends_more_than_there_is, waits_for_ever_for_what_is_lost)
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     lends_more_than_there_is,
     forgets_pods_between_admission_and_binding,
@@ -60,4 +64,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     waits_for_ever_for_a_binding,
     holds_places_for_what_cannot_start,
     puts_borrowers_before_owners,
+    waits_for_ever_for_what_is_lost,
 )

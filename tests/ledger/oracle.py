@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from bulkhead.ledger.books import Books
+from bulkhead.ledger.books import OVERDUE, Books
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Snapshot, Stage, Why
 from bulkhead.ledger.order import Workload, sort_out
@@ -101,7 +101,8 @@ def whole_gangs(world: World) -> None:
     for name, pods in gangs.items():
         # What runs beyond the size of a gang is a workload of its own, and counts as there.
         alone = sum(1 for pod in pods if pod.alone)
-        stages = Counter(pod.stage for pod in pods if not pod.alone)
+        # What cannot end on a silent node is nothing that the ledger could complete.
+        stages = Counter(pod.stage for pod in pods if not pod.alone and not world.is_stuck(pod))
         held = stages[Stage.ADMITTED] + stages[Stage.BOUND]
         size = max(pod.gang.size for pod in pods if pod.gang is not None)
         assert not 0 < held < size - alone or not stages[Stage.WAITING], f"gang {name} is admitted in part: {stages}"
@@ -174,15 +175,46 @@ def owners_come_first(world: World, decisions: Decisions) -> None:
     mine = [
         pod for pod in world.pods.values() if pod.tenant == waits[0].tenant and pod.stage not in {Stage.ADMITTED, Stage.BOUND}
     ]
+    for pod in mine:
+        at = decisions.verdicts[pod.uid].starts_by if pod.uid in decisions.verdicts else None
+        assert at is None or at + OVERDUE >= world.now, f"{pod} starts by a time that has passed"
+    if _is_lost(world, waits[0]):
+        return
     # Who starts by a known time takes nothing back.
     if len(mine) > 1 or mine[0].gang is not None or decisions.verdicts[mine[0].uid].starts_by is not None:
         return
     for node in world.nodes.values():
         there = [pod for pod in world.held() if node.name in {pod.node, pod.pinned}]
-        stay = sum(pod.asks[GPU] for pod in there if any(share.nominal for share in world.tenants[pod.tenant].shares.values()))
+        stay = sum(pod.asks[GPU] for pod in there if world.is_stuck(pod) or _has_quota(world, pod.tenant))
         usable = node.usable and any(flavor in {"", node.labels.get(KIND)} for flavor, _ in _lines_within(world, mine[0]))
         room = node.allocatable[GPU] - stay
         assert not usable or room < mine[0].asks[GPU], f"{mine[0]} is kept out of its own quota by {there}"
+
+
+def _has_quota(world: World, tenant: str) -> bool:
+    return any(share.nominal for share in world.tenants[tenant].shares.values())
+
+
+def _is_lost(world: World, pod: Pod) -> bool:
+    """Whether what is stuck on silent nodes holds so much that the quota of this pod's tenant cannot come back.
+
+    Other tenants may hold what is nominally theirs, and what is stuck stays held: the rest of the cohort is all there is.
+    """
+    for line in _lines_within(world, pod):
+        capacity, _ = _pool(world, line)
+        taken = max(0, world.used(pod.tenant, line) + pod.asks[GPU] - _kept(world, pod.tenant, line))
+        for name, tenant in world.tenants.items():
+            if name != pod.tenant and line in tenant.shares:
+                stuck = sum(each.asks[GPU] for each in world.held() if each.tenant == name and _counts(world, each, line))
+                most = max(stuck, min(world.used(name, line), tenant.shares[line].nominal))
+                taken += max(0, most - _kept(world, name, line))
+        if taken <= capacity:
+            return False
+    return True
+
+
+def _counts(world: World, pod: Pod, line: Line) -> bool:
+    return world.is_stuck(pod) and line[0] in {"", world.kind(pod)}
 
 
 def _is_within(world: World, pod: Pod) -> bool:

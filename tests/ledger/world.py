@@ -10,6 +10,7 @@ when and where in one write. Kubelets, a scheduler and syncers are played by `st
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from bulkhead.ledger.books import OVERDUE
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.gangs import as_admitted
 from bulkhead.ledger.model import (
@@ -25,6 +26,7 @@ from bulkhead.ledger.model import (
     Share,
     Snapshot,
     Stage,
+    Taint,
     Tenant,
     Topology,
 )
@@ -34,6 +36,10 @@ RACK = "bulkhead.dev/rack"
 KIND = "gpu-kind"
 GRACE = 5.0
 COHORT = "research"
+# What the API server gives a pod that does not say how long it takes to end.
+USUAL_GRACE = 30.0
+# What the host puts on a node that it hears nothing of.
+UNREACHABLE = tuple(Taint("node.kubernetes.io/unreachable", "", effect) for effect in ("NoSchedule", "NoExecute"))
 # So long the place of a pod that was moved is kept once it is gone.
 KEPT = 60.0
 
@@ -66,6 +72,8 @@ class World:
     # And since when room is kept without a forecast, and what is avoided.
     kept: dict[str, float] = field(default_factory=dict)
     avoid: dict[tuple[str, Needs], frozenset[str]] = field(default_factory=dict)
+    # Nodes whose kubelets are silent: a pod there neither ends nor goes, whatever is asked of it.
+    silent: set[str] = field(default_factory=set)
 
     def snapshot(self) -> Snapshot:
         """What the ledger sees."""
@@ -182,10 +190,13 @@ class World:
                 # Whatever grace its tenant gave it: at the deadline it is deleted with little of it.
                 self.ended_at[pod.uid] = min(self.ended_at[pod.uid], pod.reclaim_by + GRACE)
         for uid, at in list(self.ended_at.items()):
-            if at <= self.now:
+            if at <= self.now and not self._is_silent(uid):
                 self._forget(uid)
         for pod in list(self.pods.values()):
-            if pod.ends_by is not None and pod.ends_by <= self.now:
+            if self._is_silent(pod.uid):
+                if pod.ending and pod.ends_at is None:
+                    self.pods[pod.uid] = replace(pod, ends_at=self.now + USUAL_GRACE, ends_by=self.now + USUAL_GRACE)
+            elif pod.ends_by is not None and pod.ends_by <= self.now:
                 self.pods.pop(pod.uid)
                 self.happens()
         for pod in sorted(self.pods.values(), key=lambda each: each.uid):
@@ -230,6 +241,27 @@ class World:
                 self.pods[pod.uid] = replace(pod, stage=Stage.BOUND, node=node.name, ends_by=ends)
                 return
 
+    def silence(self, node: str, *, noticed: bool = True) -> None:
+        """A kubelet reports nothing any more; once the host notices, the node is not ready and is tainted."""
+        self.silent.add(node)
+        if noticed and node in self.nodes:
+            self.nodes[node] = replace(self.nodes[node], usable=False, taints=UNREACHABLE)
+        self.happens()
+
+    def speak(self, node: Node) -> None:
+        """A kubelet reports again: its pods run on, and those that had to end do so."""
+        self.silent.discard(node.name)
+        self.nodes[node.name] = replace(node, usable=True, taints=())
+        self.happens()
+
+    def _is_silent(self, uid: str) -> bool:
+        return uid in self.pods and self.pods[uid].node in self.silent
+
+    def is_stuck(self, pod: Pod) -> bool:
+        """Whether it had to end a while ago, and its node is silent: it stays until the node speaks or the host forgets it."""
+        overdue = pod.ends_by is not None and pod.ends_by + OVERDUE < self.now
+        return pod.ending and overdue and pod.node in self.silent
+
     def delete(self, pod: Pod, grace: float) -> None:
         """Its tenant deletes it, and gives it so long to end."""
         self.pods[pod.uid] = replace(pod, ending=True, ends_at=self.now + grace, ends_by=self.now + grace)
@@ -258,11 +290,13 @@ class World:
         return (pod.ends_by for pod in self.pods.values() if pod.ends_by is not None)
 
     def _is_busy(self) -> bool:
-        return any(pod.ending or pod.reclaim_by is not None or pod.stage is Stage.ADMITTED for pod in self.pods.values())
+        there = [pod for pod in self.pods.values() if not self.is_stuck(pod)]
+        return any(pod.ending or pod.reclaim_by is not None or pod.stage is Stage.ADMITTED for pod in there)
 
     def _is_quiet(self, decisions: Decisions) -> bool:
         unbound = any(pod.stage is Stage.ADMITTED and pod.pinned for pod in self.pods.values())
-        leaving = any(pod.ending or pod.reclaim_by is not None for pod in self.pods.values())
+        there = [pod for pod in self.pods.values() if not self.is_stuck(pod)]
+        leaving = any(pod.ending or pod.reclaim_by is not None for pod in there)
         return not (decisions.admit or decisions.reclaim or decisions.next_at is not None or unbound or leaving)
 
     def _note_over(self, decisions: Decisions) -> None:

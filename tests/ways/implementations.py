@@ -33,7 +33,11 @@ _WHEELS = {
     "x86_64": "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
     "aarch64": "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
 }
-_MODULES = {"metallb": "go.universe.tf/metallb", "contour": "github.com/projectcontour/contour"}
+_MODULES = {
+    "metallb": "go.universe.tf/metallb",
+    "contour": "github.com/projectcontour/contour",
+    "kueue": "sigs.k8s.io/kueue",
+}
 
 
 def manifests(component: str, *paths: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "gpus": (
         "test_dedicated",
         "test_flavors",
+        "test_kueue",
         "test_ledger",
         "test_newcomer",
         "test_nodes",

@@ -14,7 +14,6 @@ from bulkhead.work.clock import SystemClock
 from controller.pki.renewals import Renewals
 from controller.plane.spec import LEAF_ANNOTATION
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
-from tests.kit.crds import install
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
@@ -28,13 +27,6 @@ class LaterClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + self.later
-
-
-@pytest.fixture
-async def client(host_client: Client) -> Client:
-    await install(host_client)
-    await host_client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-    return host_client
 
 
 def paused() -> dict[str, Any]:

@@ -14,7 +14,6 @@ from bulkhead.kube.client import Client
 from controller.plane import authentication
 from controller.plane.ways import Revoked
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
-from tests.kit.crds import install
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
@@ -24,13 +23,6 @@ AUTHENTICATOR = {
     "claimMappings": {"username": {"claim": "sub", "prefix": "corp:"}, "groups": {"claim": "groups", "prefix": "corp:"}},
     "claimValidationRules": [{"claim": "hd", "requiredValue": "example.org"}],
 }
-
-
-@pytest.fixture
-async def client(host_client: Client) -> Client:
-    await install(host_client)
-    await host_client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-    return host_client
 
 
 def paused() -> dict[str, Any]:

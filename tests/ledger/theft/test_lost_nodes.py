@@ -9,8 +9,7 @@ Here a pod holds what it holds until the host's API has forgotten it, whatever i
 out twice nor keep its owner waiting for what never comes.
 """
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -21,33 +20,8 @@ from tests.ledger.world import COHORT, GPU, World, nodes
 LINE = ("", GPU)
 
 
-@dataclass
 class Losing(World):
-    """A world in which kubelets may fall silent: what they run is neither ended nor forgotten."""
-
-    silent: set[str] = field(default_factory=set)
-
-    def silence(self, node: str, *, noticed: bool = True) -> None:
-        self.silent.add(node)
-        if noticed:
-            self.nodes[node] = replace(self.nodes[node], usable=False)
-
-    def step(self, seconds: float) -> None:
-        """What is on a silent node gets its deletion, and stays."""
-        before = dict(self.pods)
-        super().step(seconds)
-        for uid, pod in before.items():
-            if pod.node not in self.silent:
-                continue
-            found = self.pods.setdefault(uid, pod)
-            if found.ending and found.ends_at is None:
-                self.pods[uid] = replace(found, ends_at=self.now + 30.0, ends_by=self.now + 30.0)
-
-    def _forget(self, uid: str) -> None:
-        if uid in self.pods and self.pods[uid].node in self.silent:
-            self.ended_at[uid] = math.inf
-        else:
-            super()._forget(uid)
+    """A world in which kubelets fall silent: what they run is neither ended nor forgotten."""
 
     def watched(self, seconds: float, of: str) -> float | None:
         """Let the ledger and everybody do what they do, until a pod of a tenant is admitted; returns after how long."""

@@ -18,7 +18,7 @@ from workstation.hostcluster.binaries.versions import COMPONENTS, ON_REQUEST, Re
 from workstation.hostcluster.component import Progress
 from workstation.hostcluster.progress import Silent
 
-__all__ = ["COMPONENTS", "cache_dir", "ensure", "ensure_all"]
+__all__ = ["COMPONENTS", "cache_dir", "ensure", "ensure_all", "is_there", "version"]
 
 
 def cache_dir() -> Path:
@@ -49,6 +49,17 @@ def _place(made: Path, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     made.rename(folder)
+
+
+def version(component: str) -> str:
+    """The version of a component, as its module and its releases spell it."""
+    return recipe(component).version
+
+
+def is_there(component: str) -> bool:
+    """Whether the cache has the component's binaries for this machine, so that `ensure` fetches and builds nothing."""
+    wanted = recipe(component)
+    return _complete(cache_dir() / "binaries" / component / wanted.version, wanted)
 
 
 def ensure(component: str, report: Progress | None = None, machine: str | None = None) -> dict[str, Path]:

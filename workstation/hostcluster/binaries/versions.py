@@ -141,6 +141,11 @@ def _contour(_: str) -> Recipe:
     return Recipe("contour", version, ("contour",), (), ldflags=f"-X {stamp}.Version={version}")
 
 
+def _kueue(_: str) -> Recipe:
+    version = "v0.17.0"  # its releases hold manifests and images, but not the manager
+    return Recipe("kueue", version, ("kueue",), (), ldflags=f"-X sigs.k8s.io/kueue/pkg/version.GitVersion={version}")
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -155,8 +160,9 @@ _RECIPES = {
     "kubernetes-1.34": _oldest_kubernetes,
     "metallb": _metallb,
     "contour": _contour,
+    "kueue": _kueue,
 }
-ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour")  # what no host needs unless it was asked for
+ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour", "kueue")  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 

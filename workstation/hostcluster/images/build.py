@@ -126,6 +126,13 @@ def coredns(shop: Workshop) -> ImageSpec:
     return ImageSpec(COREDNS, (_program_layer(shop, "coredns", ["coredns"]),), entrypoint=("coredns",), environment=_PATH)
 
 
+def one_program(shop: Workshop, name: str, program: Path, at: str) -> ImageSpec:
+    """A program that is linked statically, at a path below the root, and nothing else: for what tests run in pods."""
+    entries = [*_skeleton(), Entry(at, "file", program, 0o755)]
+    layer = cached_layer(shop.cache, f"program-{program.name}", key_of([file_key(program), at]), lambda: entries)
+    return ImageSpec(name, (layer,), entrypoint=(f"/{at}",))
+
+
 _PATH = {"PATH": "/usr/local/bin"}
 
 
