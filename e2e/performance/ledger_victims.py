@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.api import ledger, names
+from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from bulkhead.kube.watch import WatchEvent
 from controller.dispatch.apply import each

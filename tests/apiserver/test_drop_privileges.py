@@ -72,7 +72,7 @@ async def made(plane: Client, pod: Obj, namespace: str = "default") -> Obj:
 
 async def privileged(plane: Client, pod: Obj) -> bool:
     spec = (await made(plane, pod))["spec"]
-    return any((each.get("securityContext") or {}).get("privileged") for each in spec["containers"])
+    return any((container.get("securityContext") or {}).get("privileged") for container in spec["containers"])
 
 
 def with_context(context: Obj, *, owner: Obj | None = None, kind: str = "containers") -> Obj:
@@ -108,7 +108,7 @@ async def test_each_container_by_itself(policed: Client) -> None:
         plain | {"name": "drops", "securityContext": {"privileged": False, "capabilities": {"drop": ["ALL"]}}},
         plain | {"name": "second", "securityContext": {"capabilities": {"add": ["KILL", "BPF"]}}},
     ]
-    contexts = [each.get("securityContext") for each in (await made(policed, pod))["spec"]["containers"]]
+    contexts = [container.get("securityContext") for container in (await made(policed, pod))["spec"]["containers"]]
     assert contexts == [
         None,
         {"capabilities": {}},
@@ -169,14 +169,14 @@ async def bootstrap(plane: Client, spec: Any, monkeypatch: pytest.MonkeyPatch) -
 
 async def test_the_controller_puts_it_in_and_takes_it_out(plane: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await bootstrap(plane, ON, monkeypatch)
-    assert all(labels.is_platforms(each) for each in await there(plane))
+    assert all(labels.is_platforms(obj) for obj in await there(plane))
     for _ in range(2):
         await bootstrap(plane, OFF, monkeypatch)
         assert await there(plane) == [None, None]
 
 
 async def test_one_that_the_tenant_brought_under_that_name_stays(plane: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = [each | {"metadata": {"name": unprivileged.NAME}} for each in unprivileged.objects(ON)]
+    own = [obj | {"metadata": {"name": unprivileged.NAME}} for obj in unprivileged.objects(ON)]
     await bootstrap(plane, OFF, monkeypatch)
     await apply_all(plane, own)
     await bootstrap(plane, OFF, monkeypatch)

@@ -149,7 +149,7 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     opened = await look.until(lambda store: bool(store.members) and not store.full, "the store opens")
     assert opened.size <= QUOTA * 0.9, "the next write would close it again"
     await client.create(CONFIG_MAPS, large("after"))
-    assert {each["metadata"]["name"] for each in (await client.list(CONFIG_MAPS, SPACE)).items} > {"after", made[-1]}
+    assert {obj["metadata"]["name"] for obj in (await client.list(CONFIG_MAPS, SPACE)).items} > {"after", made[-1]}
 
 
 async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(client: Client, look: Look) -> None:

@@ -61,7 +61,7 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
     async def allocated() -> bool:
         found = await bed.plane.get(RESOURCE_CLAIMS, "web-gpu-x7k2p", bed.space)
         results = (found.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])
-        return [each["device"] for each in results] == ["gpu-3"]
+        return [result["device"] for result in results] == ["gpu-3"]
 
     await until(allocated, "devices in the plane")
     assert ((await bed.virtual("web")) or {})["status"]["resourceClaimStatuses"] == statuses
@@ -119,7 +119,7 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     await bed.create(bed.gpu_pod("more"))
 
     async def reported() -> bool:
-        notes = [each["message"] for each in await bed.events("second")]
+        notes = [event["message"] for event in await bed.events("second")]
         reason = ((await bed.condition("more")) or {}).get("reason")
         return reason == "QuotaExceeded" and any("asked for 2 nvidia.com/gpu, 4 of 4 are in use" in note for note in notes)
 
@@ -153,7 +153,7 @@ async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_qu
             "object_limits": ((deviceclaims.COUNT, "2"), ("pods", "0")),
         }
     )
-    (hard,) = [each["spec"]["hard"] for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
+    (hard,) = [quota["spec"]["hard"] for quota in resource_quotas(spec) if quota["metadata"]["name"] == "tenant-objects"]
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-objects"}, "spec": {"hard": hard}}, bed.work)
     status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-objects", status, bed.work, subresource="status")

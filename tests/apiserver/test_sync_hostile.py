@@ -114,7 +114,7 @@ async def test_a_plane_that_turns_hostile_costs_nobody_anything(
                     await meet(plane, name)
                     assert process.returncode is None, f"{name}: {tail(log)}"
                     assert (await probe(port, "/livez"))[0] == 200, name
-                    assert [each["metadata"]["uid"] for each in await bed.host_pods()] == [pod["metadata"]["uid"]], name
+                    assert [found["metadata"]["uid"] for found in await bed.host_pods()] == [pod["metadata"]["uid"]], name
                     assert memory.peak_mib < CAP_MIB, f"{name}: {memory.peak_mib:.0f} MiB, {calm:.0f} before"
                 assert await host_writes(port) - writes <= MOST_WRITES
 
@@ -125,7 +125,7 @@ async def test_a_plane_that_turns_hostile_costs_nobody_anything(
                     return len(await bed.host_pods()) == 2
 
                 await until(both, "the pod that came after", 120)
-                assert pod["metadata"]["uid"] in {each["metadata"]["uid"] for each in await bed.host_pods()}
+                assert pod["metadata"]["uid"] in {found["metadata"]["uid"] for found in await bed.host_pods()}
 
 
 async def test_the_turncoat_does_send_what_it_says(plane_config: KubeConfig, tmp_path: Path) -> None:

@@ -178,8 +178,8 @@ def devices(*requests: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """A claim: what a request says is its only way, or with `firstAvailable` its ways."""
     named = [
         {"name": f"r{index}"}
-        | (each if "firstAvailable" in each else {"exactly": {"deviceClassName": "gpu.example.com"} | each})
-        for index, each in enumerate(requests)
+        | (request if "firstAvailable" in request else {"exactly": {"deviceClassName": "gpu.example.com"} | request})
+        for index, request in enumerate(requests)
     ]
     return mirrored("ResourceClaim", spec={"devices": {"requests": named} | spec}) | {"apiVersion": "resource.k8s.io/v1"}
 
@@ -216,7 +216,7 @@ def endpoints(*addresses: str, **content: Any) -> dict[str, Any]:
     """A slice of hand-made endpoints, each of one pod."""
     target = {"kind": "Pod", "namespace": "bh-team-a-work", "name": "p", "uid": "1"}
     made = mirrored("EndpointSlice", labels=MARKS | SLICE_LABELS) | {"apiVersion": "discovery.k8s.io/v1"}
-    listed = [{"addresses": [each], "targetRef": target} for each in addresses]
+    listed = [{"addresses": [address], "targetRef": target} for address in addresses]
     return made | {"addressType": "IPv4", "endpoints": listed, "ports": [{"port": 80}]} | content
 
 

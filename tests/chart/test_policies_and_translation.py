@@ -65,12 +65,12 @@ async def offer(client: Client, view: TenantView) -> None:
         quota={
             "gpu_resources": tuple(sorted(view.gpu_resources)),
             "extended_resources": tuple(sorted(view.allowed_resources)),
-            "device_classes": tuple((each, 8) for each in sorted(view.device_classes)),
+            "device_classes": tuple((name, 8) for name in sorted(view.device_classes)),
         },
         nodes={
             "selector": tuple(view.enforced_node_selector.items()),
-            "tolerations": tuple(each.to_obj() for each in view.enforced_tolerations),
-            "allowed_tolerations": tuple(each.to_obj() for each in view.allowed_tolerations),
+            "tolerations": tuple(toleration.to_obj() for toleration in view.enforced_tolerations),
+            "allowed_tolerations": tuple(toleration.to_obj() for toleration in view.allowed_tolerations),
         },
         isolation={"runtime_class": view.runtime_class or None, "allowed_runtime_classes": tuple(view.allowed_runtime_classes)},
         offers={

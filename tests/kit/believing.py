@@ -49,7 +49,7 @@ def issuer_of(dex: Dex, **more: Any) -> dict[str, Any]:
 
 def resolved(tenant: str, *issuers: Mapping[str, Any], **asked: Any) -> tuple[Provider, ...]:
     """The providers of a tenant that names all of its class's."""
-    chosen = [{"issuer": each["name"]} | asked for each in issuers]
+    chosen = [{"issuer": issuer["name"]} | asked for issuer in issuers]
     return providers(tenant, {"oidc": chosen}, {"issuers": list(issuers)})
 
 

@@ -33,7 +33,7 @@ def verbs(rules: Iterable[dict[str, Any]], group: str, resource: str) -> set[str
 
 @functools.cache
 def on_the_host() -> list[dict[str, Any]]:
-    roles = [each for each in rendered() if each["kind"] == "ClusterRole" and each["metadata"]["name"] in ROLES]
+    roles = [obj for obj in rendered() if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] in ROLES]
     assert len(roles) == len(ROLES)
     return [rule for role in roles for rule in role["rules"]]
 
@@ -42,9 +42,9 @@ def on_the_host() -> list[dict[str, Any]]:
 def in_the_plane() -> list[dict[str, Any]]:
     spec = plane_spec(offers={"pod_groups": True, "snapshot_classes": ("nightly",)})
     (role,) = (
-        each
-        for each in bootstrap.objects(spec, b"ca")
-        if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", "bulkhead:syncer")
+        obj
+        for obj in bootstrap.objects(spec, b"ca")
+        if (obj["kind"], obj["metadata"]["name"]) == ("ClusterRole", "bulkhead:syncer")
     )
     return list(role["rules"])
 

@@ -80,17 +80,17 @@ EDITS: dict[str, Spec] = {
     "controlPlane.storage.size": {"controlPlane": {"storage": {"size": "8Gi"}}},
     "scheduling.mode": {"scheduling": {"mode": "Kubernetes", "slurm": None}},
     "scheduling.slurm.clusterName": slurm(clusterName="other"),
-    **{f"scheduling.slurm.controller.resources.{each}": slurm(controller={"resources": {each: SMALL[each]}}) for each in SMALL},
+    **{f"scheduling.slurm.controller.resources.{part}": slurm(controller={"resources": {part: SMALL[part]}}) for part in SMALL},
     "scheduling.slurm.controller.storage.size": slurm(controller={"storage": {"size": "7Gi"}}),
     "scheduling.slurm.controller.storage.className": slurm(controller={"storage": {"className": "fast"}}),
     "scheduling.slurm.nodeSets": slurm(nodeSets=[{"name": "gpu", "replicas": 2, "gpus": 2, "memory": "1Gi"}]),
     "scheduling.slurm.login.enabled": slurm(login={"enabled": False}),
     "scheduling.slurm.login.replicas": slurm(login={"replicas": 2}),
-    **{f"scheduling.slurm.login.resources.{each}": slurm(login={"resources": {each: SMALL[each]}}) for each in SMALL},
+    **{f"scheduling.slurm.login.resources.{part}": slurm(login={"resources": {part: SMALL[part]}}) for part in SMALL},
     "scheduling.slurm.login.rootSshAuthorizedKeys": slurm(login={"rootSshAuthorizedKeys": [KEY]}),
     "scheduling.slurm.login.certificatesOnly": slurm(login={"certificatesOnly": True}),
     "scheduling.slurm.restApi.enabled": slurm(restApi={"enabled": False}, login={"enabled": False}),
-    **{f"scheduling.slurm.restApi.resources.{each}": slurm(restApi={"resources": {each: SMALL[each]}}) for each in SMALL},
+    **{f"scheduling.slurm.restApi.resources.{part}": slurm(restApi={"resources": {part: SMALL[part]}}) for part in SMALL},
     "scheduling.slurm.accounting.enabled": slurm(accounting={"enabled": True}),
     "scheduling.slurm.accounting.storage.size": slurm(accounting={"enabled": True, "storage": {"size": "9Gi"}}),
     "scheduling.slurm.accounting.storage.className": slurm(accounting={"enabled": True, "storage": {"className": "fast"}}),
@@ -166,9 +166,9 @@ FREE = Finding(nodes=("one",))
 
 def asks(*sections: Spec, generation: int = 7) -> Spec:
     spec: Spec = BEFORE
-    for each in sections:
-        spec = over(spec, each) | {key: None for key, value in each.items() if value is None}
-        if (each.get("scheduling") or {}).get("slurm", 0) is None:
+    for section in sections:
+        spec = over(spec, section) | {key: None for key, value in section.items() if value is None}
+        if (section.get("scheduling") or {}).get("slurm", 0) is None:
             spec = {**spec, "scheduling": {"mode": "Kubernetes"}}
     made = tenant(status=STATUS, **spec)
     return made | {"metadata": made["metadata"] | {"generation": generation}}
@@ -190,7 +190,7 @@ def built(made: Admitted, existing: Existing) -> dict[str, Any]:
     """Everything that comes of it, on the host and in the plane."""
     spec = replace(made.plane, service_slice=SLICE)
     planned = plan(spec, material(spec), existing, held=made.held is not None)
-    objects = {str(slot_of(each)): each for each in planned.rendered.everything()}
+    objects = {str(slot_of(obj)): obj for obj in planned.rendered.everything()}
     rest = {"deletions": planned.deletions, "extra": planned.extra_deletions, "inside": planned.bootstrap}
     rest |= {"volumes": growths(spec, existing)}
     return objects | rest | {"slurm": made.slurm, "shares": made.shares, "nodes": made.claims_nodes}
@@ -198,7 +198,7 @@ def built(made: Admitted, existing: Existing) -> dict[str, Any]:
 
 def claim(asked: Spec, found: Spec | None) -> Claim | None:
     """The nodes that are asked for."""
-    offers = Offers(lambda _: OFFER, lambda _: None, lambda each: accepted_before(each, found))
+    offers = Offers(lambda _: OFFER, lambda _: None, lambda name: accepted_before(name, found))
     return claimed(asked, offers, SETTINGS, NOW).claim
 
 
@@ -267,12 +267,12 @@ edits = st.lists(st.sampled_from(sorted(EDITS)), min_size=2, max_size=6, unique=
 
 @given(edits, st.sampled_from(sorted(REFUSALS)))
 def test_of_several_fields_none_is_half_applied(fields: list[str], refused: str) -> None:
-    unchanged(asks(*(EDITS[each] for each in fields), REFUSALS[refused]))
+    unchanged(asks(*(EDITS[field] for field in fields), REFUSALS[refused]))
 
 
 @given(edits)
 def test_what_was_accepted_is_built_however_many_edits_are_refused_after_it(fields: list[str]) -> None:
-    wanted = asks(*(EDITS[each] for each in fields))
+    wanted = asks(*(EDITS[field] for field in fields))
     made = admit(case(wanted, OFFER, SETTINGS, runs=True, existing=THERE, nodes=FREE))
     if isinstance(made, Admitted) and made.held is None:
         later = admitted(asks({"quota": {"cohort": "demoo"}}), record(wanted), THERE)
@@ -286,7 +286,7 @@ def test_nodes_of_others_are_asked_for_and_the_edit_is_refused_as_a_whole() -> N
     assert made.edit is not None
     assert made.edit.reason is Reason.NODES_TAKEN
     assert built(made, THERE) == RUNS
-    offers = Offers(lambda _: OFFER, lambda _: None, lambda each: accepted_before(each, RECORD))
+    offers = Offers(lambda _: OFFER, lambda _: None, lambda name: accepted_before(name, RECORD))
     found = claimed(asked, offers, SETTINGS, NOW)
     assert (found.edited, found.before) == (True, NODES)
 
@@ -295,12 +295,12 @@ def test_what_is_withdrawn_counts_whatever_else_the_edit_says() -> None:
     access = {"revoked": [{"kind": "User", "name": "corp:eve"}], "certificatesRevoked": "today"}
     made = admitted(asks(REFUSALS["a cohort"], {"access": access}), RECORD, THERE)
     assert made.edit is not None
-    assert [each.name for each in made.plane.access.revoked] == ["corp:eve"]
+    assert [entry.name for entry in made.plane.access.revoked] == ["corp:eve"]
     assert made.plane.access.certificates_revoked == "today"
     # Nobody comes back by an edit that is refused.
     noted = record(asks({"access": access}))
     made = admitted(asks(REFUSALS["a cohort"]), noted, THERE)
-    assert [each.name for each in made.plane.access.revoked] == ["corp:eve"]
+    assert [entry.name for entry in made.plane.access.revoked] == ["corp:eve"]
     assert made.plane.access.certificates_revoked == "today"
 
 

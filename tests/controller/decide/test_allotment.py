@@ -61,7 +61,7 @@ def test_everything_that_counts_as_a_gpu_is_limited_to_what_the_tenant_names(
     spec = built(asked, bounds)
     gpus = bounds["spec"].get("gpuResources") or ["nvidia.com/gpu"]
     counted = [*gpus, *bounds["spec"].get("extendedResources", ())]
-    (hard,) = [each["spec"]["hard"] for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-quota"]
+    (hard,) = [quota["spec"]["hard"] for quota in resource_quotas(spec) if quota["metadata"]["name"] == "tenant-quota"]
     told = settings(spec)
     rooms = {"a": node.Room(dict.fromkeys(counted, 2_000_000), {})}
     shown = node.gpu_shares(rooms, {name: told["limits"].get(name, 0) for name in told["gpuResources"]}, {})
@@ -120,7 +120,7 @@ def of_class(**resources: Any) -> dict[str, Any]:
 
 
 def hard(spec: PlaneSpec) -> dict[str, str]:
-    return {name: value for each in resource_quotas(spec) for name, value in each["spec"]["hard"].items()}
+    return {name: value for quota in resource_quotas(spec) for name, value in quota["spec"]["hard"].items()}
 
 
 def test_a_tenant_has_what_it_asks_for_else_the_default_of_its_class_else_the_most() -> None:
@@ -210,7 +210,7 @@ def test_bounds_of_pods_and_claims_go_to_syncer_policy_and_limit_range() -> None
     assert facts["bulkhead.dev/most-per-pod"] == "cpu=500m,memory=1Ti"
     assert facts["bulkhead.dev/most-limit-request-ratio"] == "memory=4"
     assert facts["bulkhead.dev/most-per-claim"] == told["mostPerClaim"] == "100Gi"
-    assert [each["type"] for each in limit_range(spec)["spec"]["limits"]] == ["Container"]
+    assert [limit["type"] for limit in limit_range(spec)["spec"]["limits"]] == ["Container"]
     assert "mostPerPod" not in settings(built(tenant(), tenant_class()))
 
 

@@ -325,7 +325,7 @@ def test_whatever_address_a_tenant_may_reach_its_class_lists(listed: list[str], 
     inside = ip_network(asked)
     point = inside[address % inside.num_addresses]
     if not beyond(question):
-        assert any(point in ip_network(each) for each in listed)
+        assert any(point in ip_network(cidr) for cidr in listed)
     elif asked in listed:
         pytest.fail("what the class lists itself is refused")
 

@@ -155,9 +155,9 @@ def test_no_ceiling_is_more_than_the_cohort_has_and_none_less_than_nominal(made:
     notes = [given_to(asked, name=f"t{number}") for number, asked in enumerate(made)]
     said = [asked["quota"]["resources"][GPU] for asked in made]
     for number, (asked, own) in enumerate(zip(made, said, strict=True)):
-        others = [each for each in notes if each.name != f"t{number}"]
+        others = [note for note in notes if note.name != f"t{number}"]
         most = int(ceilings(asked, *others).get(GPU, own["nominal"]))
-        assert own["nominal"] <= most <= sum(each["nominal"] for each in said)
+        assert own["nominal"] <= most <= sum(resource["nominal"] for resource in said)
         assert most <= own["nominal"] + own.get("borrowingLimit", most)
 
 
@@ -166,7 +166,7 @@ def hard(spec: PlaneSpec) -> dict[str, str]:
 
 
 def noted(spec: PlaneSpec) -> Tenant:
-    found = tenant_of(next(each for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-quota"))
+    found = tenant_of(next(quota for quota in resource_quotas(spec) if quota["metadata"]["name"] == "tenant-quota"))
     assert found is not None
     return found
 
@@ -248,7 +248,7 @@ def test_a_refused_amount_stays_what_it_was_and_does_not_grow_by_what_others_len
 def test_refused_amounts_keep_their_flavors() -> None:
     flavors = [{"name": "h", "nominal": 24}, {"name": "a", "nominal": 8}]
     asked = asking({GPU: {"nominal": 32, "flavors": flavors}})
-    listed = {"spec": {"flavors": [{"name": each["name"], "resource": GPU, "nodeLabels": {"x": "y"}} for each in flavors]}}
+    listed = {"spec": {"flavors": [{"name": flavor["name"], "resource": GPU, "nodeLabels": {"x": "y"}} for flavor in flavors]}}
     before = in_cohort(asked, None, mate("b", 4, flavor="h"), cohort=listed)
     spec = held(asked, offering(**{GPU: {"maxNominal": 8}}), before, mate("b", 4, flavor="h"))
     assert noted(spec).shares == {("h", GPU): Share(24, None, None), ("a", GPU): Share(8, None, None)}

@@ -206,7 +206,7 @@ def test_slices_are_disjoint_and_hold_nobody_elses_address(offsets: list[int], t
         assert not any(IPv4Address(address) in network for address in used)
         given_out.append(chosen)
     if len(given_out) < tenants:
-        free = [each for each in IPv4Network(RANGE).subnets(new_prefix=PREFIX) if str(each) not in given_out]
+        free = [subnet for subnet in IPv4Network(RANGE).subnets(new_prefix=PREFIX) if str(subnet) not in given_out]
         assert all(any(IPv4Address(address) in network for address in used) for network in free)
 
 
@@ -256,7 +256,7 @@ def test_left_overs_of_an_older_version_are_deleted_and_other_peoples_objects_ar
         policy("plane-identity", marks, "ConfigMap"),
     ]
     made = plan(spec, material(spec), by_slot(existing))
-    assert [each.slot.name for each in made.deletions] == ["allow-everything"]
+    assert [deletion.slot.name for deletion in made.deletions] == ["allow-everything"]
 
 
 def test_dns_waits_for_the_plane_once_and_is_kept_afterwards() -> None:
@@ -306,7 +306,9 @@ def test_a_plane_learns_to_end_soon_when_it_begins_or_with_another_image_and_is_
     def ends_soon(spec: PlaneSpec, existing: Existing) -> bool:
         made = plan(as_it_began(spec, existing), material(spec), existing)
         (found,) = [obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet"]
-        servers = [each for each in found["spec"]["template"]["spec"]["containers"] if each["name"] == "kube-apiserver"]
+        servers = [
+            container for container in found["spec"]["template"]["spec"]["containers"] if container["name"] == "kube-apiserver"
+        ]
         return apiserver.ENDS_SOON in servers[0]["command"]
 
     former = plane_spec()
@@ -359,7 +361,7 @@ def test_a_whole_tenant_comes_down_in_order() -> None:
     left, steps = dict(WHOLE), []
     while (upcoming := teardown.next_step(Left(**left))).step is not Step.FINALIZER:
         steps.append(upcoming.step)
-        left = without(left, {each.rpartition("/")[2].rpartition(" ")[2] for each in upcoming.waiting_for})
+        left = without(left, {text.rpartition("/")[2].rpartition(" ")[2] for text in upcoming.waiting_for})
     assert steps == [Step.SYNCER, Step.WORKLOADS, Step.PLANE, Step.NAMESPACES, Step.CLUSTER_SCOPED]
 
 
@@ -378,7 +380,7 @@ def test_from_any_half_made_or_half_gone_state_it_ends_and_never_goes_back(gone:
         if upcoming.step is Step.FINALIZER:
             assert not any(value for value in left.values())
             return
-        names = [each.rpartition(" ")[2] for each in upcoming.waiting_for]
+        names = [text.rpartition(" ")[2] for text in upcoming.waiting_for]
         left = without(left, data.draw(st.sets(st.sampled_from(names), min_size=1)))
     pytest.fail("the teardown did not come to its end")
 

@@ -59,7 +59,7 @@ def test_without_what_is_beyond_its_class_a_tenant_is_inside_it(name: str) -> No
     left = within(asked, beyond(Question(asked, offer, "usual")))
     immutable = {("controlPlane", "replicas")}
     # A mode that the class does not offer is nobody's to choose for the tenant.
-    assert {each.path for each in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
+    assert {excess.path for excess in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
     refusal = refuse(case(tenant(**asked), tenant_class(**offer), SETTINGS))
     assert refusal is not None
     assert holds(refusal, tenant_class(**offer))
@@ -118,7 +118,7 @@ def test_nodes_are_claimed_as_the_class_says_but_never_in_another_pool() -> None
 
 
 def quota_of(spec: PlaneSpec) -> dict[str, str]:
-    return {name: value for each in resource_quotas(spec) for name, value in each["spec"]["hard"].items()}
+    return {name: value for quota in resource_quotas(spec) for name, value in quota["spec"]["hard"].items()}
 
 
 @pytest.mark.parametrize("now", ["65", "1000", "no number"])
@@ -221,14 +221,14 @@ def test_a_plane_that_is_held_is_left_alone_but_for_new_authorities_and_its_scal
     assert ("StatefulSet", "plane") not in named
     assert ("ConfigMap", "plane-config") not in named
     assert {("Deployment", "syncer"), ("ConfigMap", "syncer"), ("Secret", "pki-etcd")} <= named
-    slot = next(each for each in there if each.kind == "StatefulSet")
+    slot = next(key for key in there if key.kind == "StatefulSet")
     stale = json.loads(json.dumps(there[slot]))
     stale["spec"]["template"]["metadata"]["annotations"]["bulkhead.dev/trust"] = "old"
     stale["spec"]["replicas"] = 0
     made = plan(after, material(after), {**there, slot: stale}, held=True)
     repaired = next(obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet")
     assert repaired["spec"] == there[slot]["spec"]
-    made = plan(after, material(after), {each: obj for each, obj in there.items() if each.kind != "StatefulSet"}, held=True)
+    made = plan(after, material(after), {key: obj for key, obj in there.items() if key.kind != "StatefulSet"}, held=True)
     assert any(obj["kind"] == "StatefulSet" for obj in made.rendered.workloads)
 
 
@@ -266,7 +266,7 @@ def test_a_class_that_is_wrong_in_itself_holds_with_the_rest_of_it(name: str) ->
     assert quota_of(spec)["requests.nvidia.com/gpu"] == "24"
     assert all(parse(request) <= parse(limit) for _, request, limit in spec.quota.container_defaults if request and limit)
     assert {name for name, _, _ in spec.quota.container_defaults} == {"cpu", "memory", "ephemeral-storage"}
-    assert ("cpu" in {each.resource for each in spec.quota.pod_bounds}) == (name == "more than one pod may have")
+    assert ("cpu" in {bound.resource for bound in spec.quota.pod_bounds}) == (name == "more than one pod may have")
 
 
 def test_the_status_of_a_tenant_that_is_held_says_what_is_refused_and_what_holds() -> None:
@@ -320,7 +320,7 @@ offers = st.fixed_dictionaries(
 
 
 def _reached(listed: Any) -> list[Any]:
-    return list(collapse_addresses(IPv4Network(each) for each in listed or ()))
+    return list(collapse_addresses(IPv4Network(cidr) for cidr in listed or ()))
 
 
 def _within(inner: Any, outer: Any) -> bool:
@@ -333,7 +333,7 @@ def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
 ) -> None:
     before = ran(earlier, within(asked_earlier, beyond(Question(asked_earlier, earlier))))
     spec = kept(offer, asked, before)
-    paths = {each.path for each in beyond(Question(asked, offer))}
+    paths = {excess.path for excess in beyond(Question(asked, offer))}
     ours, theirs = asked["isolation"], offer["isolation"]
     assert spec.isolation.pod_security == "restricted" or "restricted" not in {ours["podSecurity"], theirs["podSecurity"]}
     assert spec.isolation.user_namespaces or True not in {ours["userNamespaces"], theirs["userNamespaces"]}

@@ -50,7 +50,7 @@ def named(made: Plan, kind: str, name: str) -> dict[str, Any]:
 
 def believed(made: Plan) -> list[str]:
     told = json.loads(named(made, "ConfigMap", "plane-config")["data"]["authentication.json"])
-    return [each["issuer"]["url"] for each in told.get("jwt", [])]
+    return [authenticator["issuer"]["url"] for authenticator in told.get("jwt", [])]
 
 
 def condition(spec: PlaneSpec, before: dict[str, Any] | None = None) -> tuple[str, str, str] | None:
@@ -99,7 +99,7 @@ def test_what_no_provider_needs_any_more_goes() -> None:
     there = running(built(Answer(KEYS)))
     there = {slot: obj | {"metadata": obj["metadata"] | {"uid": "1"}} for slot, obj in there.items()}
     gone = planned(plane_for(tenant(), offer(CORP), existing=there), there).deletions
-    assert [(each.slot.kind, each.slot.name) for each in gone] == [("ConfigMap", "issuers")]
+    assert [(deletion.slot.kind, deletion.slot.name) for deletion in gone] == [("ConfigMap", "issuers")]
     assert planned(built(Answer(KEYS), there), there).deletions == ()
 
 

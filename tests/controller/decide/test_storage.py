@@ -106,7 +106,7 @@ def test_what_stays_says_from_to_and_what_to_do(
 ) -> None:
     status, reason, message = said(*claims, spec=spec, **refused)
     assert (status, reason) == ("False", Reason.VOLUME_KEPT)
-    assert all(each in message for each in words), message
+    assert all(word in message for word in words), message
     assert len(message) < 1000
 
 

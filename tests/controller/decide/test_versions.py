@@ -26,8 +26,8 @@ def runs(version: str, *members: str) -> Existing:
     """The host's objects of a plane that was built with a version, and of which members run others."""
     spec = plane_for(tenant(), tenant_class(kubernetesVersion=version), Settings(kubernetes_versions=(version,)))
     there = dict(by_slot(render(spec, material(spec)).everything()))
-    for number, each in enumerate(members):
-        image = f"registry.example.org:5000/kubernetes:{each}@sha256:{'a' * 64}"
+    for number, member in enumerate(members):
+        image = f"registry.example.org:5000/kubernetes:{member}@sha256:{'a' * 64}"
         pod = {"spec": {"containers": [{"name": "etcd", "image": "etcd:v3.6.16"}, {"name": "kube-apiserver", "image": image}]}}
         there[Slot("Pod", "bh-team-a", f"plane-{number}")] = pod
     return there
@@ -35,7 +35,7 @@ def runs(version: str, *members: str) -> Existing:
 
 def asking(version: str, by: str, existing: Existing, **more: Any) -> Case:
     """A tenant of a plane that runs, which is to have a version because it, its class or the installation says so."""
-    rest = tuple(each for each in OFFERED if each != version)
+    rest = tuple(other for other in OFFERED if other != version)
     first = Settings(kubernetes_versions=(version, *rest))
     offered = tenant_class(**({"kubernetesVersion": version} if by == "class" else {}))
     asked = tenant(status=BUILT, **({"kubernetesVersion": version} if by == "Tenant" else {}), **more)

@@ -182,7 +182,7 @@ def test_a_changed_address_reissues_what_carries_it() -> None:
 
 
 def test_no_certificate_that_is_kept_is_a_persons_or_a_masters() -> None:
-    assert all(not each.groups for each in pki.leaves(plane_spec()).values())
+    assert all(not leaf.groups for leaf in pki.leaves(plane_spec()).values())
     config = KubeConfig.from_bytes(base64.b64decode(stored()["pki-syncer"]["data"]["kubeconfig"]), hostile=True)
     assert config.server == "https://10.112.4.1:443"
 
@@ -195,7 +195,7 @@ def test_the_api_server_trusts_two_cas_and_no_component_waits_for_that_of_people
     people = keys.authorities["users"].certificate
     holders = [name for name, data in files.items() for value in data.values() if people in base64.b64decode(value)]
     assert holders == ["pki-apiserver"]
-    assert {each.authority for each in pki.leaves(plane_spec()).values()} == {
+    assert {leaf.authority for leaf in pki.leaves(plane_spec()).values()} == {
         "client",
         "etcd",
         "kubelet",

@@ -42,8 +42,10 @@ class World:
     def turn(self) -> list[Assembled]:
         """A reconcile of each plane; what it issues is there at the next."""
         self.hear()
-        found = [assemble(SPEC, each, self.clock.now(), may_renew=self.renewals.take) for each in self.secrets]
-        self.secrets = [secrets(each) for each in found]
+        found = [
+            assemble(SPEC, plane_secrets, self.clock.now(), may_renew=self.renewals.take) for plane_secrets in self.secrets
+        ]
+        self.secrets = [secrets(plane_secrets) for plane_secrets in found]
         return found
 
 
@@ -62,13 +64,13 @@ def test_a_clock_that_is_wrong_for_a_turn_reissues_no_certificate(world: World, 
     world.turn()
     world.machine.advance(60)
     world.machine.wrong = timedelta(days=days)
-    assert [each.issued for each in world.turn()] == [()] * PLANES
+    assert [result.issued for result in world.turn()] == [()] * PLANES
     # What has to be issued meanwhile is valid all the same.
     del world.secrets[0]["pki-dns"]
     made = world.turn()[0]
     assert [name for name, _ in made.issued] == ["pki-dns/client"]
     world.machine.wrong = timedelta()
-    assert [each.issued for each in world.turn()] == [()] * PLANES
+    assert [result.issued for result in world.turn()] == [()] * PLANES
 
 
 @pytest.mark.parametrize("days", [600, -600])
@@ -79,36 +81,36 @@ def test_a_controller_that_starts_with_a_clock_that_is_wrong_reissues_none_eithe
     # Were certificates due by the server's time, nobody would know whether that is the right one.
     world.machine.advance(61 * 24 * 3600)
     found = world.turn()
-    assert [each.issued for each in found] == [()] * PLANES
-    assert all(len(each.put_off) == 10 for each in found)
+    assert [result.issued for result in found] == [()] * PLANES
+    assert all(len(result.put_off) == 10 for result in found)
     world.machine.wrong = timedelta()
-    assert sum(bool(each.issued) for each in world.turn()) == 5
+    assert sum(bool(result.issued) for result in world.turn()) == 5
 
 
 def test_what_falls_due_together_is_renewed_a_few_planes_at_a_time(world: World) -> None:
     world.machine.advance(61 * 24 * 3600)
     renewed = []
     for _ in range(4):
-        renewed.append([bool(each.issued) for each in world.turn()].count(True))
+        renewed.append([bool(result.issued) for result in world.turn()].count(True))
         world.machine.advance(9)
     assert renewed == [5, 3, 3, 1]
-    assert [each.put_off for each in world.turn()] == [()] * PLANES
+    assert [result.put_off for result in world.turn()] == [()] * PLANES
 
 
 def test_cas_that_end_together_restart_a_few_planes_at_a_time(world: World) -> None:
     world.machine.advance((pki.AUTHORITY_LIFE - pki.LEAF_LIFE).total_seconds() + 1)
     found = world.turn()
-    assert [bool(each.issued) for each in found].count(True) == 5
-    assert all("pki-ca-client" in each.put_off for each in found if not each.issued)
+    assert [bool(result.issued) for result in found].count(True) == 5
+    assert all("pki-ca-client" in result.put_off for result in found if not result.issued)
 
 
 def test_what_is_missing_or_does_not_say_what_it_should_waits_for_nobody(world: World) -> None:
     world.machine.advance(61 * 24 * 3600)
     world.renewals = Renewals(world.clock, lambda: "no")
-    for each in world.secrets:
-        each.pop("pki-dns", None)
+    for plane_secrets in world.secrets:
+        plane_secrets.pop("pki-dns", None)
     found = world.turn()
-    assert {name for each in found for name, _ in each.issued} == {"pki-dns/client"}
+    assert {name for result in found for name, _ in result.issued} == {"pki-dns/client"}
     changed = assemble(
         plane_spec(control_plane={"replicas": 3}), world.secrets[0], world.clock.now(), may_renew=world.renewals.take
     )

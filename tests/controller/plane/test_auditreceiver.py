@@ -37,10 +37,10 @@ def sending(**changes: Any) -> PlaneSpec:
 
 def ways(spec: PlaneSpec) -> list[Any]:
     policy, usual = (
-        next(each for each in network.policies(one) if each["metadata"]["name"] == "allow-plane")
+        next(found for found in network.policies(one) if found["metadata"]["name"] == "allow-plane")
         for one in (spec, plane_spec(network={"reserved": HOST}))
     )
-    return [each for each in policy["spec"]["egress"] if each not in usual["spec"]["egress"]]
+    return [rule for rule in policy["spec"]["egress"] if rule not in usual["spec"]["egress"]]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_plane_reaches_its_receiver_alone(changes: dict[str, str], peer: Any) 
     "changes",
     [
         *(
-            {"address": each}
-            for each in (
+            {"address": address}
+            for address in (
                 "169.254.169.254", "127.0.0.1", "::1", "fe80::1", "168.63.129.16", "fd00:ec2::254", "10.96.0.1", "10.112.4.1",
                 "10.244.1.2", "192.0.2.10", "192.0.2.11", "::ffff:192.0.2.10", "64:ff9b::a9fe:a9fe", "64:ff9b::c000:20a",
                 "172.20.0.4", "x",
             )
         ),
-        *({"namespace": each} for each in ("bulkhead-system", "bh-team-a", "bh-team-a-work")),
+        *({"namespace": name} for name in ("bulkhead-system", "bh-team-a", "bh-team-a-work")),
     ],
     ids=str,
 )  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_plane_that_is_held_keeps_the_files_that_its_pod_mounts() -> None:
     there = by_slot([{"kind": "Secret", "metadata": meta}])
     assert plan(spec, material(spec), there, held=True).deletions == ()
     # Of a tenant that is not held it goes with what the class says.
-    assert [each.slot.name for each in plan(spec, material(spec), there).deletions] == [auditreceiver.SECRET]
+    assert [deletion.slot.name for deletion in plan(spec, material(spec), there).deletions] == [auditreceiver.SECRET]
 
 
 def test_the_credential_is_in_no_text_of_a_plane() -> None:

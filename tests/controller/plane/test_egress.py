@@ -76,16 +76,18 @@ def edges(cidrs: list[str]) -> list[Address]:
         for value in (int(one.network_address), int(one.broadcast_address)):
             beside = (near for near in (value - 1, value, value + 1) if 0 <= near < 1 << one.max_prefixlen)
             found |= {type(one.network_address)(near) for near in beside}
-    plain = {each.ipv4_mapped or each if isinstance(each, IPv6Address) else each for each in found}
-    translated = {ip_address(int(IPv6Address("64:ff9b::")) + int(each)) for each in plain if isinstance(each, IPv4Address)}
-    return sorted(plain | translated, key=lambda each: (each.version, int(each)))
+    plain = {address.ipv4_mapped or address if isinstance(address, IPv6Address) else address for address in found}
+    translated = {
+        ip_address(int(IPv6Address("64:ff9b::")) + int(address)) for address in plain if isinstance(address, IPv4Address)
+    }
+    return sorted(plain | translated, key=lambda address: (address.version, int(address)))
 
 
 def opens(made: dict[str, Any] | None, address: Address) -> bool:
     if made is None:
         return False
     rule = made["ipBlock"]
-    return address in network_of(rule["cidr"]) and not any(address in network_of(each) for each in rule.get("except", ()))
+    return address in network_of(rule["cidr"]) and not any(address in network_of(cidr) for cidr in rule.get("except", ()))
 
 
 def embedded(address: Address) -> Address | None:
@@ -102,61 +104,63 @@ def embedded(address: Address) -> Address | None:
 @example(["::ffff:10.0.0.0/104"], ["10.3.0.0/16"], [])
 @example(["0.0.0.0/0"], ["::ffff:10.3.0.0/112"], [])
 def test_nothing_reserved_is_opened_and_nothing_else_is_closed(asked: list[str], reserved: list[str], reach: list[str]) -> None:
-    kept = closed([Reserved(each, NODE) for each in reserved], reach)
-    blocks = [block(each, kept) for each in asked]
+    kept = closed([Reserved(cidr, NODE) for cidr in reserved], reach)
+    blocks = [block(cidr, kept) for cidr in asked]
     for made in blocks:
         if made is not None:
             whole = ip_network(made["ipBlock"]["cidr"])
-            for each in made["ipBlock"].get("except", ()):
+            for hole in made["ipBlock"].get("except", ()):
                 # What an API server takes: inside, and smaller.
-                assert ip_network(each).subnet_of(whole)  # type: ignore[arg-type]
-                assert ip_network(each).prefixlen > whole.prefixlen
+                assert ip_network(hole).subnet_of(whole)  # type: ignore[arg-type]
+                assert ip_network(hole).prefixlen > whole.prefixlen
     for address in edges([*asked, *reserved, *reach]):
         behind = embedded(address)
 
         def held(listed: list[str], address: Address = address, behind: Address | None = behind) -> bool:
-            return any(has(each, address) or (behind is not None and has(each, behind)) for each in listed)
+            return any(has(cidr, address) or (behind is not None and has(cidr, behind)) for cidr in listed)
 
         routed = address not in ip_network("::/64")
-        wanted = any(has(each, address) for each in asked) and (held(reach) or not held(reserved)) and routed
+        wanted = any(has(cidr, address) for cidr in asked) and (held(reach) or not held(reserved)) and routed
         assert any(opens(made, address) for made in blocks) == wanted, address
 
 
 @given(st.sets(st.integers(0, (1 << 20) - 1), min_size=200, max_size=1500))
 def test_a_host_of_many_nodes_is_closed_whole_with_few_exceptions(places: set[int]) -> None:
     nodes = [IPv4Address((10 << 24) + place) for place in places]
-    made = block("0.0.0.0/0", closed(Reserved(f"{each}/32", NODE) for each in nodes))
+    made = block("0.0.0.0/0", closed(Reserved(f"{node}/32", NODE) for node in nodes))
     assert made is not None
     assert len(made["ipBlock"]["except"]) <= addresses.MOST_EXCEPTIONS
-    assert not any(opens(made, each) for each in nodes)
+    assert not any(opens(made, node) for node in nodes)
 
 
 def closed_addresses(made: dict[str, Any]) -> int:
-    return sum(ip_network(each).num_addresses for each in made["ipBlock"]["except"])
+    return sum(ip_network(cidr).num_addresses for cidr in made["ipBlock"]["except"])
 
 
 def test_scattered_nodes_close_little_beside_themselves() -> None:
     """Those that lie nearest to each other are joined, and the others stay as they are."""
     nodes = [
-        IPv4Address((34 << 24) + (host << 16) + (each * 977 + host * 131) % 65536) for host in range(60) for each in range(5)
+        IPv4Address((34 << 24) + (host << 16) + (number * 977 + host * 131) % 65536)
+        for host in range(60)
+        for number in range(5)
     ]
-    made = block("0.0.0.0/0", closed(Reserved(f"{each}/32", NODE) for each in nodes))
+    made = block("0.0.0.0/0", closed(Reserved(f"{node}/32", NODE) for node in nodes))
     assert made is not None
     assert len(made["ipBlock"]["except"]) <= addresses.MOST_EXCEPTIONS
-    assert all(not opens(made, each) for each in nodes)
+    assert all(not opens(made, node) for node in nodes)
     assert closed_addresses(made) < 1 << 18
 
 
 def test_as_many_nodes_as_there_may_be_exceptions_close_nothing_beside_themselves() -> None:
-    nodes = [IPv4Address((34 << 24) + each * 65_000) for each in range(addresses.MOST_EXCEPTIONS)]
+    nodes = [IPv4Address((34 << 24) + number * 65_000) for number in range(addresses.MOST_EXCEPTIONS)]
     for asked in ("0.0.0.0/0", "64:ff9b::/96"):
-        made = block(asked, closed(Reserved(f"{each}/32", NODE) for each in nodes))
+        made = block(asked, closed(Reserved(f"{node}/32", NODE) for node in nodes))
         assert made is not None
         assert closed_addresses(made) == len(nodes)
 
 
 def outward(spec: PlaneSpec) -> list[dict[str, Any]]:
-    policy = next(each for each in network.policies(spec) if each["metadata"]["name"] == "allow-tenant-egress")
+    policy = next(policy for policy in network.policies(spec) if policy["metadata"]["name"] == "allow-tenant-egress")
     return [peer for rule in policy["spec"]["egress"] for peer in rule["to"] if "ipBlock" in peer]
 
 
@@ -170,16 +174,17 @@ def outward(spec: PlaneSpec) -> list[dict[str, Any]]:
 def test_everywhere_is_not_the_host(address: str) -> None:
     found = outward(plane_spec(network={"egress_cidrs": ("0.0.0.0/0", "::/0"), "reserved": HOST}))
     assert len(found) == 2
-    assert not any(opens(each, ip_address(address)) for each in found)
+    assert not any(opens(rule, ip_address(address)) for rule in found)
     for outside in ("203.0.113.5", "10.97.0.1", "2600::1", "64:ff9b::cb00:7105"):
-        assert any(opens(each, ip_address(outside)) for each in found), outside
+        assert any(opens(rule, ip_address(outside)) for rule in found), outside
 
 
 def test_what_the_class_reaches_on_purpose_is_open_and_no_more_of_it() -> None:
     reach = ("169.254.169.254/32", "10.96.0.64/26")
     (found,) = outward(plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": HOST, "reach_reserved": reach}))
     opened = {
-        each: opens(found, ip_address(each)) for each in ("169.254.169.254", "169.254.169.253", "10.96.0.65", "10.96.0.1")
+        address: opens(found, ip_address(address))
+        for address in ("169.254.169.254", "169.254.169.253", "10.96.0.65", "10.96.0.1")
     }
     assert opened == {"169.254.169.254": True, "169.254.169.253": False, "10.96.0.65": True, "10.96.0.1": False}
 
@@ -192,7 +197,7 @@ def test_only_the_class_says_what_of_the_host_is_reached() -> None:
     everywhere, metadata = {"egressCIDRs": ["0.0.0.0/0"]}, {"reachReserved": ["169.254.169.254/32"]}
     assert built(everywhere | metadata, everywhere).network.reach_reserved == ()
     assert built(everywhere, everywhere | metadata).network.reach_reserved == ("169.254.169.254/32",)
-    assert not any(opens(each, ip_address("10.112.9.9")) for each in outward(built(everywhere, everywhere)))
+    assert not any(opens(rule, ip_address("10.112.9.9")) for rule in outward(built(everywhere, everywhere)))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +236,7 @@ def test_where_the_range_of_pods_is_not_known_nothing_that_holds_a_pod_is_opened
 
 
 def _of(name: str, direction: str, spec: PlaneSpec) -> list[dict[str, Any]]:
-    policy = next(each for each in network.policies(spec) if each["metadata"]["name"] == name)
+    policy = next(policy for policy in network.policies(spec) if policy["metadata"]["name"] == name)
     peers = {"ingress": "from", "egress": "to"}[direction]
     return [peer for rule in policy["spec"][direction] for peer in rule[peers] if "ipBlock" in peer]
 
@@ -239,9 +244,9 @@ def _of(name: str, direction: str, spec: PlaneSpec) -> list[dict[str, Any]]:
 def test_the_tenants_dns_reaches_resolvers_and_neither_pods_nor_services() -> None:
     (found,) = _of("allow-dns", "egress", plane_spec(network={"reserved": HOST}))
     reached, kept = ("172.31.255.1", "168.63.129.16", "9.9.9.9"), ("10.244.0.5", "10.96.0.10", "169.254.1.1")
-    assert [each for each in (*reached, *kept) if opens(found, ip_address(each))] == list(reached)
+    assert [address for address in (*reached, *kept) if opens(found, ip_address(address))] == list(reached)
     given_ = plane_spec(network={"reserved": HOST}, installation={"dns_upstreams": ("9.9.9.9", "169.254.20.10", "2620:fe::9")})
-    cidrs = [each["ipBlock"] for each in _of("allow-dns", "egress", given_)]
+    cidrs = [peer["ipBlock"] for peer in _of("allow-dns", "egress", given_)]
     assert cidrs == [{"cidr": "9.9.9.9/32"}, {"cidr": "169.254.20.10/32"}, {"cidr": "2620:fe::9/128"}]
 
 
@@ -257,13 +262,13 @@ def test_no_pod_of_the_host_is_a_user_of_a_plane_by_its_address_alone() -> None:
 
 def test_a_host_api_of_either_family_is_one_address() -> None:
     spec = plane_spec(installation={"host_api": (("192.0.2.10", 6443), ("fd00::1", 443))})
-    assert [each["ipBlock"]["cidr"] for each in _of("allow-syncer", "egress", spec)] == ["192.0.2.10/32", "fd00::1/128"]
+    assert [peer["ipBlock"]["cidr"] for peer in _of("allow-syncer", "egress", spec)] == ["192.0.2.10/32", "fd00::1/128"]
 
 
 def test_reserved_ranges_of_the_installation_are_read_and_checked() -> None:
     found = load({"BULKHEAD_RESERVED_CIDRS": "10.0.0.0/16,fd00::/64", "BULKHEAD_POD_NETWORKS": "10.200.0.0/16"})
     assert Reserved("10.200.0.0/16", PODS) in found.reserved
-    assert {"10.0.0.0/16", "fd00::/64", "169.254.0.0/16", "10.112.0.0/12"} <= {each.cidr for each in found.reserved}
+    assert {"10.0.0.0/16", "fd00::/64", "169.254.0.0/16", "10.112.0.0/12"} <= {range_.cidr for range_ in found.reserved}
     with pytest.raises(SettingsError, match="BULKHEAD_RESERVED_CIDRS"):
         load({"BULKHEAD_RESERVED_CIDRS": "10.0.0.1/16"})
 
@@ -309,12 +314,14 @@ async def test_what_the_host_has_is_seen_and_told_once_it_changes(host_client: C
 
     try:
         await ranges.synced()
-        assert SERVICES in {each.what for each in ranges.reserved()}
+        assert SERVICES in {range_.what for range_ in ranges.reserved()}
         pods, own = ("10.244.77.0/24", "fd00:77::/64"), (("InternalIP", "192.0.2.77"), ("ExternalIP", "2600::77"))
         await host_client.create(NODES, {"metadata": {"name": name}, "spec": {"podCIDRs": list(pods)}})
         addresses_ = [{"type": kind, "address": text} for kind, text in (*own, ("Hostname", name))]
         await host_client.patch(NODES, name, {"status": {"addresses": addresses_}}, subresource="status")
-        await seen(*(Reserved(each, PODS) for each in pods), Reserved("192.0.2.77/32", NODE), Reserved("2600::77/128", NODE))
+        await seen(
+            *(Reserved(address, PODS) for address in pods), Reserved("192.0.2.77/32", NODE), Reserved("2600::77/128", NODE)
+        )
         meta = {"name": name, "labels": {"kubernetes.io/service-name": "kubernetes"}}
         endpoints = {"endpoints": [{"addresses": ["192.0.2.66"]}], "ports": [{"port": 6443}], "addressType": "IPv4"}
         await host_client.create(ENDPOINT_SLICES, {"metadata": meta, **endpoints}, "default")
@@ -324,15 +331,15 @@ async def test_what_the_host_has_is_seen_and_told_once_it_changes(host_client: C
         await host_client.create(SERVICE_CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.112.252.0/22"]}})
         await host_client.create(SERVICE_CIDRS, {"metadata": {"name": f"{name}-b"}, "spec": {"cidrs": ["10.88.0.0/24"]}})
         await seen(Reserved("10.88.0.0/24", SERVICES))
-        assert not any(each.cidr == "10.112.252.0/22" for each in ranges.reserved())
+        assert not any(range_.cidr == "10.112.252.0/22" for range_ in ranges.reserved())
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
         await host_client.delete(NODES, name)
         await host_client.delete(ENDPOINT_SLICES, name, "default")
-        for each in (name, f"{name}-b"):
-            await host_client.delete(SERVICE_CIDRS, each)
+        for range_name in (name, f"{name}-b"):
+            await host_client.delete(SERVICE_CIDRS, range_name)
 
 
 @pytest.mark.apiserver

@@ -33,9 +33,9 @@ CLOSED = ("192.0.2.10", "192.0.2.12", "fd00:5::9", "64:ff9b::c000:20a")
 def test_no_egress_opens_a_server_of_the_host(asked: tuple[str, ...], address: str) -> None:
     found = outward(plane_spec(network={"egress_cidrs": asked, "reserved": SERVERS}))
     assert len(found) == len(asked)
-    assert not any(opens(each, ip_address(address)) for each in found)
+    assert not any(opens(rule, ip_address(address)) for rule in found)
     for beside in ("192.0.2.11", "fd00:5::8"):
-        assert any(opens(each, ip_address(beside)) for each in found), beside
+        assert any(opens(rule, ip_address(beside)) for rule in found), beside
 
 
 def test_a_network_that_is_a_server_is_not_opened_and_the_tenant_is_told() -> None:
@@ -73,7 +73,7 @@ def test_a_server_that_is_known_by_its_name_alone_is_told_where_anything_is_open
 
 
 def test_of_many_names_a_few_are_told() -> None:
-    many = tuple(Reserved(f"nfs-{each:02}.example.org", STORAGE) for each in range(90))
+    many = tuple(Reserved(f"nfs-{number:02}.example.org", STORAGE) for number in range(90))
     told = egress.storage(plane_spec(network={"egress_cidrs": ("0.0.0.0/0",), "reserved": many}))
     assert told is not None
     assert "nfs-07.example.org and 82 more" in told.message
@@ -92,8 +92,8 @@ def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
     named = load({"BULKHEAD_SERVER_ADDRESSES": "nfs.example.org=192.0.2.10/32,.nas.example.org=192.0.2.0/24"}).named_servers
     ranges = HostRanges(cast("Client", None), named=named)
     names_ = ("nfs.example.org", "a.nas.example.org", "nfs.storage.svc.cluster.local", "nfs.storage.svc", "b.example.org")
-    for at, each in enumerate(names_, 1):
-        seen(ranges, f"v{at}", each, version=at)
+    for at, server in enumerate(names_, 1):
+        seen(ranges, f"v{at}", server, version=at)
     assert storage(ranges) == ["b.example.org"]
 
 
@@ -105,7 +105,7 @@ def seen(ranges: HostRanges, name: str, server: str, *, version: int) -> None:
 
 
 def storage(ranges: HostRanges) -> list[str]:
-    return [each.cidr for each in ranges.reserved() if each.what == STORAGE]
+    return [range_.cidr for range_ in ranges.reserved() if range_.what == STORAGE]
 
 
 def test_what_is_closed_is_what_the_volumes_name_now() -> None:
@@ -122,7 +122,7 @@ def test_what_is_closed_is_what_the_volumes_name_now() -> None:
 
 def test_the_registry_of_the_platform_is_closed_where_it_is_an_address() -> None:
     def closed(image: str) -> list[str]:
-        return [each.cidr for each in Settings(image_kubernetes=image).reserved if each.what == REGISTRY]
+        return [range_.cidr for range_ in Settings(image_kubernetes=image).reserved if range_.what == REGISTRY]
 
     assert closed("192.0.2.14:5000/bulkhead/kubernetes:{version}") == ["192.0.2.14"]
     assert closed("[fd00:5::e]:5000/kubernetes:{version}") == ["fd00:5::e"]

@@ -21,7 +21,7 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
         "gold.storageclass.storage.k8s.io/requests.storage": "4",
     }  # fmt: skip
     spec = plane_spec(quota={"object_limits": tuple(limits.items())})
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    found = {quota["metadata"]["name"]: quota["spec"]["hard"] for quota in resource_quotas(spec)}
     assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
     # Four ConfigMaps there are the host's and the platform's, and the tokens of the two pods lie in Secrets.
     wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "5", "secrets": "3", "count/secrets": "4"}
@@ -36,7 +36,7 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
 @pytest.mark.parametrize(("limit", "hard"), [("0", "4"), ("2k", "2004"), ("996", "1k"), ("1500m", "1500m")])
 def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
     spec = plane_spec(quota={"object_limits": (("count/configmaps", limit), ("services", limit))})
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    found = {quota["metadata"]["name"]: quota["spec"]["hard"] for quota in resource_quotas(spec)}
     assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
 
 
@@ -60,7 +60,7 @@ def test_limits_are_written_as_the_host_will_show_them(limit: str, hard: str) ->
 )
 def test_the_tokens_of_as_many_pods_as_there_may_be_do_not_count_against_the_tenant(pods: dict[str, str], hard: str) -> None:
     spec = plane_spec(quota={"object_limits": (("secrets", "10"), *pods.items())})
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    found = {quota["metadata"]["name"]: quota["spec"]["hard"] for quota in resource_quotas(spec)}
     assert found["tenant-secrets"] == {"secrets": hard}
 
 
@@ -83,12 +83,14 @@ def test_the_tokens_of_as_many_pods_as_there_may_be_do_not_count_against_the_ten
 def test_as_much_go_code_runs_at_once_as_the_limit_of_cpu_lets(
     limit: str | None, cores: int | None, threads: str | None
 ) -> None:
-    env = {each["name"]: each["value"] for each in Budget("10m", "64Mi", 100, cpu_limit=limit, cores=cores).go_env(60)}
+    env = {
+        variable["name"]: variable["value"] for variable in Budget("10m", "64Mi", 100, cpu_limit=limit, cores=cores).go_env(60)
+    }
     assert env == {"GOGC": "60", "GOMEMLIMIT": "90MiB"} | ({"GOMAXPROCS": threads} if threads else {})
 
 
 def test_without_any_limit_the_quota_of_pods_is_there() -> None:
-    assert [each["metadata"]["name"] for each in resource_quotas(plane_spec(quota={"limits": (), "object_limits": ()}))] == [
+    assert [quota["metadata"]["name"] for quota in resource_quotas(plane_spec(quota={"limits": (), "object_limits": ()}))] == [
         "tenant-quota"
     ]
 
@@ -131,7 +133,7 @@ def test_devices_by_claims_are_held_to_the_resource_that_they_stand_for_or_to_a_
             ),
         },
     )
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    found = {quota["metadata"]["name"]: quota["spec"]["hard"] for quota in resource_quotas(spec)}
     # Claims of the host's own scheduler, one for each pod at most, are not the tenant's.
     assert found["tenant-objects"] == {
         "count/resourceclaims.resource.k8s.io": "210",
@@ -156,7 +158,7 @@ def test_what_devices_of_a_class_are_metered_as_is_noted_with_the_flavor_that_th
         quota={"extended_resources": ("rdma/hca",), "limits": (("nvidia.com/gpu", "24"),), "device_classes": classes},
         ledger={"given": write(tenant)},
     )
-    (quota,) = [each for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
+    (quota,) = [quota for quota in resource_quotas(spec) if quota["metadata"]["name"] == "tenant-objects"]
     assert json.loads(quota["metadata"]["annotations"][deviceclaims.LINES]) == {
         "gpu.example.com": "nvidia.com/gpu@h100", "nic.example.com": "rdma/hca",
     }  # fmt: skip

@@ -47,7 +47,7 @@ def test_nothing_chosen_leaves_every_pod_as_it_was(text: str) -> None:
 
 def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_from() -> None:
     plane = pods(control_plane={"placement": SOMEWHERE, "replicas": 3})[0]
-    said = [(each["topologyKey"], each["whenUnsatisfiable"]) for each in plane["topologySpreadConstraints"]]
+    said = [(constraint["topologyKey"], constraint["whenUnsatisfiable"]) for constraint in plane["topologySpreadConstraints"]]
     assert said == [("topology.kubernetes.io/zone", "ScheduleAnyway"), (HOSTNAME, "DoNotSchedule")]
     assert not any("topologySpreadConstraints" in pod for pod in pods(control_plane={"placement": SOMEWHERE}))
     assert "topologySpreadConstraints" not in pods(control_plane={"placement": Placement(spread=()), "replicas": 3})[0]

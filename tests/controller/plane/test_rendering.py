@@ -271,17 +271,17 @@ def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() 
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
 def test_a_privileged_pod_may_stand_in_its_plane_where_its_refusal_is_read(level: str) -> None:
     (server,) = (
-        each
+        container
         for pod in pods(isolation={"pod_security": level})
-        for each in pod["containers"]
-        if each["name"] == "kube-apiserver"
+        for container in pod["containers"]
+        if container["name"] == "kube-apiserver"
     )
     assert [flag for flag in server["command"] if "privileged" in flag] == ["--allow-privileged=true"]
 
 
 def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() -> None:
     def commands(**changes: Any) -> dict[str, list[str]]:
-        return {each["name"]: each.get("command", []) for pod in pods(**changes) for each in pod["containers"]}
+        return {container["name"]: container.get("command", []) for pod in pods(**changes) for container in pod["containers"]}
 
     def named(**changes: Any) -> set[tuple[str, str]]:
         spec = plane_spec(**changes)

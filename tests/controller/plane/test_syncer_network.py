@@ -16,7 +16,7 @@ SCRAPERS = ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name"
 
 
 def syncer(**changes: Any) -> Obj:
-    (found,) = [each for each in policies(plane_spec(**changes)) if each["metadata"]["name"] == "allow-syncer"]
+    (found,) = [policy for policy in policies(plane_spec(**changes)) if policy["metadata"]["name"] == "allow-syncer"]
     spec: Obj = found["spec"]
     return spec
 
@@ -45,7 +45,7 @@ def test_the_setting_reaches_the_plane() -> None:
 def test_metrics_are_read_by_whom_the_values_name_and_the_shim_by_nobody_more() -> None:
     shim, metrics = syncer(installation={"metrics_from": SCRAPERS})["ingress"][:2]
     assert metrics["from"][1:] == list(SCRAPERS)
-    assert [each["port"] for each in metrics["ports"]] == [8080]
+    assert [port["port"] for port in metrics["ports"]] == [8080]
     assert shim == syncer()["ingress"][0]
     assert len(syncer()["ingress"][1]["from"]) == 1
 

@@ -32,7 +32,8 @@ def plane_pod(ready: str) -> dict[str, Any]:
 
 def ready_findings(**changes: Any) -> Findings:
     quotas = {
-        each["metadata"]["name"]: each | {"status": {"hard": each["spec"]["hard"]}} for each in resource_quotas(plane_spec())
+        quota["metadata"]["name"]: quota | {"status": {"hard": quota["spec"]["hard"]}}
+        for quota in resource_quotas(plane_spec())
     }
     quotas["tenant-quota"]["status"] |= {"used": {"requests.nvidia.com/gpu": "16"}}
     defaults: dict[str, Any] = {
@@ -154,7 +155,7 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
     findings = replace(findings, quotas={**findings.quotas, "tenant-quota": findings.quotas["tenant-quota"] | note})
     made = compute(tenant(), plane_spec(ledger={"given": "{}"}), findings, NOW)
     assert made["quota"][2] == {"name": f"{GPU}@h100", "nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0}
-    assert [(each["name"], each["used"]) for each in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
+    assert [(line["name"], line["used"]) for line in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
     assert (made["gpus"]["borrowed"], made["gpus"]["lent"]) == (6, 0)
     # What only waits for the ledger is in the host's quota already, and held by nobody.
     assert (made["gpus"]["used"], made["gpus"]["summary"]) == (30, "30/24")
@@ -167,8 +168,8 @@ def test_a_refusal_changes_ready_and_nothing_else() -> None:
     before = compute(tenant(), plane_spec(), ready_findings(), NOW)
     refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
     after = folded.refused(tenant(status=before), refusal, NOW)
-    others = [each for each in after["conditions"] if each["type"] != "Ready"]
-    assert others == [each for each in before["conditions"] if each["type"] != "Ready"]
+    others = [condition for condition in after["conditions"] if condition["type"] != "Ready"]
+    assert others == [condition for condition in before["conditions"] if condition["type"] != "Ready"]
     assert ready_condition(after) == ("False", "OutOfBounds")
     assert set(after) == {"conditions", "observedGeneration"}
 

@@ -21,7 +21,7 @@ class Planes:
         self.asked: list[tuple[set[str], set[str]]] = []
 
     async def bootstrap(self, _spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
-        self.asked.append(({each["kind"] for each in objects}, {each["kind"] for each in withdrawn}))
+        self.asked.append(({obj["kind"] for obj in objects}, {obj["kind"] for obj in withdrawn}))
         return "u"
 
 
@@ -33,7 +33,7 @@ def planned(**changes: Any) -> Plan:
 async def test_what_a_tenant_wants_no_more_is_taken_out_of_its_plane() -> None:
     planes = Planes()
     interior = Interior(cast("Owned", None), cast("PlaneAccess", planes), FakeClock(), resync_seconds=600)
-    policies = {each["kind"] for each in unprivileged.objects(plane_spec(isolation={"drop_privileges": "SlinkyWorkers"}))}
+    policies = {obj["kind"] for obj in unprivileged.objects(plane_spec(isolation={"drop_privileges": "SlinkyWorkers"}))}
     for made in (
         planned(),
         planned(isolation={"drop_privileges": "SlinkyWorkers"}),

@@ -40,7 +40,11 @@ def said(
     made = compute(tenant(status=before), spec, found, NOW)
     metrics.report("team-a", made)
     conditions = {name: find_condition(made["conditions"], name) for name in ("Ready", "PlaneReady")}
-    return {name: (each["status"], each["reason"], each["message"]) for name, each in conditions.items() if each}
+    return {
+        name: (condition["status"], condition["reason"], condition["message"])
+        for name, condition in conditions.items()
+        if condition
+    }
 
 
 def test_a_plane_of_which_all_members_serve_says_nothing_of_them() -> None:
@@ -107,9 +111,9 @@ ABSENT = {
 @pytest.mark.parametrize("name", ABSENT)
 def test_what_a_member_lacks_is_said_whatever_it_is(name: str) -> None:
     pod, message = ABSENT[name]
-    pods = [each for each in (serving(0), pod, serving(2)) if each is not None]
+    pods = [member for member in (serving(0), pod, serving(2)) if member is not None]
     found = look(pods, 3)
-    assert [each.message.partition("; raise")[0] for each in found.down] == [message]
+    assert [member.message.partition("; raise")[0] for member in found.down] == [message]
     assert (found.quorate, found.trouble) == (True, None)
     assert message in said(pods)["Ready"][2]
 

@@ -111,7 +111,7 @@ def test_of_three_members_the_fullest_counts_and_one_that_is_silent_makes_nothin
     members = [replace(store(size, size / 2, full=size > 99).members[0], name=f"plane-{size}") for size in (40, 95, 100)]
     all_ = store_of(members)
     assert (all_.full, all_.size, all_.alarms) == (True, 512 * MIB, ("17",))
-    assert [each.name for each in to_defragment(all_)] == ["plane-95", "plane-100"]
+    assert [member.name for member in to_defragment(all_)] == ["plane-95", "plane-100"]
     silent = store_of([*members, "plane-3 is silent"])
     assert (silent.unread, silent.full, opens(silent), to_defragment(silent)) == ("plane-3 is silent", False, False, ())
 
