@@ -69,6 +69,7 @@ def by_bash(programs: dict[str, str], *words: str) -> list[str]:
         (["tenant", "describe", "x", ""], []),
         (["nonsense", ""], []),
         (["cred"], []),
+        (["slurm", "to"], ["token"]),
         (["connect", "red", "--", "ku"], []),
     ],
 )

@@ -30,6 +30,14 @@ async def test_the_version() -> None:
     assert done.out == f"bulkhead {bulkhead.__version__}\n"
 
 
+def test_the_name_that_older_kubeconfigs_call_still_works() -> None:
+    words = [sys.executable, "-m", "bulkhead.cli.main", "credential", "certificate", "red"]
+    nowhere = os.environ | {"KUBECONFIG": "/nonexistent"}
+    done = subprocess.run(words, env=nowhere, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: $KUBECONFIG: /nonexistent does not exist\n")
+
+
 @pytest.mark.parametrize("arguments", [[], ["tenant"], ["nonsense"], ["tenant", "list", "-o", "xml"]])
 async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     assert (await finish(await start_anew(*arguments))).code == 2

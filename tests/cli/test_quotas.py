@@ -289,7 +289,7 @@ async def test_a_cohort_shows_members_rules_and_its_queue_in_order(site: Site, c
     assert [(each["place"], each["gang"], each["reason"]) for each in said["queue"]] == [
         (1, "", "CohortExhausted"), (None, "pair", "GangIncomplete")
     ]  # fmt: skip
-    assert (said["rules"]["reclaimWithin"], said["hasObject"]) == (60, True)
+    assert (said["rules"]["reclaimWithinSeconds"], said["hasObject"]) == (60, True)
     assert said["tenants"][0]["lines"][0]["borrowingLimit"] is None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from workstation.cli import values
+from workstation.cli import commands, values
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.parsing import Parser
@@ -70,7 +70,9 @@ def show(request: CompleteRequest) -> int:
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     with contextlib.redirect_stderr(open(os.devnull, "w")):  # noqa: PTH123 - for as long as this process lives
-        lines = [line for line in dict.fromkeys(candidates(place, current)) if line.startswith(current)]
+        # Of `slurm`, whose next word is a tenant or `token`.
+        actions = [word for entry in commands.TABLE if before[-1:] == [entry.name] for word in entry.actions]
+        lines = [line for line in dict.fromkeys((*actions, *candidates(place, current))) if line.startswith(current)]
     signal.setitimer(signal.ITIMER_REAL, 0)
     sys.stdout.write("".join(f"{line}\n" for line in (*lines, _FILES if _takes_files(place) else _NO_FILES)))
     return Exit.DONE

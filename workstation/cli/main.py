@@ -1,7 +1,9 @@
-"""The entry point: the parser, and expected errors turned into one line with a next step.
+"""The entry point: words in, exit code out, and expected errors turned into one line with a next step.
 
-Builds the parser from light modules only; what talks to a cluster or draws tables is loaded by the subcommand that runs.
-Never shows a traceback for an error that the user can act on.
+    words ──> the table of commands ──> the parser of the one that is named ──> its request ──> the command
+
+What talks to a cluster or draws tables is loaded by the command that is named. A traceback is never shown for an error that the
+user can act on.
 """
 
 import argparse
@@ -45,6 +47,7 @@ The command is also installed as `kubectl bulkhead`.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out, 130 interrupted;
             `connect`, `slurm` and `ssh` return the exit code of their command
+with -o json an error is JSON too, in the last line of stderr; completion: source <(bulkhead completion bash)
 """
 
 

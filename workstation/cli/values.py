@@ -4,7 +4,6 @@ An error begins with `must`; the parser puts the name of the option before it: `
 """
 
 import argparse
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -107,13 +106,12 @@ def since(text: str) -> float:
 
 
 def _duration(text: str, units: Mapping[str, float]) -> float:
-    """Seconds; below 0 where it is not a duration."""
+    """Seconds; below 0 where it is not a duration. Callers compare, and what is not a number lies within no bounds."""
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
-        value = float(number) * unit
+        return float(number) * unit
     except ValueError:
         return -1.0
-    return value if math.isfinite(value) else -1.0
 
 
 def gpus(text: str) -> int:
