@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import pty
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -36,8 +39,8 @@ def programs(tmp_path: Path) -> dict[str, str]:
         path.chmod(0o755)
     home = tmp_path / "home"
     home.mkdir()
-    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT), "KUBECONFIG": str(tmp_path / "none")}
+    search = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": search, "HOME": str(home), "PYTHONPATH": str(ROOT), "KUBECONFIG": str(tmp_path / "none")}
 
 
 def by_bash(programs: dict[str, str], *words: str) -> list[str]:
@@ -78,7 +81,39 @@ def test_bash_completes_commands_options_and_choices(programs: dict[str, str], w
 
 
 def test_bash_completes_what_follows_an_equals_sign(programs: dict[str, str]) -> None:
-    assert by_bash(programs, "tenant", "list", "--output", "=", "ya") == ["--output=yaml"]
+    assert by_bash(programs, "tenant", "list", "--output", "=", "ya") == ["yaml"]
+    assert by_bash(programs, "usage", "--by", "=") == ["tenant", "namespace", "owner"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("bulkhead tenant list --output=ya", "bulkhead tenant list --output=yaml "),
+        ("bulkhead tenant desc", "bulkhead tenant describe "),
+        ("bulkhead connect x -- /etc/host.co", "bulkhead connect x -- /etc/host.conf "),
+    ],
+)
+def test_who_presses_tab_gets_the_rest_of_the_word(programs: dict[str, str], typed: str, shown: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], programs | {"TERM": "dumb", "PS1": "> "})  # noqa: S606
+    try:
+        os.write(terminal, b"source <(bulkhead completion bash); echo rea''dy\n")
+        _read_until(terminal, "\nready")
+        os.write(terminal, f"{typed}\t".encode())
+        _read_until(terminal, shown)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def _read_until(terminal: int, text: str) -> None:
+    said = ""
+    while text not in said.replace("\r", ""):
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, said
+        said += os.read(terminal, 4096).decode(errors="replace")
 
 
 def test_tenants_of_a_login_stand_in_where_there_is_no_host(programs: dict[str, str]) -> None:

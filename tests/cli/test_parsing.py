@@ -298,7 +298,9 @@ def test_a_reader_that_went_away_is_no_fault(words: str) -> None:
     os.close(reading)
     with os.fdopen(writing, "wb") as out:
         line = [sys.executable, "-m", "workstation.cli.main", *words.split()]
-        done = subprocess.run(line, stdout=out, stderr=subprocess.PIPE, check=False, timeout=60)
+        # What is buffered is written only when the command ends.
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(line, stdout=out, stderr=subprocess.PIPE, env=buffered, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

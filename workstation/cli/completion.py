@@ -16,15 +16,18 @@ Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 _BASH: Final = """\
 # bulkhead completion bash
 _bulkhead() {
-    local lines directive current="${COMP_WORDS[COMP_CWORD]}"
-    # Words up to the cursor; bash takes `--option=value` apart, and `=` is a word then.
-    local words=("${COMP_WORDS[@]:1:COMP_CWORD}")
-    mapfile -t lines < <("${COMP_WORDS[0]}" __complete -- "${words[@]}" 2>/dev/null)
+    local line directive="" words=("${COMP_WORDS[@]:1:COMP_CWORD}")
     COMPREPLY=()
-    [ "${#lines[@]}" -gt 0 ] || return
-    directive="${lines[-1]}"
-    unset 'lines[-1]'
-    COMPREPLY=("${lines[@]%%$'\\t'*}")
+    while IFS= read -r line; do
+        case "$line" in
+            :[0-9]*) directive="$line" ;;
+            *) COMPREPLY+=("${line%%$'\\t'*}") ;;
+        esac
+    done < <("${COMP_WORDS[0]}" __complete -- "${words[@]}" 2>/dev/null)
+    # bash takes `--option=value` apart: `=` is a word of its own, and what is behind it is replaced alone.
+    if [ "${COMP_WORDS[COMP_CWORD]}" = "=" ] || [ "${COMP_WORDS[COMP_CWORD - 1]}" = "=" ]; then
+        COMPREPLY=("${COMPREPLY[@]#*=}")
+    fi
     [ "$directive" = ":0" ] && compopt -o default 2>/dev/null
     return 0
 }

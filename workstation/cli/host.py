@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workstation.cli.arguments import Form, add_output, form_of
+from workstation.cli.failures import CliError
 from workstation.cli.output import document
 from workstation.cli.parsing import Actions, Parser
 from workstation.cli.values import between, folder
@@ -33,7 +34,6 @@ _COLOURS = {
     "restarting": "yellow",
     "lost": "magenta",
 }
-_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _return(request: ReturnRequest) -> int:
 def _list_nodes(request: ShowRequest) -> int:
     found = cluster.status()
     if found is None:
-        return _failed(cluster.HostError("the host is down; start it with `bulkhead host up`"))
+        raise CliError("the host is down", next_step="start it with `bulkhead host up`")
     nodes = outage.overview(found)
     if request.form == "table":
         _print_nodes(nodes)
@@ -330,13 +330,9 @@ def _kubeconfig(_: KubeconfigRequest) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """The subcommands alone: `python -m workstation.cli.host up`."""
-    parser = Parser(prog="bulkhead host")
-    add_arguments(parser)
-    options = parser.parse_args(argv)
-    try:
-        return int(options.handler.of(options))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    from workstation.cli.main import main as command  # noqa: PLC0415 - it imports this file by its name
+
+    return command(["host", *(sys.argv[1:] if argv is None else argv)])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ async def _read(host: Host, seconds: float) -> dict[str, str | None] | None:
 def versions(deployment: Obj) -> dict[str, str | None]:
     """The tag of the controller's image, and the release of the chart that wrote the Deployment."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
-    image = next((str(each.get("image")) for each in containers if each.get("name") == "controller"), "")
+    image = next((str(item.get("image")) for item in containers if item.get("name") == "controller"), "")
     # HOST:PORT/PATH:TAG@DIGEST
     _, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     return {

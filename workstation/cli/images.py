@@ -292,7 +292,7 @@ def _push(registry: Registry, paths: list[Path], report: Reporter) -> list[Pushe
 
 def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
     path, where = request.values_file, request.where
-    digests = valuesfile.digests_in(path, where.text) | {f"{each.name}:{each.tag}": each.digest for each in pushed}
+    digests = valuesfile.digests_in(path, where.text) | {f"{image.name}:{image.tag}": image.digest for image in pushed}
     write_file(path, valuesfile.values(where.text, digests, request.pull_secrets).encode())
     if request.form != "table":
         document({"valuesFile": str(path), "images": [_sent(image) for image in pushed]}, request.form)

@@ -125,11 +125,11 @@ async def _own(client: Client, host: Host, tenant: Obj) -> certificate.Certifica
 async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -> None:
     name = document.name_of(tenant)
     for _ in range(_TRIES):
-        revoked = [str(each) for each in mapping(mapping(tenant["spec"]).get("access")).get("revokedUsers") or ()]
+        revoked = [str(user) for user in mapping(mapping(tenant["spec"]).get("access")).get("revokedUsers") or ()]
         # One write: who is revoked asks for the next certificate after it.
         change: dict[str, Any] = {} if lift else {"certificatesRevoked": datetime.now(UTC).isoformat()}
         if users:
-            left = [each for each in revoked if each.removeprefix(names.HOST_USER_PREFIX) not in users]
+            left = [user for user in revoked if user.removeprefix(names.HOST_USER_PREFIX) not in users]
             change["revokedUsers"] = left if lift else [*left, *users]
         body = {"metadata": {"resourceVersion": tenant["metadata"]["resourceVersion"]}, "spec": {"access": change}}
         try:

@@ -29,7 +29,7 @@ def of_tenant(tenant: Obj, wanted: Wanted) -> Issuer | None:
     name = str(tenant["metadata"]["name"])
     applied = mapping(mapping(mapping(tenant.get("status")).get("class")).get("spec"))
     found = providers(name, mapping(mapping(tenant.get("spec")).get("access")), mapping(applied.get("access")))
-    named = [each for each in found if each.audiences and wanted.issuer in {None, each.name}]
+    named = [provider for provider in found if provider.audiences and wanted.issuer in {None, provider.name}]
     if wanted.issuer and not named:
         known = ", ".join(plain(each.name, 60) for each in found) or "none"
         raise CliError(

@@ -66,7 +66,7 @@ def show(request: CohortRequest) -> int:
     if request.name is None:
         _list(view, found, request.form)
         return Exit.DONE
-    members = next((each for each in found if each.name == request.name), None)
+    members = next((cohort for cohort in found if cohort.name == request.name), None)
     if members is None:
         known = {each.name for each in found}
         if request.name in view.snapshot.rules:

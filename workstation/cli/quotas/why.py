@@ -157,8 +157,8 @@ def _called(request: WhyRequest) -> Callable[[Obj], bool]:
 
 async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: View) -> dict[str, Any]:
     """What the pod itself says that has no copy on the host."""
-    copies = [each for each in view.snapshot.pods if each.tenant == request.tenant and each.virtual_name]
-    here = [f"{each.virtual_name} -n {each.virtual_namespace}" for each in copies]
+    copies = [pod for pod in view.snapshot.pods if pod.tenant == request.tenant and pod.virtual_name]
+    here = [f"{copy.virtual_name} -n {copy.virtual_namespace}" for copy in copies]
     try:
         found = await certificate.current(client, request.host, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
@@ -184,13 +184,13 @@ async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: Vie
 def _meant(request: WhyRequest, here: Iterable[str], otherwise: str) -> str:
     """The same pod in another namespace, else pods whose names are alike, those of its namespace before others."""
     known = list(here)
-    same = next((each for each in known if each.startswith(f"{request.pod} -n ")), None)
+    same = next((shown for shown in known if shown.startswith(f"{request.pod} -n ")), None)
     if same is not None:
         return f"did you mean {plain(same, 300)}?"
     # Of the namespace all have as much in common as they have with anything else there.
     called: dict[str, str] = {}
-    for each in sorted(known, key=lambda each: each.endswith(f" -n {request.namespace}")):
-        called[each.partition(" -n ")[0]] = each
+    for shown in sorted(known, key=lambda shown: shown.endswith(f" -n {request.namespace}")):
+        called[shown.partition(" -n ")[0]] = shown
     return did_you_mean(request.pod, called, otherwise, called)
 
 
