@@ -7,22 +7,15 @@ Framework hooks stand in `pyproject.toml` under `ignore_names`.
 _._value_
 _.__doc__
 
-# Called by argparse as `cli.MODULE.FUNCTION` out of a text (workstation/cli/parsers.py).
-_.preflight
-_.print_kubeconfig
-_.print_trail
-_.print_usage
-_.explain_pod
-_.try_it
-_.describe_tenant
-_.print_token
-_.list_images
-_.build_images
-_.push_images
-_.list_tenants
-_.delete_tenant
-_.accept_data
-_.create_tenant
+# Of a command's file, by its name in the table (workstation/cli/commands.py).
+_.add_arguments
+
+# argparse reads and calls them (workstation/cli/parsing.py).
+_.formatter_class
+_._check_value
+
+# What an installation calls as `kubectl_complete-bulkhead` (pyproject.toml).
+_.kubectl
 
 # A fixture that every test of its file has.
 _._emptied

@@ -135,7 +135,7 @@ def renewing_kubeconfig(name: str) -> Path:
     """A kubeconfig for programs that run longer than the hour of a certificate: they fetch the next one through its plugin."""
     KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = KUBECONFIGS / f"{name}.renewing.yaml"
-    commands.bulkhead("kubeconfig", name, "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    commands.bulkhead("kubeconfig", name, "--write", str(path), kubeconfig=machine.KUBECONFIG)
     return path
 
 

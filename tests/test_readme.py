@@ -16,7 +16,7 @@ import pytest
 from tests.kit import yamlfiles
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer
-from workstation.cli.main import _split, build_parser
+from workstation.cli.main import build_parser, split
 from workstation.hostcluster import binaries
 from workstation.hostcluster.images.build import KUBERNETES
 from workstation.images import catalogue, valuesfile
@@ -69,7 +69,7 @@ def test_every_command_is_one_that_bulkhead_knows(command: str) -> None:
             build_parser(words).parse_args([*words, "--help"])
         assert ended.value.code == 0
         return
-    arguments, _ = _split(words)
+    arguments, _ = split([word.lower() if word in {"TENANT", "NAME"} else word for word in words])
     build_parser(arguments).parse_args(arguments)
 
 

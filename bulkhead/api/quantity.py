@@ -114,6 +114,13 @@ def of_base_units(resource: str, units: int) -> Decimal:
     return Decimal(units).scaleb(-_MILLI, _EXACT) if resource == "cpu" else Decimal(units)
 
 
+def unit_of(resource: str) -> str:
+    """What a base unit of a resource is, as JSON names it: millicores, bytes or count."""
+    if resource == "cpu":
+        return "millicores"
+    return "bytes" if resource in _BYTES or resource.startswith(_PAGES) else "count"
+
+
 def written(resource: str, units: int) -> str:
     """So many base units, as people write them: of bytes the shorter of both notations, `3G` or `16Gi`."""
     number = of_base_units(resource, units)

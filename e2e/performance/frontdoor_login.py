@@ -23,7 +23,7 @@ def logins(host: Api, note: Callable[[str], None]) -> dict[str, Any]:
         took = []
         for _ in range(_LOGINS):
             with tempfile.TemporaryDirectory(prefix="bulkhead-login-") as folder:
-                words = ("login", _TENANT, "-o", str(Path(folder) / "kubeconfig"))
+                words = ("login", _TENANT, "--write", str(Path(folder) / "kubeconfig"))
                 environment = {"KUBECONFIG": str(machine.KUBECONFIG), "XDG_CACHE_HOME": folder}
                 begin = time.monotonic()
                 commands.bulkhead(*words, environment=environment)

@@ -12,7 +12,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from tests.kit.commandline import Cli, Controller
 from tests.kit.syncerbed import until
-from workstation.cli import acceptdata
+from workstation.cli.tenant import acceptdata
 
 SAID = "plane changed identity: cluster UID was old, is new"
 

@@ -35,7 +35,7 @@ async def test_the_kubeconfig_is_printed_or_written_for_its_owner_only(
     assert "-data" not in json.dumps(found["users"])
     assert found["clusters"][0]["cluster"]["server"] == plane_config.server
     target = tmp_path / "red.yaml"
-    written = await cli("kubeconfig", name, "-o", str(target))
+    written = await cli("kubeconfig", name, "--write", str(target))
     assert (written.code, written.out) == (0, "")
     assert json.loads(target.read_text()) == found
     assert stat.S_IMODE(target.stat().st_mode) == 0o600

@@ -1,6 +1,5 @@
 """A certificate of an hour: asked for by the real command, signed by the controller's own part, used on a real plane."""
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -24,6 +23,7 @@ from tests.kit.commandline import Cli, Controller
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
+from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache, certificate
 from workstation.cli.failures import CliError
 
@@ -108,7 +108,7 @@ async def test_a_process_that_asks_again_was_refused_and_gets_another(cli: Cli, 
 async def test_none_is_kept_of_a_former_tenant_of_the_name_nor_one_that_was_revoked(
     controller: Controller, host_client: Client, host_file: Path, own_cache: Path, tenant: str
 ) -> None:
-    options = argparse.Namespace(kubeconfig=str(host_file), context=None)
+    options = Host(str(host_file))
 
     async def current() -> str:
         found = await certificate.current(host_client, options, await host_client.get(kinds.TENANTS, tenant))

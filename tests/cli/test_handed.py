@@ -27,7 +27,7 @@ from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import Dex, running
 from tests.kit.people import Browser
 from tests.kit.pki import Authority
-from workstation.cli import arrival, connection
+from workstation.cli import arrival, hostfile
 from workstation.cli.credentials import document, handed, provider
 from workstation.cli.credentials.token import Tokens
 from workstation.cli.failures import CliError
@@ -208,7 +208,7 @@ async def test_a_provider_that_is_away_or_another(plane: Believer, dex: Dex, per
 def test_without_a_file_the_way_to_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(connection, "EMBEDDED", tmp_path / "none")  # one that runs here would be asked
+    monkeypatch.setattr(hostfile, "EMBEDDED", tmp_path / "none")  # one that runs here would be asked
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     for words in (["login", "team-a"], ["connect", "team-a"]):

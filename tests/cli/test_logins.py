@@ -12,7 +12,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller
-from workstation.cli import logins
+from workstation.cli import revoke
 from workstation.cli.credentials import certificate
 from workstation.cli.failures import CliError
 
@@ -44,18 +44,18 @@ async def test_login_writes_a_kubeconfig_without_secrets_and_keeps_a_certificate
     user = json.loads(path.read_text())["users"][0]["user"]
     assert list(user) == ["exec"]
     assert len(kept_in(own_cache)) == 1
-    again = await cli("login", tenant, "-o", str(tmp_path / "other.yaml"))
+    again = await cli("login", tenant, "--write", str(tmp_path / "other.yaml"))
     assert json.loads((tmp_path / "other.yaml").read_text())["users"] == json.loads(path.read_text())["users"]
     assert (again.code, len(kept_in(own_cache))) == (0, 1)
 
 
 async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path: Path, own_cache: Path) -> None:
-    assert (await cli("login", tenant, "-o", str(tmp_path / "x"))).code == 0
+    assert (await cli("login", tenant, "--write", str(tmp_path / "x"))).code == 0
     assert "nothing was kept of tenant other" in (await cli("logout", "other")).out
     assert len(kept_in(own_cache)) == 1
     assert f"logged out of tenant {tenant}: 1 credentials removed" in (await cli("logout", tenant)).out
     assert kept_in(own_cache) == []
-    assert (await cli("login", tenant, "-o", str(tmp_path / "x"))).code == 0
+    assert (await cli("login", tenant, "--write", str(tmp_path / "x"))).code == 0
     assert "every tenant: 1" in (await cli("logout", "--all")).out
     assert (await cli("logout")).code == 2
 
@@ -67,7 +67,7 @@ def test_a_revocation_of_which_the_plane_does_not_hear_is_an_error(reason: str, 
     ready = {"type": "Ready", "status": "False", "reason": reason}
     found = {"metadata": {"name": "red"}, "status": {"conditions": [ready]}}
     with contextlib.nullcontext() if heard else pytest.raises(CliError, match="does not hear of it"):
-        logins._check_followed(found)
+        revoke._check_followed(found)
 
 
 async def test_who_is_revoked_gets_no_certificate_until_that_is_lifted(cli: Cli, tenant: str, host_client: Client) -> None:

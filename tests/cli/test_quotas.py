@@ -289,7 +289,7 @@ async def test_a_cohort_shows_members_rules_and_its_queue_in_order(site: Site, c
     assert [(each["place"], each["gang"], each["reason"]) for each in said["queue"]] == [
         (1, "", "CohortExhausted"), (None, "pair", "GangIncomplete")
     ]  # fmt: skip
-    assert (said["rules"]["reclaimWithin"], said["hasObject"]) == (60, True)
+    assert (said["rules"]["reclaimWithinSeconds"], said["hasObject"]) == (60, True)
     assert said["tenants"][0]["lines"][0]["borrowingLimit"] is None
 
 
@@ -321,8 +321,8 @@ async def test_a_changed_quota_is_tried_and_nothing_is_changed(site: Site, cli: 
         (["{a}", f"{GPU}=0.5"], 2, "can only be had whole"),
         (["{a}", "nvidia.com/gpus=1"], 2, f"did you mean {GPU}?"),
         (["{a}", "cpu=4"], 2, "the ledger keeps no quota of that"),
-        (["{a}", f"{GPU}"], 2, "is not a quota such as"),
-        (["{a}", f"{GPU}=-1"], 2, "is not a quota such as"),
+        (["{a}", f"{GPU}"], 2, "RESOURCE=QUANTITY must be a quota such as"),
+        (["{a}", f"{GPU}=-1"], 2, "RESOURCE=QUANTITY must be a quota such as"),
         (["{a}"], 2, "required"),
     ],
 )

@@ -1,6 +1,5 @@
 """`bulkhead ssh` up to the ssh that it starts: asked for in a real plane, and signed by the controller's own part."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -9,6 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,11 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.slurmsamples import KEYS, slurm_spec
 from tests.kit.tenantsamples import plane_spec
+from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError
 from workstation.cli.ssh import certificate, plane
+from workstation.cli.ssh.plane import Way
 
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
 HOST_KEY = make_ssh_key().public
@@ -151,7 +153,7 @@ async def test_nobody_is_another_user_than_the_tenant_says(
 
 async def test_who_logged_in_needs_nothing_else(cli: Cli, red: str, recorder: dict[str, str], tmp_path: Path) -> None:
     login = tmp_path / "red.yaml"
-    assert (await cli("login", red, "-o", str(login))).code == 0
+    assert (await cli("login", red, "--write", str(login))).code == 0
     environment = recorder | {"KUBECONFIG": "/nonexistent"}
     assert (await cli("ssh", red, "--login", str(login), **environment)).code == 9
     proxy = shlex.split(option(words_in(tmp_path), "ProxyCommand"))
@@ -203,7 +205,7 @@ class Answering:
         login.write_text("x")
         monkeypatch.setattr(plane, "kubeconfig", lambda _: b"")
         monkeypatch.setattr(plane, "login_file", lambda _: login)
-        monkeypatch.setattr(certificate.tunnel, "reachable", lambda _, data: contextlib.nullcontext(data))
+        monkeypatch.setattr(certificate.tunnel, "reachable", lambda *words: contextlib.nullcontext(words[-1]))
         monkeypatch.setattr(certificate, "_answer", self._answer)
 
     async def _answer(self, _: str, __: bytes, pem: bytes) -> tuple[str, str]:
@@ -226,23 +228,21 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answering:
     return Answering(monkeypatch, tmp_path)
 
 
-OPTIONS = argparse.Namespace(
-    tenant="red", kubeconfig=None, context=None, issuer=None, certificate=False, login=None, tunnel="never"
-)
+WAY = Way(Host(), "red", tunnel="never")
 
 
 def test_an_answer_is_kept_for_who_asked_until_shortly_before_its_end(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = certificate.current(OPTIONS)
-    assert certificate.current(OPTIONS) == first
+    first = certificate.current(WAY)
+    assert certificate.current(WAY) == first
     assert answering.asked == 1
     assert (first.users, first.identity) == (("alice",), "corp:ada")
-    certificate.current(argparse.Namespace(**vars(OPTIONS) | {"tenant": "blue"}))
+    certificate.current(replace(WAY, tenant="blue"))
     assert answering.asked == 2
     later = time.time() + 14 * 60
     monkeypatch.setattr(certificate.time, "time", lambda: later)
-    certificate.current(OPTIONS)
+    certificate.current(WAY)
     assert answering.asked == 3
 
 
@@ -263,13 +263,13 @@ def test_an_answer_that_is_none_is_refused_and_nothing_kept(answering: Answering
     for field, value in change.items():
         setattr(answering, field, value)
     with pytest.raises(CliError, match=says):
-        certificate.current(OPTIONS)
+        certificate.current(WAY)
     assert [path for path in cache.folder().iterdir() if path.suffix != ".lock"] == []
 
 
 def test_of_a_host_key_one_line_is_taken(answering: Answering) -> None:
     answering.host_key = f"{HOST_KEY} x\n@cert-authority * {HOST_KEY}"
-    assert certificate.current(OPTIONS).known_hosts.read_text() == f"red.slurm {HOST_KEY}\n"
+    assert certificate.current(WAY).known_hosts.read_text() == f"red.slurm {HOST_KEY}\n"
 
 
 @pytest.mark.parametrize(("minutes", "says"), [(20, "20 minutes behind"), (-20, "20 minutes ahead of"), (1, "")])
@@ -277,8 +277,8 @@ def test_a_clock_that_is_wrong_is_named_and_keeps_nobody_out(
     answering: Answering, capsys: pytest.CaptureFixture[str], minutes: int, says: str
 ) -> None:
     answering.at += timedelta(minutes=minutes)
-    certificate.current(OPTIONS)
-    assert certificate.current(OPTIONS).ends > time.time()
+    certificate.current(WAY)
+    assert certificate.current(WAY).ends > time.time()
     assert answering.asked == 1
     shown = capsys.readouterr().err
     assert says in shown
@@ -286,12 +286,12 @@ def test_a_clock_that_is_wrong_is_named_and_keeps_nobody_out(
 
 
 def test_files_that_others_may_read_are_written_anew(answering: Answering) -> None:
-    found = certificate.current(OPTIONS)
+    found = certificate.current(WAY)
     kept = found.key.read_text()
     found.key.chmod(0o644)
     found.certificate.unlink()
     found.certificate.symlink_to("/etc/hostname")
-    assert certificate.current(OPTIONS) == found
+    assert certificate.current(WAY) == found
     assert stat.S_IMODE(found.key.lstat().st_mode) == 0o600
     assert not found.certificate.is_symlink()
     assert serialization.load_ssh_private_key(kept.encode(), None)

@@ -15,7 +15,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
-from workstation.cli.description import unlimited
+from workstation.cli.tenant.description import unlimited
 
 GPU = "nvidia.com/gpu"
 
@@ -126,9 +126,9 @@ async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Con
         (["red-work"], 2, "must not end in '-work'"),
         ([], 2, "the tenant has no name"),
         (["red", "-f", "/nonexistent/x.yaml"], 2, "cannot read /nonexistent/x.yaml"),
-        (["red", "--gpus", "-1"], 2, "not a number of GPUs"),
+        (["red", "--gpus", "-1"], 2, "--gpus must be a number of GPUs, not '-1'"),
         (["red", "--gpus", "4", "--quota", "nvidia.com/gpu=5"], 2, "nvidia.com/gpu: named twice, as 4 and as 5"),
-        (["red", "--timeout", "soon"], 2, "not a duration"),
+        (["red", "--timeout", "soon"], 2, "--timeout must be a duration"),
         (["red", "--class", "standard", "--admin", "group:system:masters"], 1, "belong to the platform"),
     ],
 )

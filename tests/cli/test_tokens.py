@@ -189,7 +189,7 @@ async def test_login_reads_of_the_tenant_where_to_sign_in(
     await controller.client.patch(kinds.TENANTS, "red", {"status": {"class": applied}}, subresource="status")
 
     path = browser.program.with_name("red.yaml")
-    done = await cli("login", "red", "-o", str(path), **browser.environment)
+    done = await cli("login", "red", "--write", str(path), **browser.environment)
     assert done.code == 0, done.err
     assert "logged in to tenant red until" in done.out
     user = json.loads(path.read_text())["users"][0]["user"]
@@ -200,9 +200,9 @@ async def test_login_reads_of_the_tenant_where_to_sign_in(
 
     given = json.loads((await cli("kubeconfig", "red", "--issuer", "corp")).out)["users"][0]["user"]["exec"]
     assert (given["command"], given["args"]) == ("bulkhead", user["exec"]["args"][2:])
-    as_admin = await cli("login", "red", "--certificate", "-o", str(path))
+    as_admin = await cli("login", "red", "--certificate", "--write", str(path))
     assert (as_admin.code, "certificate" in path.read_text()) == (0, True)
-    unknown = await cli("login", "red", "--issuer", "other", "-o", str(path))
+    unknown = await cli("login", "red", "--issuer", "other", "--write", str(path))
     assert (unknown.code, "it has corp" in unknown.err) == (3, True)
 
 

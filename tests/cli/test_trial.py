@@ -4,8 +4,8 @@ import pytest
 
 from bulkhead.ledger.model import Share, Tenant
 from workstation.cli.failures import CliError
-from workstation.cli.parsers import each_once
 from workstation.cli.quotas.trial import beyond, changed
+from workstation.cli.values import each_once
 
 GPU = "nvidia.com/gpu"
 PLAIN = Tenant("red", "c", shares={("", GPU): Share(8, None, 6), ("", "cpu"): Share(64_000, 0, 0)})

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from workstation.cli.output import Progress, age, plain, table
+from workstation.cli.tenant.waiting import current
 from workstation.cli.trouble import troubles, unscheduled
-from workstation.cli.waiting import current
 
 
 def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:

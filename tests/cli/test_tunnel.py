@@ -1,6 +1,5 @@
 """The tunnel of `bulkhead connect`: when it is taken, and that a connection that ends costs no other."""
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -17,11 +16,9 @@ from bulkhead.kube.websocket import BINARY, PING, Messages, frame
 from tests.kit.proxying import Plane, certificate, plane
 from tests.kit.syncerbed import until
 from tests.kube.test_websocket import unmasked
-from workstation.cli import connection, tunnel
+from workstation.cli import arguments, connection, tunnel
 from workstation.cli.failures import CliError
 from workstation.cli.tunnel import Tunnel
-
-OPTIONS = argparse.Namespace(tenant="team-a", tunnel="auto")
 
 
 @dataclass
@@ -74,7 +71,7 @@ async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
 
-    def client(_: argparse.Namespace) -> Client:
+    def client(_: arguments.Host) -> Client:
         config = KubeConfig(server=f"http://127.0.0.1:{made.port}")
         return Client(config, user_agent="tests", field_manager="tests", timeout=60.0)
 
@@ -93,7 +90,7 @@ async def echo(port: int, text: bytes) -> bytes:
 
 
 async def test_bytes_go_through_and_a_connection_that_ends_costs_no_other(host: Host) -> None:
-    made = Tunnel(OPTIONS)
+    made = Tunnel(arguments.Host(), "team-a")
     port = await made.start()
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -107,7 +104,7 @@ async def test_bytes_go_through_and_a_connection_that_ends_costs_no_other(host: 
 
 
 async def test_a_plane_that_is_away_for_a_while_is_waited_for(host: Host) -> None:
-    made = Tunnel(OPTIONS)
+    made = Tunnel(arguments.Host(), "team-a")
     port = await made.start()
     try:
         host.ready = False
@@ -128,7 +125,7 @@ async def test_a_plane_that_is_away_for_a_while_is_waited_for(host: Host) -> Non
 @pytest.mark.parametrize(("status", "ready"), [(403, True), (101, False)])
 async def test_without_the_right_or_a_pod_it_says_so_at_once(host: Host, status: int, ready: bool) -> None:
     host.status, host.ready = status, ready
-    made = Tunnel(OPTIONS)
+    made = Tunnel(arguments.Host(), "team-a")
     with pytest.raises(CliError, match="no way through the host's API"):
         await made.start()
     await made.stop()
@@ -137,7 +134,7 @@ async def test_without_the_right_or_a_pod_it_says_so_at_once(host: Host, status:
 async def test_what_the_kubelet_says_of_the_port_ends_the_connection_and_is_told(
     host: Host, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = Tunnel(OPTIONS)
+    made = Tunnel(arguments.Host(), "team-a")
     port = await made.start()
     host.error = b"connection refused"
     said: list[str] = []

@@ -142,6 +142,6 @@ async def test_without_pages_the_next_step_is_told_and_what_cannot_be_read_is_le
     assert (gone.code, "there is no tenant gone now" in gone.err) == (0, True)
 
 
-@pytest.mark.parametrize("wrong", [("--since", "5x"), ("--by", "pod"), ("-o", "yaml"), ("Not_a_name",)])
+@pytest.mark.parametrize("wrong", [("--since", "5x"), ("--by", "pod"), ("-o", "xml"), ("Not_a_name",)])
 async def test_wrong_words_are_refused(cli: Cli, wrong: tuple[str, ...]) -> None:
     assert (await cli("usage", *wrong)).code == 2

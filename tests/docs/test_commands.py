@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from tests.docs.pages import Block, command_lines
-from workstation.cli.main import _split, build_parser
+from workstation.cli.main import build_parser, split
 
 # What a shell reads, and the program never sees.
 _SHELL = {"|", ">", ">>", "<", "&", "&&", ";", "||", "#"}
@@ -37,7 +37,7 @@ def words(line: str) -> list[str]:
 
 def refusal(block: Block, capsys: pytest.CaptureFixture[str]) -> str:
     """What the parser says against a line; empty where it takes it."""
-    arguments, _ = _split(words(block.text))
+    arguments, _ = split(words(block.text))
     try:
         build_parser(arguments).parse_args(arguments)
     except SystemExit as end:

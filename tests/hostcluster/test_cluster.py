@@ -1,15 +1,16 @@
 """Decisions of `up`, `down` and `status` that need no host."""
 
-import argparse
 import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.hostcluster.context import make_context
 from workstation.cli import host
+from workstation.cli.parsing import Parser
 from workstation.hostcluster import cluster, imports, state
 from workstation.hostcluster.component import HostOptions
 from workstation.hostcluster.node import Node
@@ -83,15 +84,19 @@ def test_images_are_imported_once(tmp_path: Path) -> None:
     assert len(calls.read_text().splitlines()) == 1
 
 
-def _parse(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    host.add_parser(parser.add_subparsers(required=True))
-    return parser.parse_args(["host", *words])
+def _parse(*words: str) -> Any:
+    """The request that these words become."""
+    parser = Parser()
+    host.add_arguments(parser)
+    options = parser.parse_args(words)
+    return options.handler.request(options)
 
 
 def test_options_are_read() -> None:
-    arguments = _parse("up", "--simulated-nodes", "0", "--gpus-per-node=4", "--data-dir=/srv/host")
-    assert (arguments.simulated_nodes, arguments.gpus_per_node, arguments.data_dir) == (0, 4, Path("/srv/host"))
+    request = _parse("up", "--simulated-nodes", "0", "--gpus-per-node=4", "--data-dir=/srv/host")
+    options = request.options
+    assert (options.simulated_nodes, options.gpus_per_node, options.data_dir) == (0, 4, Path("/srv/host"))
+    assert (request.same_nodes, request.slurm) == (True, False)
 
 
 @pytest.mark.parametrize(

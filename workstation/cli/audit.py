@@ -16,19 +16,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bulkhead.api import labels, names
-from bulkhead.api.auditevents import MOST_BYTES, Choice, Newest, moment, read, row
+from bulkhead.api.auditevents import MOST_BYTES, MOST_EVENTS, Choice, Newest, moment, read, row
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from workstation.cli import access, connection
+from workstation.cli import access, connection, hostfile, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import plain, table
+from workstation.cli.output import document, plain, table
+from workstation.cli.parsing import RAW, Parser
 
 _READER = "audit"
 _SERVER = "kube-apiserver"
@@ -38,13 +41,71 @@ _LOG_BYTES = 48 << 20
 _PLANE_POD = re.compile(r"plane-[0-9]{1,3}")
 
 
-def print_trail(options: argparse.Namespace) -> int:
-    """`bulkhead audit TENANT [--since 1h] [--user U] [--verb V] [-o table|json]`."""
-    since = f"{datetime.now(UTC) - timedelta(seconds=options.since):%Y-%m-%dT%H:%M:%S}"
-    choice = Choice(since, options.user or "", options.verb or "", options.limit)
-    trails, notes = asyncio.run(_collect(options, choice))
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """`audit TENANT`; an empty user or verb is every one."""
+
+    host: Host
+    tenant: str
+    since_seconds: float
+    user: str
+    verb: str
+    # The newest so many events.
+    limit: int
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`audit TENANT`."""
+    parser.description = (
+        "Print the audit trail of a tenant's plane, the newest last. Its class has to ask for one (spec.audit)."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead audit red --since 1h\n"
+        "  bulkhead audit red --user alice@example.org --verb delete\n"
+        "  bulkhead audit red --since 7d -o json | jq .objectRef\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    add_tenant(parser)
+    parser.add_argument(
+        "--since", metavar="TIME", type=values.since, default=3600.0, help="how far back: 30m, 1h, 7d; default 1h"
+    )
+    parser.add_argument(
+        "--user", metavar="NAME", type=values.plain_name, help="only what this user did, or others acting as it"
+    )
+    parser.add_argument("--verb", metavar="VERB", type=values.plain_name, help="only this, such as create, delete or get")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=values.between(1, MOST_EVENTS, "a number of events"),
+        default=500,
+        help="the newest N; default 500",
+    )
+    add_output(parser, more="; json and yaml are whole events, in json one object a line")
+    parser.does(_request, print_trail)
+
+
+def _request(options: argparse.Namespace) -> AuditRequest:
+    return AuditRequest(
+        host=host_of(options),
+        tenant=options.tenant,
+        since_seconds=options.since,
+        user=options.user or "",
+        verb=options.verb or "",
+        limit=options.limit,
+        form=form_of(options),
+    )
+
+
+def print_trail(request: AuditRequest) -> int:
+    """`bulkhead audit TENANT [--since 1h] [--user U] [--verb V] [-o table|json|yaml]`."""
+    since = f"{datetime.now(UTC) - timedelta(seconds=request.since_seconds):%Y-%m-%dT%H:%M:%S}"
+    choice = Choice(since, request.user, request.verb, request.limit)
+    trails, notes = asyncio.run(_collect(request, choice))
     events = sorted(filter(None, (read(line) for trail in trails for line in trail.lines)), key=moment)
-    _print(events[-choice.most :], options.output)
+    _print(events[-choice.most :], request.form)
     older = sum(trail.left_out for trail in trails) + len(events[: -choice.most])
     if older:
         notes.append(f"{older} older events are not shown: choose a shorter --since, or a larger --limit")
@@ -55,10 +116,13 @@ def print_trail(options: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _print(events: Sequence[Mapping[str, Any]], form: str) -> None:
+def _print(events: Sequence[Mapping[str, Any]], form: Form) -> None:
     if form == "json":
         for event in events:
             sys.stdout.write(json.dumps(event, ensure_ascii=True) + "\n")
+        return
+    if form == "yaml":
+        document(list(events), form)
         return
     table(["TIME (UTC)", "USER", "VERB", "CODE", "FROM", "WHAT"], [_columns(event) for event in events])
 
@@ -68,24 +132,24 @@ def _columns(event: Mapping[str, Any]) -> tuple[str, ...]:
     return time, user, verb, code, source, what
 
 
-async def _collect(options: argparse.Namespace, choice: Choice) -> tuple[list[Newest], list[str]]:
+async def _collect(request: AuditRequest, choice: Choice) -> tuple[list[Newest], list[str]]:
     """What all pods of the plane have, and why one of them has nothing to say."""
-    async with connection.host_client(options) as client:
-        tenant = await connection.get_tenant(client, options.tenant)
+    async with connection.host_client(request.host) as client:
+        tenant = await connection.get_tenant(client, request.tenant)
         namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
-        selector = f"{labels.TENANT}={options.tenant}"
+        selector = f"{labels.TENANT}={request.tenant}"
         found = (await client.list(kinds.PODS, namespace, label_selector=selector)).items
         pods = [pod for pod in found if _PLANE_POD.fullmatch(str(pod["metadata"]["name"]))]
         if not pods:
             raise CliError(
-                f"tenant {options.tenant}: its plane does not run",
-                next_step=f"see why: bulkhead tenant describe {options.tenant}",
+                f"tenant {request.tenant}: its plane does not run",
+                next_step=f"see why: bulkhead tenant describe {request.tenant}",
             )
         trails: list[Newest] = []
         failures: list[CliError] = []
         for pod in pods:
             try:
-                trails.append(await _trail(client, options, pod, choice))
+                trails.append(await _trail(client, request, pod, choice))
             except KubeError as error:
                 failures.append(CliError(f"pod {pod['metadata']['name']}: {error}"))
             except CliError as error:
@@ -95,12 +159,12 @@ async def _collect(options: argparse.Namespace, choice: Choice) -> tuple[list[Ne
     return trails, [error.cause for error in failures]
 
 
-async def _trail(client: Client, options: argparse.Namespace, pod: Obj, choice: Choice) -> Newest:
+async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice) -> Newest:
     """What one pod has; what its reader left out counts as left out here."""
     newest = Newest(choice)
     containers = {str(each.get("name")): each for each in mappings(mapping(pod.get("spec")).get("containers"))}
     if _READER in containers:
-        *events, summary = await asyncio.to_thread(_read_files, options, pod, choice)
+        *events, summary = await asyncio.to_thread(_read_files, request, pod, choice)
         told = mapping(read(summary))
         newest.add(events)
         newest.large += _number(told.get("large"))
@@ -109,31 +173,31 @@ async def _trail(client: Client, options: argparse.Namespace, pod: Obj, choice: 
     flags = [str(each) for each in sequence(containers.get(_SERVER, {}).get("command"))]
     if "--audit-log-path=-" in flags:
         where = kinds.PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
-        bounds = f"sinceSeconds={int(options.since) + 1}&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
+        bounds = f"sinceSeconds={int(request.since_seconds) + 1}&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
         newest.add((await client.get_raw(f"{where}?container={_SERVER}&{bounds}", timeout=_SECONDS)).split(b"\n"))
         return newest
     if any(
         str(flag).startswith("--audit-webhook-config-file=") for flag in sequence(containers.get(_SERVER, {}).get("command"))
     ):
         raise CliError(
-            f"tenant {options.tenant}: its audit trail is sent to the class's receiver, and kept nowhere else",
+            f"tenant {request.tenant}: its audit trail is sent to the class's receiver, and kept nowhere else",
             next_step="read it there, or set sink File in spec.audit of its TenantClass: then it is kept here too",
         )
     raise CliError(
-        f"tenant {options.tenant}: its class asks for no audit trail that can be read",
+        f"tenant {request.tenant}: its class asks for no audit trail that can be read",
         next_step="set spec.audit of its TenantClass, for example to {sink: File, retain: true}; its planes restart once",
     )
 
 
-def _read_files(options: argparse.Namespace, pod: Obj, choice: Choice) -> list[bytes]:
+def _read_files(request: AuditRequest, pod: Obj, choice: Choice) -> list[bytes]:
     """What the reader in a pod's container prints."""
-    path = connection.find_kubeconfig(options.kubeconfig)
-    environment = access.environment_of(options.tenant, path)
+    path = hostfile.find_kubeconfig(request.host.kubeconfig)
+    environment = access.environment_of(request.tenant, path)
     program = shutil.which("kubectl", path=environment.get("PATH", os.defpath))
     if program is None:
         raise CliError("kubectl: no such program on PATH", next_step="install it: files are read by kubectl exec")
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    words = [program, *(("--context", options.context) if options.context else ()), "-n", namespace]
+    words = [program, *(("--context", request.host.context) if request.host.context else ()), "-n", namespace]
     words += ["exec", "--quiet", name, "-c", _READER, "--", "python3", "-m", "bulkhead.auditreader", f"--most={choice.most}"]
     words += [f"--since={choice.since}", f"--user={choice.user}", f"--verb={choice.verb}"]
     try:
@@ -146,7 +210,7 @@ def _read_files(options: argparse.Namespace, pod: Obj, choice: Choice) -> list[b
     if done.returncode or not lines:
         said = done.stderr[-500:].decode(errors="replace")
         raise CliError(
-            f"pod {name}: its trail cannot be read: {said}", next_step=f"see why: bulkhead tenant describe {options.tenant}"
+            f"pod {name}: its trail cannot be read: {said}", next_step=f"see why: bulkhead tenant describe {request.tenant}"
         )
     return lines
 

@@ -1,12 +1,4 @@
-"""Finds the host's kubeconfig, and makes clients for the host and for a tenant.
-
-The first that exists is used: --kubeconfig, $KUBECONFIG (its first existing file), ~/.kube/config, the embedded host's. An
-error names the file that was used.
-"""
-
-import argparse
-import os
-from pathlib import Path
+"""A client of the host cluster, and the Tenant that a command is about."""
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -14,50 +6,24 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from workstation.cli import execcredential
+from workstation.cli import execcredential, hostfile
+from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError, Exit
 
-EMBEDDED = Path("/var/lib/bulkhead/kubeconfig")
 
-
-def find_kubeconfig(given: str | None) -> Path:
-    """The host's kubeconfig file."""
-    if given:
-        return _existing(Path(given).expanduser(), "--kubeconfig")
-    variable = [Path(part).expanduser() for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    if variable:
-        return next((path for path in variable if path.is_file()), None) or _existing(variable[0], "$KUBECONFIG")
-    for path in (Path.home() / ".kube" / "config", EMBEDDED):
-        if path.is_file():
-            return path
-    raise CliError(
-        f"no kubeconfig of the host cluster found by --kubeconfig, $KUBECONFIG, ~/.kube/config or {EMBEDDED}",
-        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up; without any right on the host: "
-        "bulkhead login -f FILE, with the file that the tenant's admin gives you",
-    )
-
-
-def _existing(path: Path, source: str) -> Path:
-    if not path.is_file():
-        raise CliError(
-            f"{source}: {path} does not exist", next_step="give the file of the host cluster's kubeconfig", code=Exit.USAGE
-        )
-    return path
-
-
-def host_client(options: argparse.Namespace) -> Client:
-    """A client of the host cluster."""
-    path = find_kubeconfig(options.kubeconfig)
+def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Client:
+    """A client of the host cluster, which waits so long for an answer. `quiet` asks no person for credentials either."""
+    path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
-        data = execcredential.resolve(path.read_bytes(), path.parent, options.context)
-        config = KubeConfig.from_bytes(data, context=options.context, folder=path.parent)
+        data = execcredential.resolve(path.read_bytes(), path.parent, host.context, within=seconds if quiet else None)
+        config = KubeConfig.from_bytes(data, context=host.context, folder=path.parent)
     except OSError as error:
         raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
     except ConfigError as error:
         raise CliError(
             f"kubeconfig {path}: {error}", next_step="give another file with --kubeconfig, or another --context of this one"
         ) from error
-    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=15.0)
+    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds)
 
 
 async def get_tenant(client: Client, name: str) -> Obj:

@@ -21,8 +21,11 @@ _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1
 _SECONDS = 120.0  # a person may have to log in
 
 
-def resolve(data: bytes, folder: Path, context: str | None) -> bytes:
-    """The kubeconfig with the chosen user's `exec` replaced by what it yields; unchanged where there is none."""
+def resolve(data: bytes, folder: Path, context: str | None, *, within: float | None = None) -> bytes:
+    """The kubeconfig with the chosen user's `exec` replaced by what it yields; unchanged where there is none.
+
+    `within` so many seconds, where it is given, the plugin has to answer without asking a person anything.
+    """
     if b"exec" not in data:
         return data
     import yaml  # noqa: PLC0415 - slow to load
@@ -37,7 +40,7 @@ def resolve(data: bytes, folder: Path, context: str | None) -> bytes:
         return data  # broken in another way, which KubeConfig explains better
     if not isinstance(plugin, dict):
         return data
-    status = _run(plugin, cluster, folder)
+    status = _run(plugin, cluster, folder, within)
     user["user"] = _credentials(status, str(plugin.get("command")))
     return yaml.safe_dump(document).encode()
 
@@ -49,11 +52,11 @@ def _entry(document: Any, section: str, name: str) -> Any:
     raise LookupError(name)
 
 
-def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path, within: float | None) -> dict[str, Any]:
     command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
     if version not in _VERSIONS:
         raise CliError(f"kubeconfig: exec {command!r} speaks {version!r}; known are {', '.join(_VERSIONS)}")
-    spec: dict[str, Any] = {"interactive": sys.stdin.isatty()}
+    spec: dict[str, Any] = {"interactive": within is None and sys.stdin.isatty()}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = {key: value for key, value in cluster.items() if key in {"server", "certificate-authority-data"}}
     info = json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": spec})
@@ -64,8 +67,10 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[
         done = subprocess.run(
             [program, *map(str, plugin.get("args") or ())],
             env=dict(os.environ) | extra | {"KUBERNETES_EXEC_INFO": info},
-            stdout=subprocess.PIPE,  # stderr stays the user's: plugins write their prompts there
-            timeout=_SECONDS,
+            stdin=None if within is None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if within is None else subprocess.DEVNULL,  # the user's: plugins write their prompts there
+            timeout=_SECONDS if within is None else within,
             check=True,
         )
         status = json.loads(done.stdout)["status"]
@@ -73,7 +78,7 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[
         hint = str(plugin.get("installHint") or "").strip() or "install it, or give a kubeconfig with a token or certificate"
         raise CliError(f"kubeconfig: exec {command!r} is not installed", next_step=hint.splitlines()[0]) from error
     except subprocess.TimeoutExpired as error:
-        raise CliError(f"kubeconfig: exec {command!r} gave no credentials within {_SECONDS:g} s") from error
+        raise CliError(f"kubeconfig: exec {command!r} gave no credentials within {within or _SECONDS:g} s") from error
     except subprocess.CalledProcessError as error:
         raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:

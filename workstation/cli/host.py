@@ -4,11 +4,11 @@ Only arguments, printing and exit codes live here; the work is in `workstation.h
 """
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workstation.cli.arguments import Form, add_output, form_of
+from workstation.cli.failures import CliError
+from workstation.cli.output import document
+from workstation.cli.parsing import Actions, Parser
+from workstation.cli.values import between, folder
 from workstation.hostcluster import cluster, outage, registry, state
 from workstation.hostcluster.component import DATA_DIR, HostOptions
 from workstation.hostcluster.node import MOST_NODES
@@ -29,88 +34,129 @@ _COLOURS = {
     "restarting": "yellow",
     "lost": "magenta",
 }
-_INTERRUPTED = 130
 
 
-def _count(text: str, low: int, high: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"{value} is not between {low} and {high}")
-    return value
+@dataclass(frozen=True, slots=True)
+class UpRequest:
+    """`host up`."""
+
+    options: HostOptions
+    # Whether as many real nodes as the host has are wanted, whatever `options` says.
+    same_nodes: bool
+    # With the images of the Slurm mode.
+    slurm: bool
 
 
-def _between(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        return _count(text, low, high)
+@dataclass(frozen=True, slots=True)
+class DownRequest:
+    """`host down`; no folder is the one of the state."""
 
-    return parse
-
-
-def _folder(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute() or path == Path("/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path of a folder")
-    return path
+    keep_data: bool
+    data_dir: Path | None
 
 
-def _add_up(parsers: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """`host status` and `host node list`."""
+
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class LoseRequest:
+    """`host node lose`."""
+
+    name: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnRequest:
+    """`host node return`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigRequest:
+    """`host kubeconfig`."""
+
+
+def _add_up(parsers: Actions) -> None:
     defaults = HostOptions()
     up = parsers.add_parser("up", help="start the host, or bring a running one up to date")
-    up.add_argument("--nodes", type=_between(1, MOST_NODES), default=None, metavar="N",
+    up.add_argument("--nodes", type=between(1, MOST_NODES), default=None, metavar="N",
                     help=f"real nodes, 1 to {MOST_NODES} (default: as many as the host has, 1 for a new one). The first is "
                     "this machine; each further one is a kubelet, containerd and kube-proxy of its own in a network namespace, "
                     "takes about 400 MiB of memory and a copy of every image on disk, and offers the whole machine's CPUs and "
                     "memory again. A running host can be given more, not fewer")  # fmt: skip
-    up.add_argument("--simulated-nodes", type=_between(0, 5000), default=defaults.simulated_nodes, metavar="N",
+    up.add_argument("--simulated-nodes", type=between(0, 5000), default=defaults.simulated_nodes, metavar="N",
                     help=f"simulated GPU nodes (default {defaults.simulated_nodes})")  # fmt: skip
-    up.add_argument("--gpus-per-node", type=_between(0, 64), default=defaults.gpus_per_node, metavar="N",
+    up.add_argument("--gpus-per-node", type=between(0, 64), default=defaults.gpus_per_node, metavar="N",
                     help=f"GPUs of every node, the real one included (default {defaults.gpus_per_node})")  # fmt: skip
-    up.add_argument("--nvlink-domain-size", type=_between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
+    up.add_argument("--nvlink-domain-size", type=between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
                     help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
     up.add_argument("--slurm", action="store_true", help="build the images of the Slurm mode too (once; takes minutes)")
     up.add_argument("--registry", action="store_true",
                     help="a registry beside the host, with TLS and a password; `bulkhead images push` fills it")  # fmt: skip
     up.add_argument("--no-imports", action="store_true",
                     help="import no images of Bulkhead: its pods pull them from a registry, or fail")  # fmt: skip
-    up.add_argument("--data-dir", type=_folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
-    up.set_defaults(handler=_up)
+    up.add_argument("--data-dir", type=folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
+    up.does(_up_request, _up)
 
 
-def _add_node(parsers: Any) -> None:
+def _up_request(options: argparse.Namespace) -> UpRequest:
+    return UpRequest(
+        HostOptions(
+            data_dir=options.data_dir,
+            nodes=options.nodes or 1,
+            simulated_nodes=options.simulated_nodes,
+            gpus_per_node=options.gpus_per_node,
+            nvlink_domain_size=options.nvlink_domain_size,
+            registry=options.registry,
+            imports=not options.no_imports,
+        ),
+        same_nodes=options.nodes is None,
+        slurm=options.slurm,
+    )
+
+
+def _add_node(parsers: Actions) -> None:
     node = parsers.add_parser("node", help="list the real nodes of a running host, lose one, or bring a lost one back")
-    commands = node.add_subparsers(dest="node_command", required=True, metavar="COMMAND")
+    commands = node.actions("COMMAND")
     nodes = commands.add_parser("list", help="show the real nodes; exit code 1 when one is lost or not ready")
-    nodes.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    nodes.set_defaults(handler=_list_nodes)
+    add_output(nodes)
+    nodes.does(_show_request, _list_nodes)
     lose = commands.add_parser("lose", help="take a node away, as a fault would; the cluster finds out by itself")
     lose.add_argument("name", help="a node other than the first, such as bulkhead-host-2")
     lose.add_argument("--how", choices=tuple(outage.LOSE), default="killed",
                       help="killed: its processes all end at once, as when its power fails (default); paused: they stand "
                       "still; cut: its network cable is out")  # fmt: skip
-    lose.set_defaults(handler=_lose)
+    lose.does(lambda options: LoseRequest(options.name, options.how), _lose)
     back = commands.add_parser("return", help="bring a lost node back, and wait until it is ready")
     back.add_argument("name")
-    back.set_defaults(handler=_return)
+    back.does(lambda options: ReturnRequest(options.name), _return)
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add `host` with its subcommands; each sets `handler`, which takes the parsed arguments and returns the exit code."""
-    host = subparsers.add_parser("host", help="the embedded host: a whole cluster on this machine (needs root)")
-    parsers = host.add_subparsers(dest="host_command", required=True, metavar="COMMAND")
+def _show_request(options: argparse.Namespace) -> ShowRequest:
+    return ShowRequest(form_of(options))
+
+
+def add_arguments(parser: Parser) -> None:
+    """`host` with its subcommands."""
+    parser.description = "The embedded host: a whole cluster on this machine (needs root)."
+    parsers = parser.actions("COMMAND")
     _add_up(parsers)
     down = parsers.add_parser("down", help="stop the host and remove everything of it from the machine")
     down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` resumes the same cluster")
-    down.add_argument("--data-dir", type=_folder, default=None, help="the data folder, when the host died and left no state")
-    down.set_defaults(handler=_down)
+    down.add_argument("--data-dir", type=folder, default=None, help="the data folder, when the host died and left no state")
+    down.does(lambda options: DownRequest(options.keep_data, options.data_dir), _down)
     _add_node(parsers)
     status = parsers.add_parser("status", help="show the state of each component; exit code 1 when one is not ready")
-    status.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    status.set_defaults(handler=_status)
+    add_output(status)
+    status.does(_show_request, _status)
     kubeconfig = parsers.add_parser("kubeconfig", help="print the administrator's kubeconfig")
-    kubeconfig.set_defaults(handler=_kubeconfig)
+    kubeconfig.does(lambda _: KubeconfigRequest(), _kubeconfig)
 
 
 def _failed(error: Exception) -> int:
@@ -118,15 +164,13 @@ def _failed(error: Exception) -> int:
     return 1
 
 
-def _up(arguments: argparse.Namespace) -> int:
-    options = HostOptions(
-        data_dir=arguments.data_dir, nodes=arguments.nodes or cluster.known_nodes(arguments.data_dir),
-        simulated_nodes=arguments.simulated_nodes, gpus_per_node=arguments.gpus_per_node,
-        nvlink_domain_size=arguments.nvlink_domain_size, registry=arguments.registry, imports=not arguments.no_imports,
-    )  # fmt: skip
+def _up(request: UpRequest) -> int:
+    options = request.options
+    if request.same_nodes:
+        options = replace(options, nodes=cluster.known_nodes(options.data_dir))
     try:
         with Reporter() as report:
-            handle = cluster.up(options, report, slurm=arguments.slurm)
+            handle = cluster.up(options, report, slurm=request.slurm)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
     print(f"The host is up. KUBECONFIG={handle.kubeconfig}")
@@ -139,49 +183,49 @@ def _up(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _down(arguments: argparse.Namespace) -> int:
+def _down(request: DownRequest) -> int:
     try:
         with Reporter() as report:
-            cluster.down(report, data_dir=arguments.data_dir, keep_data=arguments.keep_data)
+            cluster.down(report, data_dir=request.data_dir, keep_data=request.keep_data)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
     print(
         "The host is down; nothing of it is left on the machine."
-        if not arguments.keep_data
+        if not request.keep_data
         else "The host is down; its data is kept."
     )
     return 0
 
 
-def _lose(arguments: argparse.Namespace) -> int:
+def _lose(request: LoseRequest) -> int:
     try:
         with Reporter() as report:
-            outage.lose(arguments.name, arguments.how, report)
+            outage.lose(request.name, request.how, report)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
-    print(f"{arguments.name} is {arguments.how}. `bulkhead host node return {arguments.name}` brings it back.")
+    print(f"{request.name} is {request.how}. `bulkhead host node return {request.name}` brings it back.")
     return 0
 
 
-def _return(arguments: argparse.Namespace) -> int:
+def _return(request: ReturnRequest) -> int:
     try:
         with Reporter() as report:
-            outage.bring_back(arguments.name, report)
+            outage.bring_back(request.name, report)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
-    print(f"{arguments.name} is back and ready.")
+    print(f"{request.name} is back and ready.")
     return 0
 
 
-def _list_nodes(arguments: argparse.Namespace) -> int:
+def _list_nodes(request: ShowRequest) -> int:
     found = cluster.status()
     if found is None:
-        return _failed(cluster.HostError("the host is down; start it with `bulkhead host up`"))
+        raise CliError("the host is down", next_step="start it with `bulkhead host up`")
     nodes = outage.overview(found)
-    if arguments.output == "json":
-        print(json.dumps([asdict(node) for node in nodes], indent=2))
-    else:
+    if request.form == "table":
         _print_nodes(nodes)
+    else:
+        document([asdict(node) for node in nodes], request.form)
     return 0 if all(node.state == "ready" for node in nodes) else 1
 
 
@@ -216,14 +260,50 @@ def _table(found: state.HostState) -> Table:
     return table
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _as_json(found: state.HostState) -> dict[str, Any]:
+    """The state with the keys that programs may rely on; moments are RFC 3339."""
+    return {
+        "phase": found.phase,
+        "supervisorPid": found.pid,
+        "startedAt": _moment(found.started),
+        "error": found.error,
+        "options": {_camel(name): value for name, value in found.options.items()},
+        "lostNodes": found.lost,
+        "components": [
+            {
+                "name": item.name,
+                "phase": item.phase,
+                "pid": item.pid,
+                "restarts": item.restarts,
+                "since": _moment(item.since),
+                "detail": item.detail,
+                "log": item.log,
+            }
+            for item in found.components
+        ],
+    }
+
+
+def _moment(at: float) -> str | None:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z") if at else None
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _status(request: ShowRequest) -> int:
     found = cluster.status()
     if found is None:
-        print('{"phase": "down"}' if arguments.output == "json" else "The host is down. Start it with `bulkhead host up`.")
+        if request.form == "table":
+            print("The host is down. Start it with `bulkhead host up`.")
+        else:
+            document({"phase": "down"}, request.form)
         return 1
     well = found.phase == "running" and all(item.phase == "ready" for item in found.components)
-    if arguments.output == "json":
-        print(json.dumps(asdict(found), indent=2))
+    if request.form != "table":
+        document(_as_json(found), request.form)
         return 0 if well else 1
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -238,7 +318,7 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-def _kubeconfig(_: argparse.Namespace) -> int:
+def _kubeconfig(_: KubeconfigRequest) -> int:
     found = cluster.status()
     path = (state.options_from_json(found.options).data_dir if found else DATA_DIR) / "kubeconfig"
     try:
@@ -250,13 +330,9 @@ def _kubeconfig(_: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """The subcommands alone: `python -m workstation.cli.host up`."""
-    parser = argparse.ArgumentParser(prog="bulkhead")
-    add_parser(parser.add_subparsers(required=True))
-    arguments = parser.parse_args(["host", *(sys.argv[1:] if argv is None else argv)])
-    try:
-        return int(arguments.handler(arguments))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    from workstation.cli.main import main as command  # noqa: PLC0415 - it imports this file by its name
+
+    return command(["host", *(sys.argv[1:] if argv is None else argv)])
 
 
 if __name__ == "__main__":

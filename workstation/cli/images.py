@@ -3,11 +3,15 @@
 import argparse
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from workstation.cli import values
+from workstation.cli.arguments import Form, add_output, form_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
+from workstation.cli.parsing import RAW, Actions, Parser
 from workstation.hostcluster import binaries
 from workstation.hostcluster.files import write_file
 from workstation.hostcluster.images.oci import architecture
@@ -24,13 +28,158 @@ _MOST_PASSWORD: Final = 16_384
 _SECRET: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """`images list`."""
+
+    # Where the archives lie.
+    folder: Path
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """`images build [IMAGE…]`; no image is all of them, and no architecture is this machine's."""
+
+    folder: Path
+    images: tuple[str, ...]
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """`images push REGISTRY [IMAGE…]`."""
+
+    build: BuildRequest
+    where: place.Place
+    # Whether what is not there is built first.
+    builds: bool
+    # None: what docker's config.json has; the password comes from stdin.
+    username: str | None
+    auth_file: str | None
+    ca_file: Path | None
+    values_file: Path
+    pull_secrets: tuple[str, ...]
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`images list | build | push`."""
+    parser.description = "The images of Bulkhead, for clusters that pull from a registry of yours."
+    actions = parser.actions("ACTION")
+    listing = actions.add_parser("list", aliases=["ls"], help="list the images", description="List the images.")
+    _add_folder(listing)
+    add_output(listing)
+    listing.does(lambda options: ListRequest(_folder(options), form_of(options)), list_images)
+    build = actions.add_parser(
+        "build",
+        help="build archives of the images, each with an SBOM",
+        description="Build the images as OCI archives, each with an SBOM (SPDX) beside it. What is there and the same stays.",
+    )
+    _add_folder(build)
+    _add_choice(build)
+    build.does(_build_request, build_images)
+    _add_push(actions)
+
+
+def _add_folder(parser: Parser) -> None:
+    parser.add_argument(
+        "--folder", metavar="DIR", help="where the archives and their SBOMs lie (default ~/.cache/bulkhead/archives)"
+    )
+
+
+def _add_choice(parser: Parser) -> None:
+    parser.add_argument("images", metavar="IMAGE", nargs="*", help="which ones, as `images list` names them (default: all)")
+    parser.add_argument(
+        "--architecture",
+        metavar="ARCH",
+        choices=["amd64", "arm64"],
+        action="append",
+        default=[],
+        help="amd64 or arm64; may be repeated (default: this machine's). Programs of another one are cross-compiled, which "
+        "takes a Go toolchain and, for Kubernetes, many minutes",
+    )
+
+
+def _add_push(actions: Actions) -> None:
+    push = actions.add_parser(
+        "push",
+        help="push the images into a registry, and write a values file for the chart",
+        description="Push the images into a registry, built first where they are not, and write a values file with their "
+        "digests. What is there is not sent again; an interrupted push goes on where it was.",
+        epilog="examples:\n"
+        "  bulkhead images push registry.example.org/bulkhead\n"
+        "  bulkhead images push registry.example.org/bulkhead --username ci --password-stdin < password\n"
+        "  bulkhead images push 10.0.0.1:5000/bulkhead --ca-file ca.crt --pull-secret registry --values images.yaml\n"
+        "  bulkhead images push registry.example.org/bulkhead --architecture amd64 --architecture arm64\n"
+        "  helm install bulkhead charts/bulkhead -n bulkhead-system -f images.yaml\n",
+        formatter_class=RAW,
+    )
+    _add_folder(push)
+    push.add_argument("registry", metavar="REGISTRY", help="HOST[:PORT][/PATH]; every image becomes a repository below it")
+    _add_choice(push)
+    push.add_argument(
+        "--no-build",
+        action="store_true",
+        help="push the archives that lie in the folder; build nothing",
+    )
+    push.add_argument("-u", "--username", metavar="NAME", help="the user who pushes (default: what docker's config.json has)")
+    push.add_argument("--password-stdin", action="store_true", help="read the user's password from stdin")
+    push.add_argument("--auth-file", metavar="FILE", help="a config.json to read credentials from, instead of docker's own")
+    push.add_argument("--ca-file", metavar="FILE", help="the authority of the registry's certificate (default: the system's)")
+    push.add_argument("--plain-http", action="store_true", help="without TLS: whoever sees the network sees the password")
+    push.add_argument(
+        "--values", metavar="FILE", default="bulkhead-images.yaml", help="the values file (default bulkhead-images.yaml)"
+    )
+    push.add_argument(
+        "--pull-secret",
+        metavar="NAME",
+        type=_secret,
+        action="append",
+        default=[],
+        help="a Secret in the chart's namespace with which clusters pull; written into the values file; may be repeated",
+    )
+    add_output(push)
+    push.does(_push_request, push_images)
+
+
+def _secret(text: str) -> str:
+    if not _SECRET.fullmatch(text):
+        raise values.wrong("the name of a Secret", text)
+    return text
+
+
+def _build_request(options: argparse.Namespace) -> BuildRequest:
+    return BuildRequest(_folder(options), tuple(options.images), tuple(options.architecture))
+
+
+def _push_request(options: argparse.Namespace) -> PushRequest:
+    try:
+        where = place.parse(options.registry, plain=options.plain_http)
+    except place.PlaceError as error:
+        raise CliError(str(error), next_step="give HOST[:PORT][/PATH]", code=Exit.USAGE) from error
+    if bool(options.username) != options.password_stdin:
+        raise CliError("--username and --password-stdin go together", next_step="give both or none", code=Exit.USAGE)
+    return PushRequest(
+        build=_build_request(options),
+        where=where,
+        builds=not options.no_build,
+        username=options.username,
+        auth_file=options.auth_file,
+        ca_file=Path(options.ca_file) if options.ca_file else None,
+        values_file=Path(options.values),
+        pull_secrets=tuple(options.pull_secret),
+        form=form_of(options),
+    )
+
+
 def _folder(options: argparse.Namespace) -> Path:
     return Path(options.folder).expanduser() if options.folder else binaries.cache_dir() / "archives"
 
 
-def _chosen(options: argparse.Namespace) -> tuple[catalogue.Image, ...]:
+def _chosen(images: tuple[str, ...]) -> tuple[catalogue.Image, ...]:
     try:
-        return catalogue.chosen(options.images)
+        return catalogue.chosen(images)
     except catalogue.UnknownImageError as error:
         raise CliError(str(error), next_step="bulkhead images list", code=Exit.USAGE) from error
 
@@ -47,11 +196,11 @@ def _shown(image: catalogue.Image, folder: Path) -> dict[str, Any]:
         return {**shown, "error": str(error)}
 
 
-def list_images(options: argparse.Namespace) -> int:
+def list_images(request: ListRequest) -> int:
     """Every image, and what of it is built."""
-    shown = [_shown(image, _folder(options)) for image in catalogue.published()]
-    if options.output == "json":
-        document(shown, "json")
+    shown = [_shown(image, request.folder) for image in catalogue.published()]
+    if request.form != "table":
+        document(shown, request.form)
         return Exit.DONE
     rows = [
         (
@@ -67,47 +216,46 @@ def list_images(options: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _build(options: argparse.Namespace, report: Reporter) -> list[Path]:
-    images = _chosen(options)
-    machines = dict.fromkeys((*([] if options.architecture else [architecture()]), *options.architecture))
+def _build(request: BuildRequest, report: Reporter) -> list[Path]:
+    images = _chosen(request.images)
+    machines = dict.fromkeys(request.architectures or (architecture(),))
     try:
-        return building.build(images, _folder(options), [building.workshop(machine) for machine in machines], report)
+        return building.build(images, request.folder, [building.workshop(machine) for machine in machines], report)
     except (ImageError, RuntimeError) as error:
         raise CliError(str(error)) from error
 
 
-def build_images(options: argparse.Namespace) -> int:
+def build_images(request: BuildRequest) -> int:
     """Build archives and SBOMs, and print where they lie."""
     with Reporter() as report:
-        made = _build(options, report)
+        made = _build(request, report)
     for path in made:
         print(path)
     return Exit.DONE
 
 
-def _credentials(options: argparse.Namespace, where: place.Place) -> credentials.Credentials | None:
-    if bool(options.username) != options.password_stdin:
-        raise CliError("--username and --password-stdin go together", code=Exit.USAGE)
-    if options.username:
+def _credentials(request: PushRequest) -> credentials.Credentials | None:
+    where = request.where
+    if request.username:
         password = sys.stdin.read(_MOST_PASSWORD + 1).rstrip("\r\n")
         if not password or len(password) > _MOST_PASSWORD:
             raise CliError("no password came from stdin, or a very long one", code=Exit.USAGE)
-        return credentials.Credentials(options.username, password)
-    path = Path(options.auth_file) if options.auth_file else credentials.default_file()
+        return credentials.Credentials(request.username, password)
+    path = Path(request.auth_file) if request.auth_file else credentials.default_file()
     try:
         found = credentials.from_file(path, where.host)
     except credentials.CredentialsError as error:
         raise CliError(str(error), next_step="give --username and --password-stdin", code=Exit.USAGE) from error
-    if options.auth_file and found is None:
+    if request.auth_file and found is None:
         raise CliError(f"{path} has no credentials for {where.host}", code=Exit.USAGE)
     return found
 
 
-def _archives(options: argparse.Namespace, report: Reporter) -> list[Path]:
-    if not options.no_build:
-        return _build(options, report)
-    folder = _folder(options)
-    paths = [building.archive_path(folder, image) for image in _chosen(options)]
+def _archives(request: PushRequest, report: Reporter) -> list[Path]:
+    if request.builds:
+        return _build(request.build, report)
+    folder = request.build.folder
+    paths = [building.archive_path(folder, image) for image in _chosen(request.build.images)]
     if missing := [path.name for path in paths if not path.is_file()]:
         raise CliError(
             f"{folder} lacks {', '.join(missing)}", next_step="leave out --no-build, or name the images that are there"
@@ -115,27 +263,21 @@ def _archives(options: argparse.Namespace, report: Reporter) -> list[Path]:
     return paths
 
 
-def push_images(options: argparse.Namespace) -> int:
+def push_images(request: PushRequest) -> int:
     """Push archives, and write the values file."""
+    who = _credentials(request)
     try:
-        where = place.parse(options.registry, plain=options.plain_http)
-    except place.PlaceError as error:
-        raise CliError(str(error), code=Exit.USAGE) from error
-    if wrong := [name for name in options.pull_secret if not _SECRET.fullmatch(name)]:
-        raise CliError(f"{wrong[0]!r} is no name of a Secret", code=Exit.USAGE)
-    who = _credentials(options, where)
-    try:
-        with Transport(trust(Path(options.ca_file) if options.ca_file else None)) as transport, Reporter() as report:
-            registry = Registry(where, transport, who)
+        with Transport(trust(request.ca_file)) as transport, Reporter() as report:
+            registry = Registry(request.where, transport, who)
             registry.check()
-            pushed = _push(registry, _archives(options, report), report)
+            pushed = _push(registry, _archives(request, report), report)
     except RegistryRefusedError as error:
         raise CliError(str(error), next_step="give --username and --password-stdin, or --auth-file") from error
     except TrustError as error:
         raise CliError(str(error), next_step="name the registry's authority with --ca-file") from error
     except (RegistryError, ArchiveError) as error:
         raise CliError(str(error), next_step="run the same command again: it goes on where it was") from error
-    _write_values(options, where, pushed)
+    _write_values(request, pushed)
     return Exit.DONE
 
 
@@ -148,12 +290,26 @@ def _push(registry: Registry, paths: list[Path], report: Reporter) -> list[Pushe
     return pushed
 
 
-def _write_values(options: argparse.Namespace, where: place.Place, pushed: list[Pushed]) -> None:
+def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
+    path, where = request.values_file, request.where
+    digests = valuesfile.digests_in(path, where.text) | {f"{image.name}:{image.tag}": image.digest for image in pushed}
+    write_file(path, valuesfile.values(where.text, digests, request.pull_secrets).encode())
+    if request.form != "table":
+        document({"valuesFile": str(path), "images": [_sent(image) for image in pushed]}, request.form)
+        return
     rows = [
         (f"{each.name}:{each.tag}", each.digest, each.sent, each.there, f"{each.bytes_sent / 1e6:.1f} MB") for each in pushed
     ]
     table(("IMAGE", "DIGEST", "BLOBS SENT", "THERE ALREADY", "SENT"), rows)
-    path = Path(options.values)
-    digests = valuesfile.digests_in(path, where.text) | {f"{each.name}:{each.tag}": each.digest for each in pushed}
-    write_file(path, valuesfile.values(where.text, digests, options.pull_secret).encode())
     print(f"The chart takes them so: helm install … -f {plain(path)}")
+
+
+def _sent(image: Pushed) -> dict[str, Any]:
+    return {
+        "name": image.name,
+        "tag": image.tag,
+        "digest": image.digest,
+        "blobsSent": image.sent,
+        "blobsThere": image.there,
+        "bytesSent": image.bytes_sent,
+    }

@@ -1,15 +1,22 @@
-"""The entry point: the parser, and expected errors turned into one line with a next step.
+"""The entry point: words in, exit code out, and expected errors turned into one line with a next step.
 
-Builds the parser from light modules only; what talks to a cluster or draws tables is loaded by the subcommand that runs.
-Never shows a traceback for an error that the user can act on.
+    words ──> the table of commands ──> the parser of the one that is named ──> its request ──> the command
+
+What talks to a cluster or draws tables is loaded by the command that is named. A traceback is never shown for an error that the
+user can act on.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+import bulkhead
+from workstation.cli import commands
+from workstation.cli.arguments import add_host
 from workstation.cli.failures import CliError, Exit
+from workstation.cli.parsing import RAW, Command, JsonParser, Parser, asks_json, tell
 
 _DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU cluster."
 _EPILOG = """\
@@ -24,7 +31,7 @@ examples:
   bulkhead login red                                  a kubeconfig of your own whose credential renews itself
   bulkhead login -f red.yaml                          the same without any right on the host, with a file of the admin's
   bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
-  bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
+  bulkhead kubeconfig red --write red.yaml            a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
   bulkhead ssh red                                    its login nodes by ssh, as who you are in the tenant
   bulkhead top                                        who has which GPUs, who borrows, and a map of the nodes
@@ -40,109 +47,85 @@ The command is also installed as `kubectl bulkhead`.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out, 130 interrupted;
             `connect`, `slurm` and `ssh` return the exit code of their command
+with -o json an error is JSON too, in the last line of stderr; completion: source <(bulkhead completion bash)
 """
 
 
-def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The whole parser; the embedded host's part is loaded only when `argv` asks for it."""
+def build_parser(argv: Sequence[str]) -> Parser:
+    """The whole parser, of whose commands only the one that `argv` names knows its options."""
     program = "kubectl bulkhead" if os.path.basename(sys.argv[0]) == "kubectl-bulkhead" else "bulkhead"  # noqa: PTH119 - pathlib is slow to load
-    parser = argparse.ArgumentParser(
-        prog=program, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    _add_connection(parser, default=None)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    if _command(argv) == "host":
-        from workstation.cli import host  # noqa: PLC0415 - loads the embedded host's machinery
-
-        host.add_parser(commands)
-    else:
-        commands.add_parser("host", help="start, stop and inspect a cluster on this machine")
-    shared = argparse.ArgumentParser(add_help=False)
-    _add_connection(shared, default=argparse.SUPPRESS)
-    from workstation.cli import loginparsers, parsers, quotaparsers  # noqa: PLC0415
-
-    parsers.add_preflight(commands, shared)
-    parsers.add_tenant(commands, shared)
-    loginparsers.add_logins(commands, shared)
-    loginparsers.add_kubeconfig(commands, shared)
-    loginparsers.add_connect(commands, shared)
-    parsers.add_slurm(commands, shared, argv)
-    loginparsers.add_ssh(commands, shared)
-    quotaparsers.add_top(commands, shared)
-    quotaparsers.add_why(commands, shared)
-    quotaparsers.add_cohort(commands, shared)
-    quotaparsers.add_quota(commands, shared)
-    quotaparsers.add_usage(commands, shared)
-    parsers.add_audit(commands, shared)
-    parsers.add_images(commands)
-    loginparsers.add_credential(commands, shared)
-    parsers.add_version(commands, shared)
+    kind = JsonParser if asks_json(argv) else Parser
+    parser = kind(prog=program, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=RAW)
+    parser.add_argument("--version", action="version", version=f"bulkhead {bulkhead.__version__}")
+    add_host(parser, default=None)
+    commands.add_all(parser.actions("COMMAND"), argv)
     return parser
 
 
-def _command(argv: Sequence[str]) -> str:
-    """The first word that is neither an option nor the value of one."""
-    words = iter(argv)
-    for word in words:
-        if word in {"--kubeconfig", "--context", "--file", "-f", "--tunnel"}:
-            next(words, None)
-        elif not word.startswith("-"):
-            return word
-    return ""
-
-
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+def split(argv: list[str]) -> tuple[list[str], list[str]]:
     """Our own arguments, and those after `--` of a command.
 
     Of `slurm` and `ssh`, as argparse would not find our options between the tenant and the `--`; of `connect` where no tenant
     is named before it, as it would take the first word behind for one.
     """
-    if "--" not in argv or _command(argv) not in {"slurm", "ssh", "connect"}:
+    if "--" not in argv or commands.named(argv) not in {"slurm", "ssh", "connect"}:
         return argv, []
     place = argv.index("--")
-    if _command(argv) == "connect" and _command(argv[argv.index("connect") + 1 : place]):
+    if commands.named(argv) == "connect" and commands.named(argv[argv.index("connect") + 1 : place]):
         return argv, []
     return argv[:place], argv[place + 1 :]
-
-
-def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> None:
-    group = parser.add_argument_group("host cluster")
-    group.add_argument("--kubeconfig", metavar="FILE", default=default, help="kubeconfig of the host cluster")
-    group.add_argument("--context", metavar="NAME", default=default, help="context in it, instead of its current one")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     # Whoever starts us with closed outputs wants to read nothing; everybody else here may rely on there being some.
-    sys.stdout, sys.stderr = (each or open(os.devnull, "w") for each in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
-    arguments, command = _split(list(sys.argv[1:] if argv is None else argv))
-    options = build_parser(arguments).parse_args(arguments)
-    if command:
-        options.command = command
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return int(options.handler(options) or 0)
-    except CliError as error:
-        return _fail(error)
+        try:
+            return _run(words)
+        finally:
+            # A reader that went away is noticed here, and not while Python ends.
+            sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return Exit.INTERRUPTED
+        return _fail(CliError("interrupted", code=Exit.INTERRUPTED), as_json=asks_json(words))
     except BrokenPipeError:
         # The reader went away (`| head`); Python would complain once more while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
+
+
+def _run(words: list[str]) -> int:
+    """Read the words, and run the command; an error that a person can act on is told, and is an exit code."""
+    arguments, command = split(words)
+    options = build_parser(arguments).parse_args(arguments)
+    if command:
+        options.command = command
+    try:
+        handler: Command[Any] = options.handler
+        return handler.of(options)
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except CliError as error:
+        return _fail(error, as_json=_as_json(options))
     except Exception as error:
         expected = _expected(error)
         if expected is None:
             raise
-        return _fail(expected)
+        return _fail(expected, as_json=_as_json(options))
 
 
-def _fail(error: CliError) -> int:
+def _as_json(options: argparse.Namespace) -> bool:
+    return getattr(options, "output", None) == "json"
+
+
+def _fail(error: CliError, *, as_json: bool) -> int:
     from workstation.cli.output import plain  # noqa: PLC0415
 
-    sys.stderr.write(f"error: {plain(error.cause, 2000)}\n")
-    if error.next_step:
-        sys.stderr.write(f"next:  {error.next_step}\n")
+    interrupted = error.code == Exit.INTERRUPTED
+    if interrupted and not as_json and sys.stderr.isatty():
+        sys.stderr.write("\n")  # `^C` stands in the line already
+    tell(plain(error.cause, 2000), error.next_step, error.code, as_json=as_json, head="" if interrupted else "error: ")
     return error.code
 
 

@@ -73,15 +73,18 @@ def heading(text: str) -> None:
 
 
 def document(value: Any, form: str) -> None:
-    """Print a value as JSON or YAML."""
+    """Print a value as JSON, or as YAML where `form` is `yaml`."""
     if form == "json":
         import json  # noqa: PLC0415
 
         sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
         return
+    import json  # noqa: PLC0415
+
     import yaml  # noqa: PLC0415
 
-    sys.stdout.write(yaml.safe_dump(value, sort_keys=False))
+    # The same plain values as JSON has: YAML's own writer takes no enums.
+    sys.stdout.write(yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False))
 
 
 def age(stamp: str | None, *, now: datetime | None = None) -> str:

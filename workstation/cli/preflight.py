@@ -11,12 +11,15 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workstation.cli import connection
+from workstation.cli import connection, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, document, plain, table
+from workstation.cli.parsing import RAW, Parser
 from workstation.preflight import run
 from workstation.preflight.findings import Report, State, shortened
 from workstation.preflight.findings import document as report_document
@@ -29,27 +32,105 @@ _MOST_SECONDS: Final = 60.0  # probes end by themselves, and what a killed run l
 _SHOWN: Final = {State.OK: "ok", State.WARNING: "warning", State.FAILED: "FAILED", State.SKIPPED: "skipped"}
 
 
-def preflight(options: argparse.Namespace) -> int:
-    """`bulkhead preflight`."""
-    if not _LEAST_SECONDS <= options.timeout <= _MOST_SECONDS:
-        raise CliError(f"--timeout must be between {_LEAST_SECONDS:g}s and {_MOST_SECONDS:g}s", code=Exit.USAGE)
-    values = _values(options)
-    order = run.Order(
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """`preflight`: files are paths, of which `-` is stdin."""
+
+    host: Host
+    values_files: tuple[str, ...]
+    # Networks in use.
+    ranges: tuple[str, ...]
+    rwx_classes: tuple[str, ...]
+    image: str | None
+    registry_config: str | None
+    namespace: str
+    seconds: float
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`preflight`."""
+    parser.description = (
+        "Check a cluster before Bulkhead is installed: versions and APIs, overlapping address ranges, whether\n"
+        "NetworkPolicies are really enforced, storage, nodes, GPUs, images with their pull secrets, rights, remains.\n"
+        "It makes pods in a namespace of its own, removes them, and takes a minute at most."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead preflight --values values.yaml\n"
+        "  bulkhead preflight --values values.yaml --range 10.96.0.0/11 --range 192.168.0.0/16\n"
+        "  bulkhead preflight -o json | jq '.checks[] | select(.state == \"failed\")'\n\n"
+        "exit codes: 0 nothing failed (there may be warnings), 1 something failed\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    for option, metavar, kind, what in (
+        ("--values", "FILE", str, "values as `helm install -f` gets them"),
+        ("--range", "CIDR", _range, "a network in use that services.range must keep out of"),
+        ("--rwx-class", "CLASS", str, "StorageClass to try ReadWriteMany with"),
+    ):
+        parser.add_argument(option, metavar=metavar, type=kind, action="append", default=[], help=f"{what}; may be repeated")
+    parser.add_argument("--image", metavar="IMAGE", help="image with python3 for the probes (default: the bulkhead image)")
+    parser.add_argument("--registry-config", metavar="FILE", help="a config.json of `docker login`, tried as a pull secret")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=values.object_name,
+        default="bulkhead-system",
+        help="where the pull secrets are read",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        type=values.seconds_between(_LEAST_SECONDS, _MOST_SECONDS),
+        default=_MOST_SECONDS,
+        help="for all of it, 60s at most and by default",
+    )
+    add_output(parser)
+    parser.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
+    parser.does(_request, preflight)
+
+
+def _request(options: argparse.Namespace) -> PreflightRequest:
+    if len(options.range) > _MOST_RANGES:
+        raise CliError(
+            f"--range may be given {_MOST_RANGES} times at most, not {len(options.range)} times",
+            next_step="give larger networks",
+            code=Exit.USAGE,
+        )
+    return PreflightRequest(
+        host=host_of(options),
+        values_files=tuple(options.values),
+        ranges=tuple(options.range),
+        rwx_classes=tuple(options.rwx_class),
         image=options.image,
-        registry_config=_registry_config(options.registry_config) if options.registry_config else None,
-        shared_classes=tuple(options.rwx_class),
+        registry_config=options.registry_config,
         namespace=options.namespace,
         seconds=options.timeout,
+        form=form_of(options),
     )
-    report = asyncio.run(_run(options, values, order))
-    if options.json:
-        document(report_document(report), "json")
-    else:
+
+
+def preflight(request: PreflightRequest) -> int:
+    """`bulkhead preflight`."""
+    given = parse(merged(_document(path) for path in request.values_files), reserved=request.ranges)
+    order = run.Order(
+        image=request.image,
+        registry_config=_registry_config(request.registry_config) if request.registry_config else None,
+        shared_classes=request.rwx_classes,
+        namespace=request.namespace,
+        seconds=request.seconds,
+    )
+    report = asyncio.run(_run(request.host, given, order))
+    if request.form == "table":
         _print(report)
+    else:
+        document(report_document(report), request.form)
     return Exit.FAILED if report.state is State.FAILED else Exit.DONE
 
 
-async def _run(options: argparse.Namespace, values: Values, order: run.Order) -> Report:
+async def _run(host: Host, given: Values, order: run.Order) -> Report:
     task = asyncio.current_task()
     if task is not None:
         # Whoever ends a job by SIGTERM wants its probes gone as much as whoever types Ctrl-C.
@@ -58,26 +139,19 @@ async def _run(options: argparse.Namespace, values: Values, order: run.Order) ->
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        async with connection.host_client(options) as client:
+        async with connection.host_client(host) as client:
             with Progress() as progress:
-                return await run.run(client, values, order, progress.show)
+                return await run.run(client, given, order, progress.show)
     except asyncio.CancelledError:
         # By Ctrl-C `asyncio.run` says so itself; this is for SIGTERM.
         raise KeyboardInterrupt from None
 
 
-def _values(options: argparse.Namespace) -> Values:
-    ranges = [_range(each) for each in options.range]
-    if len(ranges) > _MOST_RANGES:
-        raise CliError(f"--range may be given {_MOST_RANGES} times at most", code=Exit.USAGE)
-    return parse(merged(_document(each) for each in options.values), reserved=ranges)
-
-
-def _range(value: str) -> str:
+def _range(text: str) -> str:
     try:
-        return str(ipaddress.ip_network(value, strict=False))
+        return str(ipaddress.ip_network(text, strict=False))
     except ValueError as error:
-        raise CliError(f"--range {value}: {error}", next_step="give a network such as 10.0.0.0/8", code=Exit.USAGE) from error
+        raise values.wrong("a network such as 10.0.0.0/8", text) from error
 
 
 def _document(path: str) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
-"""`bulkhead slurm`: a command, a shell or a token of a tenant's own Slurm cluster.
+"""`bulkhead slurm`: a command or a shell in a tenant's own Slurm cluster.
 
     Tenant (host) ──> does it use Slurm, who are its users ──> kubeconfig ──> the login pod in the plane ──> kubectl exec
-                                                                      └────> Secret slurm-keys ──> a JWT for slurmrestd
 
 Never speaks Slurm itself: commands run in the login pod, as the chosen user, through the tenant's own API. What is not ready is
 named before anything is run. The words of the command are passed on unchanged; no shell interprets them on the way.
@@ -13,23 +12,24 @@ import contextlib
 import re
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bulkhead.api.conditions import ConditionType, condition_of
-from bulkhead.api.names import SLURM_CONTROLLER, SLURM_KEYS, SLURM_LOGIN, SLURM_NAMESPACE, SLURM_TOKEN_KEY
+from bulkhead.api.names import SLURM_CONTROLLER, SLURM_LOGIN, SLURM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import serves
-from bulkhead.api.slurmtoken import sign
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import access, connection
+from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.trouble import troubles
 
 # Slurm's own administrator in every image: may do everything in Slurm, and has no special rights in the pods.
@@ -39,34 +39,67 @@ _PLANE_BODY = 16 << 20
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class SlurmRequest:
+    """`slurm TENANT [-- COMMAND…]`."""
+
+    host: Host
+    tenant: str
+    # None for the tenant's first administrator.
+    user: str | None
+    # Empty for a login shell.
+    command: tuple[str, ...]
+
+
+def add_arguments(parser: Parser) -> None:
+    """`slurm TENANT [-- COMMAND…]`; `slurm token` has a parser of its own."""
+    parser.usage = (
+        "%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]\n"
+        "       %(prog)s token [options] TENANT --user NAME [--lifetime TIME]"
+    )
+    parser.description = (
+        "Run a command on the login node of a tenant's Slurm cluster, or open a shell there. The command gets this "
+        "terminal and its stdin; its exit code becomes that of bulkhead."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead slurm red -- sinfo\n"
+        "  bulkhead slurm red --user alice -- sbatch < train.sh\n"
+        "  bulkhead slurm red --user alice -- srun --gres=gpu:2 --pty bash\n"
+        "  bulkhead slurm red\n"
+        "  bulkhead slurm token red --user alice --lifetime 1h      a token for the REST API\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    add_tenant(parser)
+    parser.add_argument("-u", "--user", metavar="NAME", help="the tenant's user who runs it (default: its first administrator)")
+    parser.set_defaults(command=())
+    parser.does(_request, run)
+
+
+def _request(options: argparse.Namespace) -> SlurmRequest:
+    return SlurmRequest(host_of(options), options.tenant, options.user, tuple(options.command))
+
+
+def run(request: SlurmRequest) -> int:
     """`bulkhead slurm TENANT [--user NAME] [-- COMMAND…]`; the exit code is the command's."""
-    command = list(options.command)
-    pod, user, data, warnings = asyncio.run(_prepare(options))
+    command = request.command
+    pod, user, data, warnings = asyncio.run(_prepare(request))
     for warning in warnings:
         sys.stderr.write(f"warning: {plain(warning)}\n")
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not interactive:
         raise CliError(
             "slurm: a login shell needs a terminal, and there is none",
-            next_step=f"give a command: bulkhead slurm {options.tenant} -- sinfo",
+            next_step=f"give a command: bulkhead slurm {request.tenant} -- sinfo",
             code=Exit.USAGE,
         )
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
-        path = Path(folder) / f"{options.tenant}.kubeconfig"
+        path = Path(folder) / f"{request.tenant}.kubeconfig"
         access.write_private(path, data)
-        environment = access.environment_of(options.tenant, path)
+        environment = access.environment_of(request.tenant, path)
         words = exec_words(pod, inside(user, command), terminal=interactive)
         return access.run_program(words, environment, stack)
-
-
-def print_token(options: argparse.Namespace) -> int:
-    """`bulkhead slurm token TENANT --user NAME --lifetime TIME`: one line that a shell can export."""
-    key = asyncio.run(_signing_key(options))
-    now = int(time.time())
-    sys.stdout.write(f"SLURM_JWT={sign(key, check_user(options.user), issued=now, expires=now + int(options.lifetime))}\n")
-    sys.stdout.flush()
-    return Exit.DONE
 
 
 def exec_words(pod: str, command: Sequence[str], *, terminal: bool) -> list[str]:
@@ -136,19 +169,19 @@ def pick_login(pods: Iterable[Obj]) -> str | None:
     return ready[0] if ready else None
 
 
-async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[str]]:
+async def _prepare(request: SlurmRequest) -> tuple[str, str, bytes, list[str]]:
     """The login pod, the user, the kubeconfig, and warnings."""
-    async with connection.host_client(options) as client:
-        tenant = await connection.get_tenant(client, options.tenant)
+    async with connection.host_client(request.host) as client:
+        tenant = await connection.get_tenant(client, request.tenant)
         spec = slurm_spec(tenant)
         if (spec.get("login") or {}).get("enabled") is False:
             raise CliError(
-                f"tenant {options.tenant}: has no login pod",
+                f"tenant {request.tenant}: has no login pod",
                 next_step="set spec.scheduling.slurm.login.enabled to true",
             )
-        user = choose_user(spec, options.user)
-        data = await access.one_hour(client, options, tenant)
-    pods = await _pods(options.tenant, data)
+        user = choose_user(spec, request.user)
+        data = await access.one_hour(client, request.host, tenant)
+    pods = await _pods(request.tenant, data)
     login = pick_login(pods)
     if login is None:
         raise _no_login(tenant, pods)
@@ -157,44 +190,20 @@ async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[s
 
 async def _pods(tenant: str, data: bytes) -> list[Obj]:
     try:
-        async with _plane(data) as plane:
+        async with plane_client(data) as plane:
             return (await plane.list(kinds.PODS, SLURM_NAMESPACE)).items
     except KubeError as error:
-        raise _silent(tenant, error) from error
+        raise silent(tenant, error) from error
 
 
-async def _signing_key(options: argparse.Namespace) -> bytes:
-    """The key that the tenant's slurmrestd and slurmctld check tokens with."""
-    import base64  # noqa: PLC0415
-    import binascii  # noqa: PLC0415
-
-    async with connection.host_client(options) as client:
-        tenant = await connection.get_tenant(client, options.tenant)
-        slurm_spec(tenant)
-        data = await access.one_hour(client, options, tenant)
-    try:
-        async with _plane(data) as plane:
-            secret = await plane.get(kinds.SECRETS, SLURM_KEYS, SLURM_NAMESPACE)
-        return base64.b64decode(secret["data"][SLURM_TOKEN_KEY], validate=True)
-    except NotFound as error:
-        raise CliError(
-            f"tenant {options.tenant}: Slurm has no keys yet",
-            next_step=f"see its progress: bulkhead tenant describe {options.tenant}",
-            code=Exit.NOT_FOUND,
-        ) from error
-    except (KeyError, TypeError, binascii.Error) as error:
-        raise CliError(f"tenant {options.tenant}: Secret {SLURM_NAMESPACE}/{SLURM_KEYS} holds no {SLURM_TOKEN_KEY}") from error
-    except KubeError as error:
-        raise _silent(options.tenant, error) from error
-
-
-def _plane(data: bytes) -> Client:
+def plane_client(data: bytes) -> Client:
     """A client of the tenant's plane, which is not trusted: short deadline, bounded answers."""
     config = KubeConfig.from_bytes(data, hostile=True)
     return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY)
 
 
-def _silent(tenant: str, error: KubeError) -> CliError:
+def silent(tenant: str, error: KubeError) -> CliError:
+    """The error for a tenant whose own API gave no answer."""
     return CliError(
         f"tenant {tenant}: its API gave no answer: {error}", next_step=f"see why: bulkhead tenant describe {tenant}"
     )

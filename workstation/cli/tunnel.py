@@ -7,7 +7,6 @@ connection that ends is opened again by whoever had it; each one looks for a pod
 restarted or moved is found again. It ends with the command that it serves.
 """
 
-import argparse
 import asyncio
 import contextlib
 import socket
@@ -27,6 +26,7 @@ from bulkhead.kube.errors import ConfigError, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.proxy import RawConnection
 from workstation.cli import connection
+from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.failures import CliError
 
 _API_PORT: Final = 6443  # of kube-apiserver in the pod
@@ -37,22 +37,22 @@ _PAUSE: Final = 0.5
 
 
 @contextlib.contextmanager
-def reachable(options: argparse.Namespace, kubeconfig: bytes) -> Iterator[bytes]:
+def reachable(host: Host, tenant: str, tunnelling: Tunnelling, kubeconfig: bytes) -> Iterator[bytes]:
     """The kubeconfig as long as its server answers from here; otherwise, or if asked for, one that leads through a tunnel."""
-    if options.tunnel == "never" or (options.tunnel == "auto" and answers(kubeconfig)):
+    if tunnelling == "never" or (tunnelling == "auto" and answers(kubeconfig)):
         yield kubeconfig
         return
     with contextlib.ExitStack() as stack:
         try:
-            port = stack.enter_context(_running(options))
+            port = stack.enter_context(_running(host, tenant))
         except CliError as error:
-            if options.tunnel == "always":
+            if tunnelling == "always":
                 raise
             # The command may need no server, or find a way that this machine does not.
             sys.stderr.write(f"{error}\n")
             yield kubeconfig
             return
-        sys.stderr.write(f"tenant {options.tenant}: through the host's API, by 127.0.0.1:{port}\n")
+        sys.stderr.write(f"tenant {tenant}: through the host's API, by 127.0.0.1:{port}\n")
         yield through(kubeconfig, port)
 
 
@@ -83,12 +83,12 @@ def through(kubeconfig: bytes, port: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _running(options: argparse.Namespace) -> Iterator[int]:
+def _running(host: Host, tenant: str) -> Iterator[int]:
     """A tunnel in a thread of its own; its local port."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    tunnel = Tunnel(options)
+    tunnel = Tunnel(host, tenant)
     try:
         yield asyncio.run_coroutine_threadsafe(tunnel.start(), loop).result(_START_SECONDS)
     finally:
@@ -100,10 +100,10 @@ def _running(options: argparse.Namespace) -> Iterator[int]:
 class Tunnel:
     """A local port that leads to one tenant's plane."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._client = connection.host_client(options)
-        self._namespace = names.plane_namespace(options.tenant)
-        self._tenant: str = options.tenant
+    def __init__(self, host: Host, tenant: str) -> None:
+        self._client = connection.host_client(host)
+        self._namespace = names.plane_namespace(tenant)
+        self._tenant = tenant
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -83,7 +83,7 @@ def _person_of_the_host(user: str) -> dict[str, str]:
 
 
 def log_in(tenant: str, target: Path, host: Path = machine.KUBECONFIG, *, check: bool = True) -> commands.Outcome:
-    return commands.bulkhead("login", tenant, "-o", str(target), kubeconfig=host, check=check)
+    return commands.bulkhead("login", tenant, "--write", str(target), kubeconfig=host, check=check)
 
 
 def let_in(tenant: str, target: Path, host: Path) -> None:
@@ -125,7 +125,7 @@ def test_it_is_a_subcommand_of_kubectl(alice: Tenant, tmp_path: Path) -> None:
     plugin.chmod(0o755)
     environment = {"PATH": f"{plugin.parent}:/usr/bin:/bin", "KUBECONFIG": str(machine.KUBECONFIG)}
     target = tmp_path / "alice.yaml"
-    words = [commands.tool("kubernetes", "kubectl"), "bulkhead", "login", alice.name, "-o", str(target)]
+    words = [commands.tool("kubernetes", "kubectl"), "bulkhead", "login", alice.name, "--write", str(target)]
     assert f"logged in to tenant {alice.name}" in commands.run(words, environment=environment).out
     assert whoami(target).startswith("bulkhead:host:")
 

@@ -234,7 +234,7 @@ def test_a_person_logs_in_with_a_browser_and_kubectl_goes_by_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     browser, path = Browser(dex, tmp_path), tmp_path / "ours.yaml"
     monkeypatch.setenv("BROWSER", str(browser.program))
-    done = commands.bulkhead("login", OURS, "--issuer", "corp", "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    done = commands.bulkhead("login", OURS, "--issuer", "corp", "--write", str(path), kubeconfig=machine.KUBECONFIG)
     assert f"logged in to tenant {OURS} until" in done.out
 
     def known() -> None:
@@ -247,5 +247,5 @@ def test_a_person_logs_in_with_a_browser_and_kubectl_goes_by_it(
     commands.bulkhead("logout", OURS)
     until("the plane to know who logged in again", known, seconds=30)
     assert len(browser.shown) == 2
-    commands.bulkhead("login", OURS, "--certificate", "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    commands.bulkhead("login", OURS, "--certificate", "--write", str(path), kubeconfig=machine.KUBECONFIG)
     assert "bulkhead:host:" in commands.kubectl(path, "auth", "whoami").out

@@ -30,7 +30,7 @@ def values(tmp_path: Path) -> str:
 
 def preflight(host: Api, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Its exit code, and its report by check; whatever came of it, its probes go."""
-    done = bulkhead("preflight", "--json", *arguments, kubeconfig=machine.KUBECONFIG, check=False)
+    done = bulkhead("preflight", "-o", "json", *arguments, kubeconfig=machine.KUBECONFIG, check=False)
     report = json.loads(done.out)
     until("no probe to be left", lambda: workloads.expect(not host.list("Namespace", labels=PROBES), "left"), seconds=60)
     return done.code, {each["check"]: each for each in report["checks"]} | {"": report}

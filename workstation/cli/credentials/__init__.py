@@ -7,6 +7,7 @@ browser       signing in with a browser here: authorization code with PKCE, the 
 device        signing in on another device, by a code that is shown here
 provider      what is asked of an identity provider, within bounds
 handed        the file that an admin hands to people without rights on the host
+arguments     the options of signing in
 choice        which provider a Tenant's people sign in to
 cache         private files of this user, one for each identity; a lock, so that twenty kubectl sign in once
 """

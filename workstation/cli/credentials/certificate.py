@@ -8,7 +8,6 @@ host's kubeconfig as it is now, one context of it and one tenant. Who has read t
 name, and none that was revoked; a plugin has not, and finds out by being asked again.
 """
 
-import argparse
 import asyncio
 import base64
 import contextlib
@@ -23,7 +22,8 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
-from workstation.cli import connection
+from workstation.cli import connection, hostfile
+from workstation.cli.arguments import Host
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError, Exit
 
@@ -43,24 +43,24 @@ class Certificate:
     ends: float
 
 
-def for_plugin(options: argparse.Namespace) -> Certificate:
+def for_plugin(host: Host, tenant: str) -> Certificate:
     """The certificate for a process that asks by `exec`: the kept one, unless it was just given that one."""
-    entry = entry_of(options, options.tenant)
+    entry = entry_of(host, tenant)
     with entry.locked():
         kept = entry.read()
         found = None if cache.asked_again(kept) else _good(kept)
         if found is None:
             # One that was refused is of no use to anybody, also where there is no other.
             entry.clear()
-            found, kept = asyncio.run(_obtain(options)), {}
-        entry.write(cache.given(_kept(found, options.tenant, str(kept.get("of") or ""))))
+            found, kept = asyncio.run(_obtain(host, tenant)), {}
+        entry.write(cache.given(_kept(found, tenant, str(kept.get("of") or ""))))
         return found
 
 
-async def current(client: Client, options: argparse.Namespace, tenant: Obj, *, patience: float = ANSWER_SECONDS) -> Certificate:
+async def current(client: Client, host: Host, tenant: Obj, *, patience: float = ANSWER_SECONDS) -> Certificate:
     """The certificate that is kept, if the tenant still takes it, or a new one."""
     name, of = str(tenant["metadata"]["name"]), _issue(tenant)
-    entry = entry_of(options, name)
+    entry = entry_of(host, name)
     with entry.locked():
         kept = entry.read()
         found = _good(kept) if kept.get("of") == of else None
@@ -80,19 +80,19 @@ def _kept(found: Certificate, tenant: str, of: str) -> dict[str, Any]:
     return {"tenant": tenant, "of": of, "certificate": found.certificate, "key": found.key, "ends": found.ends}
 
 
-def entry_of(options: argparse.Namespace, tenant: str) -> cache.Entry:
+def entry_of(host: Host, tenant: str) -> cache.Entry:
     """Where it is kept."""
-    path = connection.find_kubeconfig(options.kubeconfig)
+    path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
-    return cache.entry("certificate", str(path.resolve()), digest, options.context or "", tenant)
+    return cache.entry("certificate", str(path.resolve()), digest, host.context or "", tenant)
 
 
-async def _obtain(options: argparse.Namespace) -> Certificate:
-    async with connection.host_client(options) as client:
-        return await obtain(client, options.tenant)
+async def _obtain(host: Host, tenant: str) -> Certificate:
+    async with connection.host_client(host) as client:
+        return await obtain(client, tenant)
 
 
 async def obtain(client: Client, tenant: str, *, patience: float = ANSWER_SECONDS) -> Certificate:

@@ -3,7 +3,7 @@
 Tenant ──> its providers ──> the one that was named, or the first ──> Issuer; None: by a certificate of the host
 """
 
-import argparse
+from dataclasses import dataclass
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, providers
@@ -13,20 +13,31 @@ from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
 
 
-def of_tenant(tenant: Obj, options: argparse.Namespace) -> Issuer | None:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the words of a command say of the way to sign in."""
+
+    # The name of a provider; None for the first one.
+    issuer: str | None = None
+    # A certificate of the host, although there is a provider.
+    certificate: bool = False
+    scopes: tuple[str, ...] = ()
+
+
+def of_tenant(tenant: Obj, wanted: Wanted) -> Issuer | None:
     """The provider to sign in to, or None where there is none or a certificate is asked for."""
     name = str(tenant["metadata"]["name"])
     applied = mapping(mapping(mapping(tenant.get("status")).get("class")).get("spec"))
     found = providers(name, mapping(mapping(tenant.get("spec")).get("access")), mapping(applied.get("access")))
-    named = [each for each in found if each.audiences and options.issuer in {None, each.name}]
-    if options.issuer and not named:
+    named = [provider for provider in found if provider.audiences and wanted.issuer in {None, provider.name}]
+    if wanted.issuer and not named:
         known = ", ".join(plain(each.name, 60) for each in found) or "none"
         raise CliError(
-            f"tenant {name} has no identity provider {options.issuer!r}; it has {known}",
+            f"tenant {name} has no identity provider {wanted.issuer!r}; it has {known}",
             next_step="name one of these, or log in as an admin of the host: --certificate",
             code=Exit.NOT_FOUND,
         )
-    return None if options.certificate or not named else _issuer(named[0], tuple(options.scope))
+    return None if wanted.certificate or not named else _issuer(named[0], wanted.scopes)
 
 
 def _issuer(provider: Provider, scopes: tuple[str, ...]) -> Issuer:

@@ -3,7 +3,6 @@
 Of a Tenant only what its status says is needed: its endpoint, and what that is verified with.
 """
 
-import argparse
 import base64
 import os
 import shutil
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from bulkhead.api.kubeconfig import Credential, Plugin, kubeconfig
 from bulkhead.api.objects import Obj
-from workstation.cli import connection
+from workstation.cli import hostfile
+from workstation.cli.arguments import Host
 from workstation.cli.credentials.certificate import Certificate
 from workstation.cli.credentials.provider import Issuer
 from workstation.cli.failures import CliError, Exit
@@ -21,11 +21,11 @@ from workstation.cli.failures import CliError, Exit
 HINT = "The command bulkhead is missing: pip install bulkhead, or ask who gave you this file."
 
 
-def with_certificates(options: argparse.Namespace, tenant: Obj) -> bytes:
+def with_certificates(host: Host, tenant: Obj) -> bytes:
     """A kubeconfig for who administers the host: certificates of an hour, fetched with the host's kubeconfig."""
-    host = str(connection.find_kubeconfig(options.kubeconfig).resolve())
-    words = ["credential", "certificate", name_of(tenant), "--kubeconfig", host]
-    words += ["--context", options.context] if options.context else []
+    path = str(hostfile.find_kubeconfig(host.kubeconfig).resolve())
+    words = ["credential", "certificate", name_of(tenant), "--kubeconfig", path]
+    words += ["--context", host.context] if host.context else []
     command, *more = own_command()
     return _document(tenant, "host-admin", Plugin(command, (*more, *words), HINT))
 

@@ -1,13 +1,12 @@
 """The file that an admin hands to people who have no right on the host: where a tenant is, and where its people sign in.
 
-    admin:   bulkhead kubeconfig red --oidc -o red.yaml          person:   bulkhead login -f red.yaml
+    admin:   bulkhead kubeconfig red --oidc --write red.yaml     person:   bulkhead login -f red.yaml
                                                                            bulkhead connect -f red.yaml -- kubectl get pods
 
 It is a kubeconfig that kubectl takes as it is, without secrets (`document.with_tokens`; docs/contracts.md lists its words).
 Here only these words are read, each within its bounds; the command in it is never run, and a file that says more is refused.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, sequence
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
-from workstation.cli import connection
+from workstation.cli import hostfile
+from workstation.cli.arguments import Host
 from workstation.cli.credentials.provider import Issuer, authority_of
 from workstation.cli.failures import CliError, Exit
 
@@ -48,16 +48,11 @@ def default_file(tenant: str) -> Path:
     return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
 
 
-def given(options: argparse.Namespace) -> Handed | None:
-    """The file that a command was given by `-f`; its tenant is that of the command, which need not be named."""
-    if not options.file:
-        if options.tenant is None:
-            raise CliError("no tenant is named", next_step="name one, or give its file with -f", code=Exit.USAGE)
-        return None
-    found = _of(Path(options.file))
-    if options.tenant not in {None, found.name}:
-        raise CliError(f"{options.file} is of tenant {found.name}, not of {options.tenant}", code=Exit.USAGE)
-    options.tenant = found.name
+def given(file: str, tenant: str | None) -> Handed:
+    """The file that a command was given by `-f`; the tenant need not be named, and must be that of the file."""
+    found = _of(Path(file))
+    if tenant not in {None, found.name}:
+        raise CliError(f"{file} is of tenant {found.name}, not of {tenant}", next_step="name one of them", code=Exit.USAGE)
     return found
 
 
@@ -70,19 +65,19 @@ def kept(tenant: str) -> Handed | None:
     return found if found.name == tenant else None
 
 
-def instead_of_host(options: argparse.Namespace) -> Handed | None:
+def instead_of_host(host: Host, tenant: str) -> Handed | None:
     """What this person logged in with, where there is no host to ask: $KUBECONFIG may be that very file."""
-    if options.kubeconfig:
+    if host.kubeconfig:
         return None
     try:
-        path = connection.find_kubeconfig(None)
+        path = hostfile.find_kubeconfig(None)
     except CliError:
-        return kept(options.tenant)
+        return kept(tenant)
     try:
         found = _of(path)
     except CliError:
         return None  # it is another one, of the host
-    return found if found.name == options.tenant else kept(options.tenant)
+    return found if found.name == tenant else kept(tenant)
 
 
 def _of(path: Path) -> Handed:

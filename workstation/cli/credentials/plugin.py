@@ -7,25 +7,72 @@ kubectl ──exec──> bulkhead credential token TENANT --issuer-url URL --cl
 import argparse
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from workstation.cli.failures import Exit
+from workstation.cli.arguments import Host, add_host, add_tenant, host_of
+from workstation.cli.credentials.arguments import SignIn, add_issuer, issuer_of, sign_in_of
+from workstation.cli.credentials.provider import Issuer
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.parsing import Parser
 
 
-def certificate(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class CertificateRequest:
+    """`credential certificate TENANT`."""
+
+    host: Host
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """`credential token TENANT`."""
+
+    tenant: str
+    issuer: Issuer
+    sign_in: SignIn
+
+
+def add_arguments(parser: Parser) -> None:
+    """`credential certificate | token`: what kubeconfigs call; not for people, so the list of commands leaves it out."""
+    parser.description = "Print a credential for kubectl (client-go credential plugin)."
+    kinds = parser.actions("KIND")
+    by_host = kinds.add_parser("certificate", description="A certificate of an hour for the host's admins.")
+    add_host(by_host)
+    add_tenant(by_host)
+    by_host.does(lambda options: CertificateRequest(host_of(options), options.tenant), certificate)
+
+    by_issuer = kinds.add_parser("token", description="An ID token of an identity provider.")
+    add_host(by_issuer)
+    add_tenant(by_issuer)
+    add_issuer(by_issuer)
+    by_issuer.does(_token_request, token)
+
+
+def _token_request(options: argparse.Namespace) -> TokenRequest:
+    issuer = issuer_of(options)
+    if issuer is None:
+        raise CliError(
+            "--issuer-url and --client-id are missing", next_step="fetch the kubeconfig again: bulkhead login", code=Exit.USAGE
+        )
+    return TokenRequest(options.tenant, issuer, sign_in_of(options, options.redirect_port))
+
+
+def certificate(request: CertificateRequest) -> int:
     """`bulkhead credential certificate TENANT`."""
     from workstation.cli.credentials import certificate as certificates  # noqa: PLC0415
 
-    found = certificates.for_plugin(options)
+    found = certificates.for_plugin(request.host, request.tenant)
     return _print({"clientCertificateData": found.certificate, "clientKeyData": found.key}, found.ends - 60)
 
 
-def token(options: argparse.Namespace) -> int:
+def token(request: TokenRequest) -> int:
     """`bulkhead credential token TENANT`."""
     from workstation.cli.credentials import token as tokens  # noqa: PLC0415
 
-    found = tokens.for_plugin(options)
+    found = tokens.for_plugin(request.issuer, request.tenant, request.sign_in)
     return _print({"token": found.token}, found.ends - 15)
 
 

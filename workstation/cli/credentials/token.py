@@ -8,7 +8,6 @@ The API server judges tokens. Here only that is looked at without which keeping 
 until when, and whether it answers this very sign-in.
 """
 
-import argparse
 import asyncio
 import base64
 import hashlib
@@ -16,12 +15,12 @@ import hmac
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from workstation.cli.credentials import browser, cache, device
-from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, authority_of, discover, post
-from workstation.cli.failures import CliError, Exit
+from workstation.cli.credentials.arguments import SignIn
+from workstation.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, discover, post
+from workstation.cli.failures import CliError
 from workstation.cli.output import plain
 
 _EARLY_SECONDS: Final = 30
@@ -45,46 +44,28 @@ class Tokens:
         return time.time() + _EARLY_SECONDS < self.ends
 
 
-def for_plugin(options: argparse.Namespace) -> Tokens:
+def for_plugin(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
     """The token for a process that asks by `exec`: another one than it was just given, where there is a way to that."""
-    issuer = issuer_of(options)
-    entry = entry_of(issuer, options.tenant)
+    entry = entry_of(issuer, tenant)
     with entry.locked():
         document = entry.read()
         kept = _kept(document)
         again = cache.asked_again(document)
         # A token of a moment ago that a plane refuses is no reason to make its person sign in once more.
         old = again and kept is not None and not (not kept.refresh and kept.issued + _FRESH_SECONDS > time.time())
-        found = kept if kept is not None and kept.is_good and not old else asyncio.run(_next(issuer, kept, options))
-        entry.write(cache.given(_document(found, options.tenant)))
+        found = kept if kept is not None and kept.is_good and not old else asyncio.run(_next(issuer, kept, way))
+        entry.write(cache.given(_document(found, tenant)))
         return found
 
 
-def current(issuer: Issuer, options: argparse.Namespace) -> Tokens:
+def current(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
     """The token for a person who logs in."""
-    entry = entry_of(issuer, options.tenant)
+    entry = entry_of(issuer, tenant)
     with entry.locked():
         kept = _kept(entry.read())
-        found = kept if kept is not None and kept.is_good else asyncio.run(_next(issuer, kept, options))
-        entry.write(_document(found, options.tenant))
+        found = kept if kept is not None and kept.is_good else asyncio.run(_next(issuer, kept, way))
+        entry.write(_document(found, tenant))
         return found
-
-
-def issuer_of(options: argparse.Namespace) -> Issuer:
-    """The provider that the arguments name."""
-    if not options.issuer_url or not options.client_id:
-        raise CliError(
-            "--issuer-url and --client-id go together",
-            next_step="ask who gave you the issuer for its client id",
-            code=Exit.USAGE,
-        )
-    authority = authority_of(options.issuer_ca_data) if options.issuer_ca_data else ""
-    if options.issuer_ca:
-        try:
-            authority = Path(options.issuer_ca).read_text(encoding="ascii")
-        except (OSError, ValueError) as error:
-            raise CliError(f"cannot read {options.issuer_ca}", next_step="give a file of PEM certificates") from error
-    return Issuer(options.issuer_url, options.client_id, options.discovery_url or "", authority, tuple(options.scope))
 
 
 def entry_of(issuer: Issuer, tenant: str) -> cache.Entry:
@@ -93,7 +74,7 @@ def entry_of(issuer: Issuer, tenant: str) -> cache.Entry:
     return cache.entry("token", tenant, issuer.url, issuer.client, issuer.discovery_url, authority, *issuer.scopes)
 
 
-async def _next(issuer: Issuer, kept: Tokens | None, options: argparse.Namespace) -> Tokens:
+async def _next(issuer: Issuer, kept: Tokens | None, way: SignIn) -> Tokens:
     endpoints = await discover(issuer)
     if kept is not None and kept.refresh:
         form = {"grant_type": "refresh_token", "refresh_token": kept.refresh, "scope": endpoints.scope}
@@ -101,16 +82,16 @@ async def _next(issuer: Issuer, kept: Tokens | None, options: argparse.Namespace
             return _read(issuer, await post(issuer, endpoints.token, form), refresh=kept.refresh)
         except SignInRefusedError:
             pass  # it was withdrawn or has ended: the person signs in again
-    if _by_device(issuer, endpoints, options):
+    if _by_device(issuer, endpoints, way):
         return _read(issuer, await device.sign_in(issuer, endpoints))
-    answer, nonce = await browser.sign_in(issuer, endpoints, options.redirect_port)
+    answer, nonce = await browser.sign_in(issuer, endpoints, way.redirect_port)
     return _read(issuer, answer, nonce=nonce)
 
 
-def _by_device(issuer: Issuer, endpoints: Endpoints, options: argparse.Namespace) -> bool:
-    if options.device and not endpoints.device:
+def _by_device(issuer: Issuer, endpoints: Endpoints, way: SignIn) -> bool:
+    if way.device and not endpoints.device:
         raise CliError(f"{plain(issuer.url)} offers no sign-in on another device", next_step="leave out --device")
-    return bool(options.device or (endpoints.device and not options.browser and not browser.available()))
+    return bool(way.device or (endpoints.device and not way.browser and not browser.available()))
 
 
 def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: str = "") -> Tokens:

@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,8 +17,10 @@ from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Line, Rules, Share
 from bulkhead.ledger.verdict import clock, duration
 from workstation.cli import connection
+from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import age, document, heading, plain, table
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import hostview, queued
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
@@ -28,40 +30,69 @@ from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device,
 _SHOWN: Final = 20  # of the queue, for people
 
 
-def show(options: argparse.Namespace) -> int:
-    """`bulkhead cohort [NAME] [-o text|json]`."""
-    view = asyncio.run(_observe(options))
+@dataclass(frozen=True, slots=True)
+class CohortRequest:
+    """`cohort [NAME]`; without a name all of them."""
+
+    host: Host
+    name: str | None
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`cohort [NAME]`."""
+    parser.description = (
+        "Tenants of one cohort lend each other idle quota. Without a name all cohorts; with one its members, what\n"
+        "each may lend and borrow and has lent and borrowed, its rules, and what waits, the next one first, with forecasts."
+    )
+    parser.epilog = (
+        "examples:\n  bulkhead cohort\n  bulkhead cohort research\n  bulkhead cohort research -o json | jq '.queue[0]'\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the cohort (default: list all of them)")
+    add_output(parser, more="; json and yaml in base units, and with all")
+    parser.does(_request, show)
+
+
+def _request(options: argparse.Namespace) -> CohortRequest:
+    return CohortRequest(host_of(options), options.name, form_of(options))
+
+
+def show(request: CohortRequest) -> int:
+    """`bulkhead cohort [NAME] [-o table|json|yaml]`."""
+    view = asyncio.run(_observe(request.host))
     found = [each for each in cohorts(view.snapshot) if each.name]
-    if options.name is None:
-        _list(view, found, options)
+    if request.name is None:
+        _list(view, found, request.form)
         return Exit.DONE
-    members = next((each for each in found if each.name == options.name), None)
+    members = next((cohort for cohort in found if cohort.name == request.name), None)
     if members is None:
         known = {each.name for each in found}
-        if options.name in view.snapshot.rules:
-            members = Members(options.name, (), ())
+        if request.name in view.snapshot.rules:
+            members = Members(request.name, (), ())
         else:
             raise CliError(
-                f"no tenant is in a cohort {plain(options.name, 100)}",
-                next_step=did_you_mean(options.name, known, "list them: bulkhead cohort"),
+                f"no tenant is in a cohort {plain(request.name, 100)}",
+                next_step=did_you_mean(request.name, known, "list them: bulkhead cohort"),
                 code=Exit.NOT_FOUND,
             )
     queue = waiting(view.snapshot, decide(view.snapshot, view.now), members.name)
-    if options.output == "json":
-        document(_json(view, members, queue), "json")
+    if request.form != "table":
+        document(_json(view, members, queue), request.form)
     else:
         _print(view, members, queue)
     return Exit.DONE
 
 
-async def _observe(options: argparse.Namespace) -> View:
-    async with connection.host_client(options) as client:
+async def _observe(host: Host) -> View:
+    async with connection.host_client(host) as client:
         return await hostview.observe(client)
 
 
-def _list(view: View, found: Sequence[Members], options: argparse.Namespace) -> None:
-    if options.output == "json":
-        document([_json(view, each, None) for each in found], "json")
+def _list(view: View, found: Sequence[Members], form: Form) -> None:
+    if form != "table":
+        document([_json(view, members, None) for members in found], form)
         return
     if not found:
         sys.stderr.write("no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class has to list it\n")
@@ -181,17 +212,10 @@ def _queue(view: View, queue: Sequence[Waiting]) -> None:
 def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict[str, Any]:
     snapshot = view.snapshot
     rules = snapshot.rules.get(members.name)
-    said = asdict(rules or Rules())
     made: dict[str, Any] = {
         "name": members.name,
         "hasObject": rules is not None,
-        "rules": {_camel(key): value for key, value in said.items() if key != "flavors"}
-        | {
-            "flavors": [
-                {"name": each.name, "resource": each.resource, "nodeLabels": dict(each.node_labels)}
-                for each in (rules or Rules()).flavors
-            ]
-        },
+        "rules": _rules_json(rules or Rules()),
         "lines": [as_json(members.total(line)) for line in members.lines()],
         "tenants": [
             {
@@ -214,6 +238,17 @@ def _share(share: Share) -> dict[str, int | None]:
     return {"borrowingLimit": share.borrowing, "lendingLimit": share.lending}
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+def _rules_json(rules: Rules) -> dict[str, Any]:
+    return {
+        "minRuntimeSeconds": rules.min_runtime,
+        "reclaimWithinSeconds": rules.reclaim_within,
+        "fairPreemption": rules.fair_preemption,
+        "overQuota": rules.over_quota,
+        "overQuotaGraceSeconds": rules.over_quota_grace,
+        "bindWithinSeconds": rules.bind_within,
+        "maxMoves": rules.max_moves,
+        "flavors": [
+            {"name": flavor.name, "resource": flavor.resource, "nodeLabels": dict(flavor.node_labels)}
+            for flavor in rules.flavors
+        ],
+    }

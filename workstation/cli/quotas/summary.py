@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bulkhead.api.ledger import line_name
-from bulkhead.api.quantity import written
+from bulkhead.api.quantity import unit_of, written
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing
 
@@ -92,7 +92,8 @@ def number(line: Line, count: int) -> str:
 def as_json(row: Row) -> dict[str, Any]:
     """A row in base units: millicores of cpu, bytes, devices. Sums have not what could be borrowed: it does not add up."""
     flavor, resource = row.line
-    said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line)} | asdict(row.standing)
+    said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line), "unit": unit_of(resource)}
+    said |= asdict(row.standing)
     if not row.tenant:
         del said["ceiling"], said["borrowable"]
     return said | {"waiting": row.waiting, "claims": row.claims}

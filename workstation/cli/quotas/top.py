@@ -13,15 +13,18 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api.ledger import line_name
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.model import Snapshot
-from workstation.cli import connection
+from workstation.cli import connection, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, is_terminal, plain
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import hostview, topmap
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
@@ -36,21 +39,68 @@ _LEAST_ROWS: Final = 5
 _LEGEND_LINES: Final = 4
 
 
-def show(options: argparse.Namespace) -> int:
-    """`bulkhead top [--watch] [--resource NAME] [-o text|json]`."""
-    return asyncio.run(_show(options))
+@dataclass(frozen=True, slots=True)
+class TopRequest:
+    """`top`."""
+
+    host: Host
+    watch: bool
+    interval_seconds: float
+    # None for all devices.
+    resource: str | None
+    form: Form
 
 
-async def _show(options: argparse.Namespace) -> int:
-    async with connection.host_client(options) as client:
-        if not options.watch:
-            _print(await hostview.observe(client), options)
+def add_arguments(parser: Parser) -> None:
+    """`top`."""
+    parser.description = (
+        "The tenants of each cohort with what they have of each device: nominal quota, used, borrowed, lent,\n"
+        "waiting; and a map of the nodes, a letter for each device, by rack and NVLink domain where nodes are labelled so."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead top\n"
+        "  bulkhead top --watch                             drawn again every two seconds\n"
+        "  bulkhead top --resource nvidia.com/mig-1g.10gb\n"
+        "  bulkhead top -o json | jq '.nodes[] | select(.state == \"whole\") | .name'\n\n"
+        "A node is whole while nobody has any of its devices, broken when only some are free, else full; gangs of whole nodes\n"
+        "wait for whole ones. With more nodes than lines they stand side by side, and then those that look alike once, with\n"
+        "their number (12x........). NO_COLOR=1 turns colours off; a pipe never gets any.\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until interrupted")
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=values.decimal(0.5, 3600, "a number of seconds"),
+        default=2.0,
+        help="between two frames; default 2",
+    )
+    parser.add_argument("--resource", metavar="NAME", help="this one alone, such as nvidia.com/gpu (default: all devices)")
+    add_output(parser, more="; json and yaml in base units")
+    parser.does(_request, show)
+
+
+def _request(options: argparse.Namespace) -> TopRequest:
+    return TopRequest(host_of(options), options.watch, options.interval, options.resource, form_of(options))
+
+
+def show(request: TopRequest) -> int:
+    """`bulkhead top [--watch] [--resource NAME] [-o table|json|yaml]`."""
+    return asyncio.run(_show(request))
+
+
+async def _show(request: TopRequest) -> int:
+    async with connection.host_client(request.host) as client:
+        if not request.watch:
+            _print(await hostview.observe(client), request)
             return Exit.DONE
-        await _watch(client, options)
+        await _watch(client, request)
     return Exit.DONE
 
 
-async def _watch(client: Client, options: argparse.Namespace) -> None:
+async def _watch(client: Client, request: TopRequest) -> None:
     """Frames until the user interrupts; a read that fails is said and tried again, once there was a first frame."""
     terminal = is_terminal(sys.stdout)
     drawn = False
@@ -65,23 +115,25 @@ async def _watch(client: Client, options: argparse.Namespace) -> None:
             drawn = True
             if terminal:
                 sys.stdout.write("\x1b[H\x1b[J")
-            _print(view, options)
-            if not terminal and options.output == "text":
+            _print(view, request)
+            if not terminal and request.form == "table":
                 sys.stdout.write("\n")
         sys.stdout.flush()
-        await asyncio.sleep(options.interval)
+        await asyncio.sleep(request.interval_seconds)
 
 
-def _print(view: View, options: argparse.Namespace) -> None:
+def _print(view: View, request: TopRequest) -> None:
     found = cohorts(view.snapshot)
     resources = _resources(view.snapshot, found)
-    if options.resource:
-        if options.resource not in resources:
+    if request.resource:
+        if request.resource not in resources:
             known = ", ".join(resources) or "none at all"
-            raise CliError(f"no node and no quota has {plain(options.resource, 100)}; there are: {known}", code=Exit.NOT_FOUND)
-        resources = [options.resource]
-    if options.output == "json":
-        document(_as_json(view, found, resources), "json")
+            raise CliError(f"no node and no quota has {plain(request.resource, 100)}; there are: {known}", code=Exit.NOT_FOUND)
+        resources = [request.resource]
+    if request.form != "table":
+        if request.watch and request.form == "yaml":
+            sys.stdout.write("---\n")
+        document(_as_json(view, found, resources), request.form)
         return
     size = shutil.get_terminal_size((100, 60))
     names = topmap.letters(_by_use(view.snapshot, resources))

@@ -9,22 +9,23 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from bulkhead.api.ledger import line_name, line_named, moment
 from bulkhead.api.objects import Obj
-from bulkhead.api.quantity import Amount, base_units, readable
+from bulkhead.api.quantity import Amount, base_units, readable, unit_of
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import Forbidden, NotFound
 from bulkhead.ledger.model import Line, Share, Standing, Tenant
 from bulkhead.ledger.trial import Trial, try_quota
-from workstation.cli import connection
+from workstation.cli import connection, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, heading, plain, table
-from workstation.cli.parsers import each_once
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import hostview, queued
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
@@ -34,32 +35,76 @@ from workstation.cli.quotas.why import tenant_of
 _SHOWN = 50
 
 
-def try_it(options: argparse.Namespace) -> int:
-    """`bulkhead quota try TENANT RESOURCE=QUANTITY… [-o text|json]`."""
-    view, bounds = asyncio.run(_observe(options))
-    tenant_of(view, options.tenant)
-    tenant = view.snapshot.tenants.get(options.tenant)
+@dataclass(frozen=True, slots=True)
+class TryRequest:
+    """`quota try TENANT RESOURCE=QUANTITY…`."""
+
+    host: Host
+    tenant: str
+    # Nominal quotas by resource, or by resource@flavor.
+    quota: Mapping[str, str]
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`quota try TENANT RESOURCE=QUANTITY…`."""
+    actions = parser.actions("ACTION")
+    trial = actions.add_parser(
+        "try",
+        help="who would lose what, and when",
+        description="What would happen if a tenant's nominal quota were changed: which pods would be taken back, of whom and\n"
+        "by when, which would start, and what everybody would have. Decided as the ledger would, on what runs now. It changes\n"
+        "nothing.",
+        epilog="examples:\n"
+        "  bulkhead quota try red nvidia.com/gpu=16\n"
+        "  bulkhead quota try red nvidia.com/gpu@h100=8 cpu=64\n"
+        "  bulkhead quota try red nvidia.com/gpu=0 -o json | jq '.losses | length'\n"
+        "Then change it: kubectl edit tenant red\n",
+        formatter_class=RAW,
+    )
+    add_host(trial)
+    add_tenant(trial)
+    trial.add_argument(
+        "quota",
+        metavar="RESOURCE=QUANTITY",
+        nargs="+",
+        type=values.quota,
+        help="its nominal quota of a resource, or of resource@flavor",
+    )
+    add_output(trial, more="; json and yaml in base units, and with all")
+    trial.does(_request, try_it)
+
+
+def _request(options: argparse.Namespace) -> TryRequest:
+    return TryRequest(host_of(options), options.tenant, values.each_once(options.quota), form_of(options))
+
+
+def try_it(request: TryRequest) -> int:
+    """`bulkhead quota try TENANT RESOURCE=QUANTITY… [-o table|json|yaml]`."""
+    view, bounds = asyncio.run(_observe(request))
+    tenant_of(view, request.tenant)
+    tenant = view.snapshot.tenants.get(request.tenant)
     if tenant is None:
         raise CliError(
-            f"tenant {options.tenant}: it has no quota on the host yet",
-            next_step=f"see why: bulkhead tenant describe {options.tenant}",
+            f"tenant {request.tenant}: it has no quota on the host yet",
+            next_step=f"see why: bulkhead tenant describe {request.tenant}",
         )
-    shares = changed(tenant, each_once(options.quota))
+    shares = changed(tenant, request.quota)
     for warning in beyond(tenant, shares, bounds):
         sys.stderr.write(f"warning: {warning}\n")
     found = try_quota(view.snapshot, tenant.name, shares, view.now)
-    if options.output == "json":
-        document(_json(tenant, shares, found), "json")
+    if request.form != "table":
+        document(_json(tenant, shares, found), request.form)
     else:
         _print(tenant, shares, found, view.now)
     return Exit.DONE
 
 
-async def _observe(options: argparse.Namespace) -> tuple[View, Mapping[str, Any]]:
+async def _observe(request: TryRequest) -> tuple[View, Mapping[str, Any]]:
     """The host, and what the tenant's class says of quotas."""
-    async with connection.host_client(options) as client:
+    async with connection.host_client(request.host) as client:
         view = await hostview.observe(client)
-        tenant: Obj = tenant_of(view, options.tenant)
+        tenant: Obj = tenant_of(view, request.tenant)
         try:
             found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
         except (NotFound, Forbidden, ValueError):
@@ -193,18 +238,31 @@ def _json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[st
     return {
         "tenant": tenant.name,
         "tried": [
-            {"resource": line[1], "flavor": line[0], "nominal": share.nominal, "was": tenant.shares[line].nominal}
+            {
+                "resource": line[1],
+                "flavor": line[0],
+                "unit": unit_of(line[1]),
+                "nominal": share.nominal,
+                "was": tenant.shares[line].nominal,
+            }
             for line, share in shares.items()
         ],
         "losses": [pod(each.pod) | {"cause": str(each.cause), "by": moment(each.by)} for each in found.losses],
         "starts": [pod(each) for each in found.starts],
         "kept": [
-            {"tenant": name, "resource": line[1], "flavor": line[0], "over": amount}
+            {"tenant": name, "resource": line[1], "flavor": line[0], "unit": unit_of(line[1]), "over": amount}
             for name, lines in sorted(found.kept.items())
             for line, amount in lines.items()
         ],
         "standings": [
-            {"tenant": name, "resource": line[1], "flavor": line[0], "before": asdict(before), "after": asdict(after)}
+            {
+                "tenant": name,
+                "resource": line[1],
+                "flavor": line[0],
+                "unit": unit_of(line[1]),
+                "before": asdict(before),
+                "after": asdict(after),
+            }
             for name, line, before, after in _differences(found)
         ],
     }

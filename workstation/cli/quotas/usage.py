@@ -11,10 +11,11 @@ import csv
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
-from bulkhead.api import labels, names
+from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -23,9 +24,11 @@ from bulkhead.ledger import usagebook
 from bulkhead.ledger.claimed import claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of
 from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
-from workstation.cli import connection
+from workstation.cli import connection, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas.hostview import Reading, allowed, collected, device_lines
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,37 +42,95 @@ _MOST_PAGES: Final = 4000
 _TRIES: Final = 3
 
 
-def print_usage(options: argparse.Namespace) -> int:
-    """`bulkhead usage [TENANT] [--since 7d] [--by tenant|namespace|owner] [-o table|json|csv]`."""
+@dataclass(frozen=True, slots=True)
+class UsageRequest:
+    """`usage [TENANT]`; without a tenant all of them."""
+
+    host: Host
+    tenant: str | None
+    since_seconds: float
+    by: Literal["tenant", "namespace", "owner"]
+    # Where the controller runs.
+    namespace: str
+    form: Form
+
+
+def add_arguments(parser: Parser) -> None:
+    """`usage [TENANT]`."""
+    parser.description = (
+        "Device-hours of each tenant, resource and flavor: used while a container ran, idle while devices were\n"
+        "held and nothing ran on them, and of both what was borrowed. Counted up to this moment; of pods that have gone since\n"
+        "the controller stored it last, a minute ago at most, the last minute is counted as soon as it has."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead usage                                   all tenants, the last seven days\n"
+        "  bulkhead usage red --since 24h --by owner        whose jobs of red they were\n"
+        "  bulkhead usage --since 30d --by namespace -o csv > november.csv\n"
+        "  bulkhead usage -o json | jq '.items[] | select(.idleSeconds > .usedSeconds)'\n\n"
+        "An owner is what controls the pod in the tenant's plane, such as Job/train. Under * is what was too much to\n"
+        "keep by name."
+        " Time is in whole hours: from the hour in which --since lies. The controller keeps 400 days.\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    add_tenant(parser, optional=True)
+    parser.add_argument(
+        "--since", metavar="TIME", type=values.since, default=7 * values.DAY, help="how far back: 12h, 7d; default 7d"
+    )
+    parser.add_argument("--by", choices=["tenant", "namespace", "owner"], default="tenant", help="what is summed up")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=values.object_name,
+        default="bulkhead-system",
+        help="where the controller runs",
+    )
+    add_output(parser, "table", "json", "yaml", "csv", more="; json, yaml and csv in seconds")
+    parser.does(_request, print_usage)
+
+
+def _request(options: argparse.Namespace) -> UsageRequest:
+    return UsageRequest(
+        host=host_of(options),
+        tenant=options.tenant,
+        since_seconds=options.since,
+        by=options.by,
+        namespace=options.namespace,
+        form=form_of(options),
+    )
+
+
+def print_usage(request: UsageRequest) -> int:
+    """`bulkhead usage [TENANT] [--since 7d] [--by tenant|namespace|owner] [-o table|json|yaml|csv]`."""
     now = round(time.time() * 1000)
-    since = (now - round(options.since * 1000)) // HOUR * HOUR
-    pages, open_rows, until = asyncio.run(_collect(options, since, now))
+    since = (now - round(request.since_seconds * 1000)) // HOUR * HOUR
+    pages, open_rows, until = asyncio.run(_collect(request, since, now))
     rows = [row for page in pages for row in page.rows()] + open_rows
-    if options.tenant:
-        rows = [row for row in rows if row[1].tenant == options.tenant]
-    fields = (*_GROUPS[options.by], *_FLAVOR)
+    if request.tenant:
+        rows = [row for row in rows if row[1].tenant == request.tenant]
+    fields = (*_GROUPS[request.by], *_FLAVOR)
     empty = Account("", "", "", "", "")
     found = usagebook.summed(
         rows, since, lambda account: empty._replace(**{field: getattr(account, field) for field in fields})
     )
     listed = sorted(found.items(), key=lambda item: (item[0].tenant, -item[1].used - item[1].idle, item[0]))
-    _print(listed, fields, options.output, since=since, until=until)
+    _print(listed, fields, request.form, since=since, until=until)
     return Exit.DONE
 
 
-async def _collect(
-    options: argparse.Namespace, since: int, now: int
-) -> tuple[list[Page], list[tuple[int, Account, Sums]], int]:
+async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Page], list[tuple[int, Account, Sums]], int]:
     """The stored pages, what was not stored yet, and up to when that is."""
-    async with connection.host_client(options) as client:
-        if options.tenant:
-            await _check_tenant(client, options)
+    async with connection.host_client(request.host) as client:
+        if request.tenant:
+            await _check_tenant(client, request.tenant)
         reading = Reading()
         async with reading.told(), allowed():
-            pages = await _whole(client, options.namespace, since, reading)
+            pages = await _whole(client, request.namespace, since, reading)
             if not pages:
                 raise CliError(
-                    f"nothing was metered yet: there are no pages in namespace {options.namespace}",
+                    f"nothing was metered yet: there are no pages in namespace {request.namespace}",
                     next_step="the controller meters from when it first leads; name its namespace with -n if it is another",
                 )
             meter = Meter(max(page.until for page in pages))
@@ -91,18 +152,14 @@ async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
     return lines
 
 
-async def _check_tenant(client: Client, options: argparse.Namespace) -> None:
+async def _check_tenant(client: Client, tenant: str) -> None:
     """A name that is no tenant's is a typing error, unless it was one's that is gone."""
     try:
-        names.check_tenant_name(options.tenant)
-    except names.InvalidTenantNameError as error:
-        raise CliError(str(error), code=Exit.USAGE) from error
-    try:
-        await client.get(kinds.TENANTS, options.tenant)
+        await client.get(kinds.TENANTS, tenant)
     except NotFound as error:
         if error.reason != "NotFound":
             raise connection.not_installed() from error
-        sys.stderr.write(f"warning: there is no tenant {options.tenant} now; what it used while there was one is counted\n")
+        sys.stderr.write(f"warning: there is no tenant {tenant} now; what it used while there was one is counted\n")
 
 
 async def _whole(client: Client, namespace: str, since: int, reading: Reading) -> list[Page]:
@@ -140,10 +197,10 @@ def _until(config_map: Obj) -> int:
     return int(noted) if noted.isdecimal() and len(noted) < 20 else 1 << 62
 
 
-def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: str, *, since: int, until: int) -> None:
-    if form == "json":
+def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:
+    if form in {"json", "yaml"}:
         items = [{field: getattr(account, field) for field in fields} | _seconds(sums) for account, sums in rows]
-        document({"since": _moment(since), "until": _moment(until), "items": items}, "json")
+        document({"since": _moment(since), "until": _moment(until), "items": items}, form)
         return
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels, names
@@ -21,11 +22,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from workstation.cli import connection
+from workstation.cli import connection, values
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import hostview, whytext
 from workstation.cli.quotas.explained import explain
 from workstation.cli.quotas.guess import did_you_mean
@@ -38,15 +41,60 @@ _MOST_NAMES: Final = 5000
 _BEYOND: Final = frozenset({"QuotaExceeded"})
 
 
-def explain_pod(options: argparse.Namespace) -> int:
-    """`bulkhead why TENANT POD [-n NAMESPACE] [-o text|json]`."""
-    return asyncio.run(_explain(options))
+@dataclass(frozen=True, slots=True)
+class WhyRequest:
+    """`why TENANT POD`: namespace and pod are those of the plane."""
+
+    host: Host
+    tenant: str
+    pod: str
+    namespace: str
+    form: Form
 
 
-async def _explain(options: argparse.Namespace) -> int:
-    async with connection.host_client(options) as client:
-        view = await hostview.observe(client, _called(options))
-        tenant = tenant_of(view, options.tenant)
+def add_arguments(parser: Parser) -> None:
+    """`why TENANT POD`."""
+    parser.description = (
+        "Why a pod waits, at length: its verdict, the numbers of its quota, who of its gang is missing, what\n"
+        "keeps it from which nodes, its place in the queue, a forecast. Of one that runs: where, what it borrows, until when."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  bulkhead why red train-0\n"
+        "  bulkhead why red train-0 -n ml\n"
+        "  bulkhead why red train-0 -o json | jq .placement\n\n"
+        "TENANT POD is what the tenant calls it. A pod that has no copy on the host, since it is beyond what its tenant may\n"
+        "ever hold or was refused, is explained by the tenant's own API.\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    add_tenant(parser)
+    parser.add_argument("pod", metavar="POD", type=values.object_name, help="the pod, as its tenant calls it")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=values.object_name,
+        default="default",
+        help="its namespace in the plane; default `default`",
+    )
+    add_output(parser, more="; json and yaml in base units, and with all")
+    parser.does(_request, explain_pod)
+
+
+def _request(options: argparse.Namespace) -> WhyRequest:
+    return WhyRequest(host_of(options), options.tenant, options.pod, options.namespace, form_of(options))
+
+
+def explain_pod(request: WhyRequest) -> int:
+    """`bulkhead why TENANT POD [-n NAMESPACE] [-o table|json|yaml]`."""
+    return asyncio.run(_explain(request))
+
+
+async def _explain(request: WhyRequest) -> int:
+    async with connection.host_client(request.host) as client:
+        view = await hostview.observe(client, _called(request))
+        tenant = tenant_of(view, request.tenant)
         if view.kept:
             # Of one that was deleted and made again under its name both may be there for a while.
             newest = max(view.kept, key=lambda obj: str(mapping(obj.get("metadata")).get("creationTimestamp") or ""))
@@ -55,22 +103,22 @@ async def _explain(options: argparse.Namespace) -> int:
             if pod is not None:
                 found = explain(view.snapshot, pod, view.now)
                 noted = mapping(newest["metadata"].get("annotations"))
-                if options.output == "json":
-                    document(whytext.as_json(found, noted) | {"claims": whytext.claims_of(newest)}, "json")
+                if request.form != "table":
+                    document(whytext.as_json(found, noted) | {"claims": whytext.claims_of(newest)}, request.form)
                 else:
                     lines = (*whytext.text(found, noted, view.now), *whytext.of_claims(newest))
                     sys.stdout.write("\n".join(lines) + "\n")
                 return Exit.DONE
         if _text(tenant, "deletionTimestamp"):
             raise CliError(
-                f"tenant {options.tenant} is being deleted, and its pod {options.namespace}/{options.pod} has no copy on the "
+                f"tenant {request.tenant} is being deleted, and its pod {request.namespace}/{request.pod} has no copy on the "
                 "host",
-                next_step=f"see what is left of the tenant: bulkhead tenant describe {options.tenant}",
+                next_step=f"see what is left of the tenant: bulkhead tenant describe {request.tenant}",
                 code=Exit.NOT_FOUND,
             )
-        said = await _ask_plane(client, options, tenant, view)
-    if options.output == "json":
-        document(said, "json")
+        said = await _ask_plane(client, request, tenant, view)
+    if request.form != "table":
+        document(said, request.form)
     else:
         sys.stdout.write("\n".join(_lines(said)) + "\n")
     return Exit.DONE
@@ -92,72 +140,72 @@ def tenant_of(view: View, name: str) -> Obj:
     return found
 
 
-def _called(options: argparse.Namespace) -> Callable[[Obj], bool]:
+def _called(request: WhyRequest) -> Callable[[Obj], bool]:
     """Whether a host pod is the copy of the pod that is asked for."""
 
     def called(pod: Obj) -> bool:
         meta = mapping(pod.get("metadata"))
         noted = mapping(meta.get("annotations"))
         return bool(
-            names.tenant_of_work(str(meta.get("namespace"))) == options.tenant
-            and noted.get(labels.VIRTUAL_NAME) == options.pod
-            and noted.get(labels.VIRTUAL_NAMESPACE) == options.namespace
+            names.tenant_of_work(str(meta.get("namespace"))) == request.tenant
+            and noted.get(labels.VIRTUAL_NAME) == request.pod
+            and noted.get(labels.VIRTUAL_NAMESPACE) == request.namespace
         )
 
     return called
 
 
-async def _ask_plane(client: Client, options: argparse.Namespace, tenant: Obj, view: View) -> dict[str, Any]:
+async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: View) -> dict[str, Any]:
     """What the pod itself says that has no copy on the host."""
-    copies = [each for each in view.snapshot.pods if each.tenant == options.tenant and each.virtual_name]
-    here = [f"{each.virtual_name} -n {each.virtual_namespace}" for each in copies]
+    copies = [pod for pod in view.snapshot.pods if pod.tenant == request.tenant and pod.virtual_name]
+    here = [f"{copy.virtual_name} -n {copy.virtual_namespace}" for copy in copies]
     try:
-        found = await certificate.current(client, options, tenant, patience=_PLANE_SECONDS)
+        found = await certificate.current(client, request.host, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
         plane = Client(
             config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
         )
         async with plane:
             try:
-                pod = await plane.get(kinds.PODS, options.pod, options.namespace)
+                pod = await plane.get(kinds.PODS, request.pod, request.namespace)
             except NotFound:
                 listed = await plane.list_metadata(kinds.PODS)
                 here = [f"{_text(each, 'name')} -n {_text(each, 'namespace')}" for each in listed.items[:_MOST_NAMES]]
-                raise _no_such_pod(options, here) from None
+                raise _no_such_pod(request, here) from None
     except CliError as error:
         if error.code == Exit.NOT_FOUND:
             raise
-        raise _unknown(options, error.cause, here) from error
+        raise _unknown(request, error.cause, here) from error
     except KubeError as error:
-        raise _unknown(options, str(error), here) from error
-    return _of_virtual(pod, options)
+        raise _unknown(request, str(error), here) from error
+    return _of_virtual(pod, request)
 
 
-def _meant(options: argparse.Namespace, here: Iterable[str], otherwise: str) -> str:
+def _meant(request: WhyRequest, here: Iterable[str], otherwise: str) -> str:
     """The same pod in another namespace, else pods whose names are alike, those of its namespace before others."""
     known = list(here)
-    same = next((each for each in known if each.startswith(f"{options.pod} -n ")), None)
+    same = next((shown for shown in known if shown.startswith(f"{request.pod} -n ")), None)
     if same is not None:
         return f"did you mean {plain(same, 300)}?"
     # Of the namespace all have as much in common as they have with anything else there.
     called: dict[str, str] = {}
-    for each in sorted(known, key=lambda each: each.endswith(f" -n {options.namespace}")):
-        called[each.partition(" -n ")[0]] = each
-    return did_you_mean(options.pod, called, otherwise, called)
+    for shown in sorted(known, key=lambda shown: shown.endswith(f" -n {request.namespace}")):
+        called[shown.partition(" -n ")[0]] = shown
+    return did_you_mean(request.pod, called, otherwise, called)
 
 
-def _no_such_pod(options: argparse.Namespace, here: Iterable[str]) -> CliError:
+def _no_such_pod(request: WhyRequest, here: Iterable[str]) -> CliError:
     return CliError(
-        f"tenant {options.tenant} has no pod {options.pod} in namespace {options.namespace}",
-        next_step=_meant(options, here, f"list them: bulkhead connect {options.tenant} -- kubectl get pods -A"),
+        f"tenant {request.tenant} has no pod {request.pod} in namespace {request.namespace}",
+        next_step=_meant(request, here, f"list them: bulkhead connect {request.tenant} -- kubectl get pods -A"),
         code=Exit.NOT_FOUND,
     )
 
 
-def _unknown(options: argparse.Namespace, cause: str, here: Iterable[str]) -> CliError:
-    step = _meant(options, here, f"see the plane: bulkhead tenant describe {options.tenant}")
+def _unknown(request: WhyRequest, cause: str, here: Iterable[str]) -> CliError:
+    step = _meant(request, here, f"see the plane: bulkhead tenant describe {request.tenant}")
     return CliError(
-        f"pod {options.namespace}/{options.pod} has no copy on the host, and the tenant's own API, which would know why, "
+        f"pod {request.namespace}/{request.pod} has no copy on the host, and the tenant's own API, which would know why, "
         f"does not answer: {cause}",
         next_step=step,
     )
@@ -167,15 +215,15 @@ def _text(obj: Obj, field: str) -> str:
     return str(mapping(obj.get("metadata")).get(field) or "")
 
 
-def _of_virtual(pod: Obj, options: argparse.Namespace) -> dict[str, Any]:
+def _of_virtual(pod: Obj, request: WhyRequest) -> dict[str, Any]:
     """What is known of a pod that is in the plane alone."""
     scheduled = condition_of(pod, "PodScheduled")
     phase = str(mapping(pod.get("status")).get("phase") or "")
     state = phase if has_ended(pod) else "Ending" if _text(pod, "deletionTimestamp") else "NotOnHost"
     return {
-        "tenant": options.tenant,
-        "namespace": options.namespace,
-        "pod": options.pod,
+        "tenant": request.tenant,
+        "namespace": request.namespace,
+        "pod": request.pod,
         "state": state,
         "node": placed_on(pod),
         "reason": str(scheduled.get("reason") or "")[:200] if scheduled.get("status") == "False" else "",

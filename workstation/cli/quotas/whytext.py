@@ -8,6 +8,7 @@ from typing import Any, Final
 from bulkhead.api import ledger
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.ledger import line_name, moment
+from bulkhead.api.quantity import unit_of
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.api.untrusted import text as text_of
 from bulkhead.ledger.model import GATED, Pod, Stage
@@ -203,8 +204,15 @@ def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
         "reclaim": _reclaim(found, reclaimed),
         "sparedUntil": None if found.spared_until is None else moment(found.spared_until),
         "quota": [
-            {"resource": each.line[1], "flavor": each.line[0], "asks": each.asks, "claims": each.claims} | asdict(each.standing)
-            for each in found.quota
+            {
+                "resource": line.line[1],
+                "flavor": line.line[0],
+                "unit": unit_of(line.line[1]),
+                "asks": line.asks,
+                "claims": line.claims,
+            }
+            | asdict(line.standing)
+            for line in found.quota
         ],
         "gang": None if found.gang is None else _gang_json(found.gang),
         "placement": None if found.placement is None else _placement(found.placement),

@@ -7,7 +7,6 @@
 Nothing that the plane answers is believed for more than it is: a certificate for this very key, and one line of a host key.
 """
 
-import argparse
 import asyncio
 import base64
 import contextlib
@@ -26,11 +25,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
 from bulkhead.kube.objects import Resource
-from workstation.cli import connection, tunnel
+from workstation.cli import hostfile, tunnel
 from workstation.cli.credentials import cache
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import plain
 from workstation.cli.ssh import plane
+from workstation.cli.ssh.plane import Way
 
 IDENTITIES: Final = (
     "ask an admin of the host: spec.scheduling.slurm.users[].identities of the Tenant says who may be which user"
@@ -63,32 +63,32 @@ def host_alias(tenant: str) -> str:
     return f"{tenant}.slurm"
 
 
-def current(options: argparse.Namespace) -> Pass:
+def current(way: Way) -> Pass:
     """The certificate that is kept, or a new one."""
-    entry = _entry(options)
+    entry = _entry(way)
     with entry.locked():
         kept = entry.read()
         found = _good(entry, kept)
         if found is None:
             entry.clear()
-            kept = _asked(options)
+            kept = _asked(way)
             entry.write(kept)
             found = _laid_out(entry, kept)
         return found
 
 
-def _entry(options: argparse.Namespace) -> cache.Entry:
+def _entry(way: Way) -> cache.Entry:
     """Where it is kept: it belongs to one way of logging in to one tenant, a file of credentials as it is now."""
-    path = plane.login_file(options) or connection.find_kubeconfig(options.kubeconfig)
+    path = plane.login_file(way) or hostfile.find_kubeconfig(way.host.kubeconfig)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise CliError(f"cannot read {path}: {error.strerror}") from error
-    way = map(str, (path.resolve(), digest, options.context, options.issuer, options.certificate))
-    return cache.entry("ssh", options.tenant, *way)
+    facts = map(str, (path.resolve(), digest, way.host.context, way.wanted.issuer, way.wanted.certificate))
+    return cache.entry("ssh", way.tenant, *facts)
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
+def _asked(way: Way) -> dict[str, Any]:
     from cryptography import x509  # noqa: PLC0415 - slow to load
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
@@ -96,31 +96,31 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
     key = Ed25519PrivateKey.generate()
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, None)
     pem = request.public_bytes(serialization.Encoding.PEM)
-    data = plane.kubeconfig(options)
-    with tunnel.reachable(options, data) as reached:
-        answer = asyncio.run(_answer(options.tenant, reached, pem))
+    data = plane.kubeconfig(way)
+    with tunnel.reachable(way.host, way.tenant, way.tunnel, data) as reached:
+        answer = asyncio.run(_answer(way.tenant, reached, pem))
     certificate, host_key = answer
     try:
         found = serialization.load_ssh_public_identity(certificate.encode("ascii"))
     except ValueError as error:
-        raise _strange(options.tenant, "no certificate that can be read") from error
+        raise _strange(way.tenant, "no certificate that can be read") from error
     if not isinstance(found, serialization.SSHCertificate) or found.public_key() != key.public_key():
-        raise _strange(options.tenant, "a certificate for another key")
+        raise _strange(way.tenant, "a certificate for another key")
     users = [each.decode("ascii", "replace") for each in found.valid_principals]
     if not users or not all(_USER.fullmatch(each) for each in users):
-        raise _strange(options.tenant, "a certificate for users that cannot be")
+        raise _strange(way.tenant, "a certificate for users that cannot be")
     line = _HOST_KEY.match(host_key)
     if line is None:
-        raise _strange(options.tenant, "no host key of its login nodes")
+        raise _strange(way.tenant, "no host key of its login nodes")
     now = time.time()
     issued = found.valid_after + _BACKDATE_SECONDS
-    _compare_clocks(options.tenant, now - issued)
+    _compare_clocks(way.tenant, now - issued)
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     return {
-        "tenant": options.tenant,
+        "tenant": way.tenant,
         "key": private.decode(),
         "certificate": certificate,
-        "known_hosts": f"{host_alias(options.tenant)} {line[0]}\n",
+        "known_hosts": f"{host_alias(way.tenant)} {line[0]}\n",
         "users": users,
         "identity": found.key_id.decode("utf-8", "replace"),
         # By this machine's clock, however wrong it is.

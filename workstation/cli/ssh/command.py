@@ -12,70 +12,126 @@ import os
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from bulkhead.api import names
 from bulkhead.kube import portforward
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.proxy import RawConnection
-from workstation.cli import access, connection, tunnel
+from workstation.cli import access, hostfile, tunnel
+from workstation.cli.arguments import add_host, add_tenant, add_tunnel, host_of
 from workstation.cli.credentials import document
+from workstation.cli.credentials.choice import Wanted
 from workstation.cli.failures import CliError, Exit
+from workstation.cli.parsing import RAW, Parser
 from workstation.cli.ssh import certificate, plane
 from workstation.cli.ssh.certificate import Pass, host_alias
+from workstation.cli.ssh.plane import Way
 
 _LIMIT: Final = 1 << 16
+Part: TypeAlias = Literal["connect", "print-config", "renew", "proxy"]
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class SshRequest:
+    """`ssh TENANT [-- COMMAND…]`."""
+
+    way: Way
+    # None for the first one that the certificate is good for.
+    user: str | None
+    part: Part
+    # Empty for a shell.
+    command: tuple[str, ...]
+
+
+def add_arguments(parser: Parser) -> None:
+    """`ssh TENANT [-- COMMAND…]`."""
+    parser.usage = "%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]"
+    parser.description = (
+        "Open a login node of a tenant's Slurm by your system's ssh. A key is drawn here, and the tenant signs a\n"
+        "certificate of a quarter of an hour for it, for the Slurm users that its admin lets you be. Who you are is what\n"
+        "`bulkhead login` says; the connection goes through the tenant's API, so nothing has to be exposed."
+    )
+    parser.epilog = (
+        "examples:\n  bulkhead ssh red\n  bulkhead ssh red --user alice -- sbatch train.sh\n"
+        "  bulkhead ssh red --print-config >> ~/.ssh/config     then: ssh red.slurm, scp train.sh red.slurm:, rsync …\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    add_tenant(parser)
+    parser.add_argument("-u", "--user", metavar="NAME", help="the Slurm user (default: the first that you may be)")
+    parser.add_argument("--login", metavar="FILE", help="a kubeconfig of the tenant (default: what `bulkhead login` wrote)")
+    parser.add_argument("--issuer", metavar="NAME", help="sign in to this identity provider, where you did not log in yet")
+    parser.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
+    add_tunnel(parser, "reach the tenant's API")
+    what = parser.add_mutually_exclusive_group()
+    for part, text in (
+        ("print-config", "print a block for ~/.ssh/config, for ssh, scp, rsync"),
+        ("renew", "have a certificate that is good, and end; that block calls it"),
+        ("proxy", "carry ssh's bytes from stdin to stdout; ssh calls it"),
+    ):
+        what.add_argument(f"--{part}", dest="part", action="store_const", const=part, default="connect", help=text)
+    parser.set_defaults(command=())
+    parser.does(_request, run)
+
+
+def _request(options: argparse.Namespace) -> SshRequest:
+    wanted = Wanted(options.issuer, options.certificate)
+    way = Way(host_of(options), options.tenant, options.login, wanted, options.tunnel)
+    return SshRequest(way, options.user, options.part, tuple(options.command))
+
+
+def run(request: SshRequest) -> int:
     """`bulkhead ssh TENANT [--user NAME] [-- COMMAND…]`; the exit code is ssh's."""
-    if options.proxy:
-        return _proxy(options)
-    if options.renew:
-        certificate.current(options)
+    way = request.way
+    if request.part == "proxy":
+        return _proxy(way)
+    if request.part == "renew":
+        certificate.current(way)
         return Exit.DONE
-    if not options.print_config and shutil.which("ssh") is None:
+    if request.part == "connect" and shutil.which("ssh") is None:
         raise CliError(
             "ssh: no such program on PATH",
             next_step="install an OpenSSH client: apt-get install openssh-client",
             code=Exit.FAILED,
         )
-    found = certificate.current(options)
-    user = _user(options, found)
-    if options.print_config:
-        sys.stdout.write(_block(options, found, user))
+    found = certificate.current(way)
+    user = _user(request, found)
+    if request.part == "print-config":
+        sys.stdout.write(_block(way, found, user))
         return Exit.DONE
-    settings = [word for name, value in _settings(options, found, user) for word in ("-o", f"{name}={value}")]
+    settings = [word for name, value in _settings(way, found, user) for word in ("-o", f"{name}={value}")]
     with contextlib.ExitStack() as stack:
         # A command gets this terminal, where there is one, as with `bulkhead slurm`.
-        terminal = ["-t"] if options.command and sys.stdin.isatty() and sys.stdout.isatty() else []
-        words = ["ssh", *terminal, *settings, host_alias(options.tenant), *_remote(options)]
+        terminal = ["-t"] if request.command and sys.stdin.isatty() and sys.stdout.isatty() else []
+        words = ["ssh", *terminal, *settings, host_alias(way.tenant), *_remote(request.command)]
         return access.run_program(words, os.environ, stack)
 
 
-def _remote(options: argparse.Namespace) -> list[str]:
+def _remote(command: tuple[str, ...]) -> list[str]:
     """The words of the command, quoted for the shell that sshd gives them to."""
-    return ["--", shlex.join(options.command)] if options.command else []
+    return ["--", shlex.join(command)] if command else []
 
 
-def _user(options: argparse.Namespace, found: Pass) -> str:
-    if options.user is None:
+def _user(request: SshRequest, found: Pass) -> str:
+    if request.user is None:
         return found.users[0]
-    if options.user not in found.users:
+    if request.user not in found.users:
         raise CliError(
-            f"tenant {options.tenant}: {found.identity} may be {', '.join(found.users)}, not {options.user}",
+            f"tenant {request.way.tenant}: {found.identity} may be {', '.join(found.users)}, not {request.user}",
             next_step=certificate.IDENTITIES,
         )
-    return str(options.user)
+    return request.user
 
 
-def _settings(options: argparse.Namespace, found: Pass, user: str) -> list[tuple[str, str]]:
+def _settings(way: Way, found: Pass, user: str) -> list[tuple[str, str]]:
     """What ssh is told, in the words of ssh_config(5)."""
     return [
         ("User", user),
-        ("HostKeyAlias", host_alias(options.tenant)),
+        ("HostKeyAlias", host_alias(way.tenant)),
         ("UserKnownHostsFile", _quoted(found.known_hosts)),
         ("GlobalKnownHostsFile", "/dev/null"),
         ("StrictHostKeyChecking", "yes"),
@@ -84,7 +140,7 @@ def _settings(options: argparse.Namespace, found: Pass, user: str) -> list[tuple
         ("IdentitiesOnly", "yes"),
         ("IdentityAgent", "none"),
         ("PreferredAuthentications", "publickey"),
-        ("ProxyCommand", _own(options, "--proxy").replace("%", "%%")),
+        ("ProxyCommand", _own(way, "--proxy").replace("%", "%%")),
     ]
 
 
@@ -92,32 +148,32 @@ def _quoted(path: Path) -> str:
     return f'"{path}"'.replace("%", "%%")
 
 
-def _own(options: argparse.Namespace, more: str) -> str:
+def _own(way: Way, more: str) -> str:
     """The same command for the same tenant and way of logging in, as a line of shell that stands for itself."""
-    words = [*document.own_command(), "ssh", options.tenant, more, "--tunnel", options.tunnel]
-    login = plane.login_file(options)
+    words = [*document.own_command(), "ssh", way.tenant, more, "--tunnel", way.tunnel]
+    login = plane.login_file(way)
     words += ["--login", str(login.resolve())] if login else []
     with contextlib.suppress(CliError):  # who logged in before needs no host
-        words += ["--kubeconfig", str(connection.find_kubeconfig(options.kubeconfig).resolve())]
-    words += ["--context", options.context] if options.context else []
-    words += ["--issuer", options.issuer] if options.issuer else []
-    words += ["--certificate"] if options.certificate else []
+        words += ["--kubeconfig", str(hostfile.find_kubeconfig(way.host.kubeconfig).resolve())]
+    words += ["--context", way.host.context] if way.host.context else []
+    words += ["--issuer", way.wanted.issuer] if way.wanted.issuer else []
+    words += ["--certificate"] if way.wanted.certificate else []
     return shlex.join(words)
 
 
-def _block(options: argparse.Namespace, found: Pass, user: str) -> str:
+def _block(way: Way, found: Pass, user: str) -> str:
     """A block for ~/.ssh/config; before each connection it renews the certificate."""
-    name = host_alias(options.tenant)
-    lines = [f"    {key} {value}" for key, value in _settings(options, found, user)]
+    name = host_alias(way.tenant)
+    lines = [f"    {key} {value}" for key, value in _settings(way, found, user)]
     head = f"# {name}: ssh, scp, sftp and rsync, by certificates of a quarter of an hour that renew themselves (bulkhead ssh)"
-    renew = _own(options, "--renew").replace("%", "%%").replace('"', '\\"')
+    renew = _own(way, "--renew").replace("%", "%%").replace('"', '\\"')
     return "\n".join([head, f'Match originalhost {name} exec "{renew}"', *lines, ""])
 
 
-def _proxy(options: argparse.Namespace) -> int:
-    data = plane.kubeconfig(options)
-    with tunnel.reachable(options, data) as reached:
-        return asyncio.run(_carry(options.tenant, reached))
+def _proxy(way: Way) -> int:
+    data = plane.kubeconfig(way)
+    with tunnel.reachable(way.host, way.tenant, way.tunnel, data) as reached:
+        return asyncio.run(_carry(way.tenant, reached))
 
 
 async def _carry(tenant: str, data: bytes) -> int:

@@ -4,8 +4,8 @@
 else the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
 """
 
-import argparse
 import asyncio
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -13,42 +13,57 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import access, connection, execcredential, slurm
+from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.credentials import choice, document, handed
+from workstation.cli.credentials.choice import Wanted
 from workstation.cli.failures import CliError, Exit
 
 _SECONDS: Final = 10.0
 _BODY: Final = 4 << 20
 
 
-def kubeconfig(options: argparse.Namespace) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A tenant, and how whoever runs the command gets in."""
+
+    host: Host
+    tenant: str
+    # A kubeconfig of the tenant; None for what `bulkhead login` wrote.
+    login: str | None = None
+    # A provider to sign in to, or a certificate although there is one.
+    wanted: Wanted = field(default_factory=Wanted)
+    tunnel: Tunnelling = "auto"
+
+
+def kubeconfig(way: Way) -> bytes:
     """A kubeconfig of the tenant that holds a credential, for now."""
-    path = login_file(options)
+    path = login_file(way)
     if path is None:
-        return asyncio.run(_of_host(options))
+        return asyncio.run(_of_host(way))
     try:
         return execcredential.resolve(path.read_bytes(), path.parent, None)
     except OSError as error:
-        raise CliError(f"cannot read {path}: {error.strerror}", next_step=f"log in: bulkhead login {options.tenant}") from error
+        raise CliError(f"cannot read {path}: {error.strerror}", next_step=f"log in: bulkhead login {way.tenant}") from error
 
 
-def login_file(options: argparse.Namespace) -> Path | None:
+def login_file(way: Way) -> Path | None:
     """The file of `bulkhead login`, or the one that was named; None where there is none."""
-    if options.login:
-        path = Path(options.login).expanduser()
+    if way.login:
+        path = Path(way.login).expanduser()
         if not path.is_file():
             raise CliError(f"--login: {path} does not exist", next_step="give a kubeconfig of the tenant", code=Exit.USAGE)
         return path
-    usual = handed.default_file(options.tenant)
-    return usual if usual.is_file() and not options.certificate else None
+    usual = handed.default_file(way.tenant)
+    return usual if usual.is_file() and not way.wanted.certificate else None
 
 
-async def _of_host(options: argparse.Namespace) -> bytes:
-    async with connection.host_client(options) as client:
-        tenant = await connection.get_tenant(client, options.tenant)
+async def _of_host(way: Way) -> bytes:
+    async with connection.host_client(way.host) as client:
+        tenant = await connection.get_tenant(client, way.tenant)
         slurm.slurm_spec(tenant)
         document.place_of(tenant)
-        if (issuer := choice.of_tenant(tenant, options)) is None:
-            return await access.one_hour(client, options, tenant)
+        if (issuer := choice.of_tenant(tenant, way.wanted)) is None:
+            return await access.one_hour(client, way.host, tenant)
     data = document.with_tokens(tenant, issuer, document.own_command())
     return await asyncio.to_thread(execcredential.resolve, data, Path.cwd(), None)
 

@@ -1,4 +1,4 @@
-"""`bulkhead tenant create | list | delete`.
+"""`bulkhead tenant create`.
 
 Builds a Tenant from options and a file, hands it to the host's API with strict field checks, and waits. The API server judges
 the spec; nothing of its rules is repeated here but the name's, which saves a round trip and reads better.
@@ -8,51 +8,128 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bulkhead.api import labels, names
-from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
-from workstation.cli import confirmation, connection, waiting
+from workstation.cli import connection, values
+from workstation.cli.arguments import Host, Wait, add_host, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress, age, document, table
-from workstation.cli.parsers import each_once
+from workstation.cli.output import Progress
+from workstation.cli.parsing import RAW, Actions
+from workstation.cli.tenant import waiting
 
 _FALLBACK_CLASS = "standard"
 _FILE_LIMIT = 1 << 20
 
 
-def create_tenant(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """`tenant create NAME`; what is None is not said, and the file's or the API's stands."""
+
+    host: Host
+    name: str | None
+    file: str | None
+    class_name: str | None
+    mode: str | None
+    # Nominal quotas by resource, as the API takes them.
+    quota: Mapping[str, str | int]
+    # Users, or group:NAME.
+    admins: tuple[str, ...]
+    wait: Wait
+
+
+def add_create(actions: Actions) -> None:
+    """`tenant create`."""
+    parser = actions.add_parser(
+        "create",
+        help="create a tenant and wait until it is ready",
+        description="Create a tenant: a Kubernetes API server and etcd of its own, and a quota of the shared GPUs.",
+        epilog="examples:\n"
+        "  bulkhead tenant create red --gpus 8\n"
+        "  bulkhead tenant create blue --class large --admin alice@example.org --admin group:ml-team\n"
+        "  bulkhead tenant create -f green.yaml --no-wait\n",
+        formatter_class=RAW,
+    )
+    add_host(parser)
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", type=values.tenant_name, help="name of the tenant; may be left out with -f"
+    )
+    parser.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options override it")
+    parser.add_argument(
+        "--class", dest="class_name", metavar="CLASS", help="its TenantClass (default: the only one, or `standard`)"
+    )
+    parser.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="who schedules inside the tenant")
+    parser.add_argument("--gpus", metavar="N", type=values.gpus, help="quota of nvidia.com/gpu")
+    parser.add_argument(
+        "--quota",
+        metavar="RESOURCE=QUANTITY",
+        type=values.quota,
+        action="append",
+        default=[],
+        help="quota of cpu, memory, ephemeral-storage, requests.storage or devices, such as memory=512Gi; may be repeated",
+    )
+    parser.add_argument(
+        "--admin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a user, or group:NAME, with full rights inside; may be repeated",
+    )
+    add_wait(parser, "until it is ready")
+    parser.does(_request, create_tenant)
+
+
+def _request(options: argparse.Namespace) -> CreateRequest:
+    gpus = [] if options.gpus is None else [(labels.GPU, str(options.gpus))]
+    asked: dict[str, str | int] = {**values.each_once([*gpus, *options.quota])}
+    if options.gpus is not None:
+        asked[labels.GPU] = options.gpus
+    return CreateRequest(
+        host=host_of(options),
+        name=options.name,
+        file=options.file,
+        class_name=options.class_name,
+        mode=options.mode,
+        quota=asked,
+        admins=tuple(options.admin),
+        wait=wait_of(options),
+    )
+
+
+def create_tenant(request: CreateRequest) -> int:
     """`bulkhead tenant create`."""
-    tenant = _from_options(options, _from_file(options.file) if options.file else {})
+    tenant = _asked(request, _from_file(request.file) if request.file else {})
     name = str(tenant["metadata"]["name"])
     try:
-        return asyncio.run(_create(options, tenant))
+        return asyncio.run(_create(request, tenant))
     except KeyboardInterrupt:
-        sys.stderr.write(
-            f"\ninterrupted; creation of tenant {name} continues in the background\nnext:  bulkhead tenant describe {name}\n"
-        )
-        return Exit.INTERRUPTED
+        raise CliError(
+            f"interrupted; creation of tenant {name} continues in the background",
+            next_step=f"bulkhead tenant describe {name}",
+            code=Exit.INTERRUPTED,
+        ) from None
 
 
-async def _create(options: argparse.Namespace, tenant: Obj) -> int:
+async def _create(request: CreateRequest, tenant: Obj) -> int:
     name = str(tenant["metadata"]["name"])
-    async with connection.host_client(options) as client:
+    async with connection.host_client(request.host) as client:
         spec = tenant["spec"]
         if not spec.get("class"):
             spec["class"] = await _only_class(client)
         await _post(client, tenant)
         print(f"tenant {name} created")
-        if not options.wait:
+        if not request.wait.wanted:
             return Exit.DONE
         with Progress() as progress:
-            ready = await waiting.until_ready(client, name, seconds=options.timeout, progress=progress)
+            ready = await waiting.until_ready(client, name, seconds=request.wait.seconds, progress=progress)
     endpoint = (ready.get("status") or {}).get("endpoint") or "its API server"
     print(f"tenant {name} is ready at {endpoint}")
     sys.stderr.write(f"next:  bulkhead connect {name} -- kubectl get nodes\n")
@@ -123,17 +200,17 @@ def _from_file(path: str) -> Obj:
     return dict(found[0])
 
 
-def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj:
+def _asked(request: CreateRequest, tenant: Mapping[str, Any]) -> Obj:
     """The Tenant to create; options override the file."""
     metadata, spec = tenant.get("metadata") or {}, tenant.get("spec") or {}
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        raise CliError(f"{options.file}: metadata and spec must be objects", code=Exit.USAGE)
-    name = options.name or metadata.get("name")
+        raise CliError(f"{request.file}: metadata and spec must be objects", code=Exit.USAGE)
+    name = request.name or metadata.get("name")
     if not name:
         raise CliError("the tenant has no name", next_step="give one: bulkhead tenant create NAME", code=Exit.USAGE)
-    if options.name and metadata.get("name") not in {None, options.name}:
+    if request.name and metadata.get("name") not in {None, request.name}:
         raise CliError(
-            f"{options.file} names tenant {metadata['name']}, the command line {options.name}",
+            f"{request.file} names tenant {metadata['name']}, the command line {request.name}",
             next_step="leave the name out",
             code=Exit.USAGE,
         )
@@ -142,21 +219,18 @@ def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj
     except names.InvalidTenantNameError as error:
         raise CliError(str(error), code=Exit.USAGE) from error
     spec = dict(spec)
-    if options.class_name:
-        spec["class"] = options.class_name
-    if options.mode:
-        spec["scheduling"] = _section(spec, "scheduling") | {"mode": options.mode}
-    gpus = [] if options.gpus is None else [(labels.GPU, str(options.gpus))]
-    asked = each_once([*gpus, *options.quota])
-    if asked:
+    if request.class_name:
+        spec["class"] = request.class_name
+    if request.mode:
+        spec["scheduling"] = _section(spec, "scheduling") | {"mode": request.mode}
+    if request.quota:
         quota = _section(spec, "quota")
         resources = _section(quota, "resources")
-        numbers = asked if options.gpus is None else asked | {labels.GPU: options.gpus}
-        named = {name: _section(resources, name) | {"nominal": value} for name, value in numbers.items()}
+        named = {name: _section(resources, name) | {"nominal": value} for name, value in request.quota.items()}
         spec["quota"] = quota | {"resources": resources | named}
-    if options.admin:
+    if request.admins:
         access = _section(spec, "access")
-        spec["access"] = access | {"admins": [*(access.get("admins") or ()), *map(_admin, options.admin)]}
+        spec["access"] = access | {"admins": [*(access.get("admins") or ()), *map(_admin, request.admins)]}
     return (
         {"apiVersion": names.API_VERSION, "kind": "Tenant"}
         | dict(tenant)
@@ -173,90 +247,3 @@ def _admin(text: str) -> dict[str, str]:
     if separator and kind in {"group", "user"}:
         return {"kind": kind.capitalize(), "name": name}
     return {"kind": "User", "name": text}
-
-
-def list_tenants(options: argparse.Namespace) -> int:
-    """`bulkhead tenant list`."""
-    return asyncio.run(_list(options))
-
-
-async def _list(options: argparse.Namespace) -> int:
-    async with connection.host_client(options) as client:
-        try:
-            items = (await client.list(kinds.TENANTS)).items
-        except NotFound as error:
-            raise connection.not_installed() from error
-    if options.output in {"json", "yaml"}:
-        document({"apiVersion": "v1", "kind": "List", "items": items}, options.output)
-        return Exit.DONE
-    if not items:
-        sys.stderr.write("no tenants\nnext:  bulkhead tenant create NAME --gpus 8\n")
-        return Exit.DONE
-    wide = options.output == "wide"
-    headers = [
-        "NAME",
-        "READY",
-        "MODE",
-        "VERSION",
-        "GPUS",
-        "ENDPOINT",
-        "AGE",
-        *(["CLASS", "SLICE", "REASON", "MESSAGE"] if wide else []),
-    ]
-    table(headers, [_row(item, wide=wide) for item in items])
-    return Exit.DONE
-
-
-def _row(tenant: Obj, *, wide: bool) -> list[object]:
-    spec, status = tenant.get("spec") or {}, tenant.get("status") or {}
-    ready = condition_of(tenant, ConditionType.READY)
-    row: list[object] = [
-        tenant["metadata"]["name"],
-        ready.get("status", "Unknown"),
-        (spec.get("scheduling") or {}).get("mode"),
-        (status.get("versions") or {}).get("kubernetes"),
-        gpus_of(tenant),
-        status.get("endpoint"),
-        age(tenant["metadata"].get("creationTimestamp")),
-    ]
-    if wide:
-        row += [spec.get("class"), status.get("serviceSlice"), ready.get("reason"), ready.get("message")]
-    return row
-
-
-def gpus_of(tenant: Obj) -> str:
-    """GPUs used of the limit, or what the spec asks for while the controller has not counted."""
-    gpus = (tenant.get("status") or {}).get("gpus") or {}
-    if gpus:
-        return str(gpus.get("summary") or f"{gpus.get('used', 0)}/{gpus.get('limit', 0)}")
-    resources = ((tenant.get("spec") or {}).get("quota") or {}).get("resources") or {}
-    return f"-/{(resources.get(labels.GPU) or {}).get('nominal', 0)}"
-
-
-def delete_tenant(options: argparse.Namespace) -> int:
-    """`bulkhead tenant delete`."""
-    try:
-        return asyncio.run(_delete(options))
-    except KeyboardInterrupt:
-        sys.stderr.write(
-            f"\ninterrupted; deletion may continue in the background\nnext:  bulkhead tenant describe {options.name}\n"
-        )
-        return Exit.INTERRUPTED
-
-
-async def _delete(options: argparse.Namespace) -> int:
-    name = options.name
-    async with connection.host_client(options) as client:
-        tenant = await connection.get_tenant(client, name)
-        if not options.yes:
-            warning = f"This deletes tenant {name} with its API server, its data and its pods"
-            confirmation.ask(name, "deleting it destroys all its data", warning, "not deleted")
-        uid = str(tenant["metadata"]["uid"])
-        await client.delete(kinds.TENANTS, name, uid=uid)
-        if not options.wait:
-            print(f"tenant {name} is being deleted")
-            return Exit.DONE
-        with Progress() as progress:
-            await waiting.until_gone(client, name, uid, seconds=options.timeout, progress=progress)
-    print(f"tenant {name} deleted")
-    return Exit.DONE

@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.api import conditions, labels, names, planeidentity
@@ -20,9 +21,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Resource
-from workstation.cli import confirmation, connection
+from workstation.cli import connection
+from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
+from workstation.cli.parsing import Actions
+from workstation.cli.tenant import confirmation
 
 # What of a tenant lies on the host because its plane has it; pods and volumes first, as they are what people miss.
 _MIRRORED: Final[Mapping[str, Resource]] = {
@@ -39,18 +43,48 @@ _LOOK_EVERY: Final = 1.0
 _NOTICED_WITHIN: Final = 60.0
 
 
-def accept_data(options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class AcceptRequest:
+    """`tenant accept-data NAME`."""
+
+    host: Host
+    name: str
+    # Whether it is not asked for once more.
+    confirmed: bool
+    wait: Wait
+
+
+def add_accept_data(actions: Actions) -> None:
+    """`tenant accept-data`."""
+    parser = actions.add_parser(
+        "accept-data",
+        help="go on with the data that a tenant's plane has, after it was lost or came back older",
+        description="Say what the host would lose, and take the plane as it is now for the tenant's plane. Its syncer goes on "
+        "then: what the plane does not have any more is deleted on the host, and the pods of it end. This cannot be undone.",
+    )
+    add_host(parser)
+    add_tenant(parser, "name")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    add_wait(parser, "until it is not reported as lost any more")
+    parser.does(_request, accept_data)
+
+
+def _request(options: argparse.Namespace) -> AcceptRequest:
+    return AcceptRequest(host_of(options), options.name, options.yes, wait_of(options))
+
+
+def accept_data(request: AcceptRequest) -> int:
     """`bulkhead tenant accept-data`."""
     try:
-        return asyncio.run(_accept(options))
+        return asyncio.run(_accept(request))
     except KeyboardInterrupt:
-        sys.stderr.write(f"\ninterrupted\nnext:  bulkhead tenant describe {options.name}\n")
-        return Exit.INTERRUPTED
+        next_step = f"bulkhead tenant describe {request.name}"
+        raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None
 
 
-async def _accept(options: argparse.Namespace) -> int:
-    name = str(options.name)
-    async with connection.host_client(options) as client:
+async def _accept(request: AcceptRequest) -> int:
+    name = request.name
+    async with connection.host_client(request.host) as client:
         lost = _lost(await connection.get_tenant(client, name))
         if not lost:
             print(f"tenant {name}: its data is not reported as lost; nothing to accept")
@@ -58,7 +92,7 @@ async def _accept(options: argparse.Namespace) -> int:
         record = await _record(client, name)
         sys.stderr.write(f"tenant {name}: {lost}\n")
         sys.stderr.write(await _at_stake(client, name))
-        if not options.yes:
+        if not request.confirmed:
             cost, warning = "going on deletes what its plane no longer has", f"This cannot be undone for tenant {name}"
             confirmation.ask(name, cost, warning, "nothing changed")
         with Progress() as progress:
@@ -67,10 +101,10 @@ async def _accept(options: argparse.Namespace) -> int:
                 # This one and no other: what was written for another plane since is not accepted with it.
                 uid = str(record["metadata"]["uid"])
                 await client.delete(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name), uid=uid)
-            if not options.wait:
+            if not request.wait.wanted:
                 print(f"tenant {name}: the plane is accepted as it is; its syncer goes on within a minute")
                 return Exit.DONE
-            await _until_accepted(client, name, options.timeout, progress)
+            await _until_accepted(client, name, request.wait.seconds, progress)
     print(f"tenant {name}: the plane is accepted as it is")
     return Exit.DONE
 

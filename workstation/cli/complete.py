@@ -1,0 +1,199 @@
+"""What may come next on a command line, for a shell that completes it: `bulkhead __complete -- WORD… CURRENT`.
+
+    words ──> the parser that reads them ──> subcommands, options, choices, or tenants by the host's API ──> a line each
+
+Each line is a word, or a word, a tab and what it is for. The last line is `:0` where files may come, else `:4`, as kubectl
+reads it of `kubectl_complete-bulkhead`. Nothing is said on stderr, and after a second nothing more is looked for.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from workstation.cli import commands, values
+from workstation.cli.arguments import Host
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.parsing import Parser
+
+SECONDS: Final = 1.0
+_FILES: Final = ":0"
+_NO_FILES: Final = ":4"
+_PATHS: Final = frozenset({"FILE", "DIR"})
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteRequest:
+    """`__complete`: what stands on the line, the last one being what is typed now, which may be empty."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where on the line the cursor is."""
+
+    parser: Parser
+    # The option whose value is typed.
+    option: argparse.Action | None
+    # Behind the command, words of another program.
+    foreign: bool
+    # How many words of its own the command has already.
+    given: int
+    host: Host
+
+
+def add_arguments(parser: Parser) -> None:
+    """`__complete`, which shells call."""
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    parser.does(_request, show)
+
+
+def _request(options: argparse.Namespace) -> CompleteRequest:
+    words = tuple(options.words)
+    return CompleteRequest(words[1:] if words[:1] == ("--",) else words)
+
+
+def show(request: CompleteRequest) -> int:
+    """Print what may come next."""
+    from workstation.cli import main  # noqa: PLC0415 - it imports this file by its name
+
+    words = _joined(request.words) or ("",)
+    *before, current = words
+    place = find(main.build_parser(before), before)
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    with contextlib.redirect_stderr(open(os.devnull, "w")):  # noqa: PTH123 - for as long as this process lives
+        # Of `slurm`, whose next word is a tenant or `token`.
+        actions = [word for entry in commands.TABLE if before[-1:] == [entry.name] for word in entry.actions]
+        lines = [line for line in dict.fromkeys((*actions, *candidates(place, current))) if line.startswith(current)]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    sys.stdout.write("".join(f"{line}\n" for line in (*lines, _FILES if _takes_files(place) else _NO_FILES)))
+    return Exit.DONE
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> None:
+    """A host that says nothing ends the search, also where a thread waits for a name server."""
+    os.write(1, f"{_NO_FILES}\n".encode())
+    os._exit(0)
+
+
+def kubectl() -> int:
+    """`kubectl_complete-bulkhead`, which kubectl calls with the words behind `kubectl bulkhead`."""
+    from workstation.cli import main  # noqa: PLC0415
+
+    return main.main(["__complete", "--", *sys.argv[1:]])
+
+
+def _joined(words: Sequence[str]) -> tuple[str, ...]:
+    """The words as they were typed, where bash has made `=` a word of its own."""
+    found: list[str] = []
+    for word in words:
+        if found and (word == "=" or found[-1].endswith("=")) and found[-1].startswith("--"):
+            found[-1] += word
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def find(parser: Parser, before: Sequence[str]) -> Place:
+    """Follow the words to the parser that reads the next one."""
+    waiting: argparse.Action | None = None
+    given, context = 0, {"--kubeconfig": "", "--context": ""}
+    for word in before:
+        if waiting is not None:
+            context[waiting.option_strings[-1]] = word
+            waiting = None
+        elif word == "--":
+            return Place(parser, None, True, given, Host())
+        elif word.startswith("-") and word != "-":
+            name, separator, value = word.partition("=")
+            action = parser.option(name)
+            if separator:
+                context[name] = value
+            elif action is not None and action.nargs is None and action.const is None:
+                waiting = action
+        elif subcommands := parser.subcommands():
+            parser = subcommands[word][0] if word in subcommands else Parser(add_help=False)
+            given = 0
+        else:
+            given += 1
+    host = Host(context["--kubeconfig"] or None, context["--context"] or None)
+    return Place(parser, waiting, False, given, host)
+
+
+def candidates(place: Place, current: str) -> Iterator[str]:
+    """Words that may stand there, whether or not they begin as what is typed does."""
+    if place.foreign:
+        return
+    if place.option is not None:
+        yield from _of(place.option, place.host)
+    elif current.startswith("--") and "=" in current:
+        name = current.partition("=")[0]
+        action = place.parser.option(name)
+        yield from (f"{name}={word}" for word in (_of(action, place.host) if action else ()))
+    elif current.startswith("-"):
+        for action in place.parser.arguments():
+            for name in action.option_strings:
+                if name.startswith("--"):
+                    yield _line(name, action.help)
+    elif subcommands := place.parser.subcommands():
+        yield from (_line(name, summary) for name, (_, summary) in subcommands.items() if summary is not None)
+    else:
+        action = _positional(place)
+        yield from _of(action, place.host) if action is not None else ()
+
+
+def _line(word: str, text: str | None) -> str:
+    return f"{word}\t{text.partition(';')[0]}" if text and text is not argparse.SUPPRESS else word
+
+
+def _positional(place: Place) -> argparse.Action | None:
+    """What the next word of its own is to the command."""
+    positional = [action for action in place.parser.arguments() if not action.option_strings]
+    if place.given < len(positional):
+        return positional[place.given]
+    return positional[-1] if positional and positional[-1].nargs in {"*", "+"} else None
+
+
+def _takes_files(place: Place) -> bool:
+    if place.foreign:
+        return True
+    action = place.option or (None if place.parser.subcommands() else _positional(place))
+    return action is not None and (action.metavar in _PATHS or action.nargs == argparse.REMAINDER)
+
+
+def _of(action: argparse.Action, host: Host) -> Iterator[str]:
+    """Values of one argument."""
+    if action.choices is not None:
+        yield from map(str, action.choices)
+    elif action.type is values.tenant_name:
+        yield from tenants(host)
+
+
+def tenants(host: Host) -> list[str]:
+    """The names of tenants, by the host's API; where it does not answer, those that this person logged in to."""
+    import asyncio  # noqa: PLC0415 - slow to load, and most words need none
+
+    from bulkhead.kube.errors import KubeError  # noqa: PLC0415
+
+    try:
+        found = asyncio.run(_asked(host))
+    except (CliError, KubeError, OSError, TimeoutError):
+        found = []
+    return found or sorted(path.stem for path in (Path.home() / ".kube" / "bulkhead").glob("*.yaml"))
+
+
+async def _asked(host: Host) -> list[str]:
+    from bulkhead.kube import resources as kinds  # noqa: PLC0415
+    from workstation.cli import connection  # noqa: PLC0415
+
+    async with connection.host_client(host, seconds=SECONDS, quiet=True) as client:
+        listed = await client.list_metadata(kinds.TENANTS)
+    return sorted(str(tenant["metadata"]["name"]) for tenant in listed.items)

@@ -1,0 +1,117 @@
+"""`bulkhead kubeconfig`: a kubeconfig of a tenant, printed or written to a file that only its owner can read.
+
+It holds no secret. `--static` asks for one with a certificate, which ends after an hour.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.api.objects import Obj
+from workstation.cli import access, connection
+from workstation.cli.arguments import Host, Target, add_host, add_target, add_tenant, host_of, target_of
+from workstation.cli.credentials import certificate, choice, document
+from workstation.cli.credentials.choice import Wanted
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import plain
+from workstation.cli.parsing import RAW, Parser
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigRequest:
+    """`kubeconfig TENANT`."""
+
+    host: Host
+    tenant: str
+    # With a certificate in it.
+    static: bool
+    # For people of a provider, and of which one: None for the first.
+    for_people: bool
+    issuer: str | None
+    target: Target
+
+
+def add_arguments(parser: Parser) -> None:
+    """`kubeconfig TENANT`."""
+    parser.description = (
+        "Print a kubeconfig of a tenant, or write it to a file that only you can read. It holds no secret: kubectl "
+        "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends."
+    )
+    parser.epilog = (
+        "examples:\n  bulkhead kubeconfig red --write red.yaml\n"
+        "  bulkhead kubeconfig red --oidc --write red.yaml     to hand out: bulkhead login -f red.yaml, or kubectl as it is\n"
+    )
+    parser.formatter_class = RAW
+    add_host(parser)
+    parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
+    people = parser.add_mutually_exclusive_group()
+    people.add_argument(
+        "--oidc",
+        action="store_true",
+        help="for people who sign in at the tenant's identity provider and have no right on the host: hand them this file",
+    )
+    people.add_argument("--issuer", metavar="NAME", help="the same for this one of several providers")
+    add_tenant(parser)
+    add_target(parser, "the kubeconfig", "- is stdout, the default")
+    parser.does(_request, print_kubeconfig)
+
+
+def _request(options: argparse.Namespace) -> KubeconfigRequest:
+    return KubeconfigRequest(
+        host=host_of(options),
+        tenant=options.tenant,
+        static=options.static,
+        for_people=options.oidc or bool(options.issuer),
+        issuer=options.issuer,
+        target=target_of(options),
+    )
+
+
+def print_kubeconfig(request: KubeconfigRequest) -> int:
+    """`bulkhead kubeconfig TENANT [--static] [--write FILE|-] [-o json|yaml]`."""
+    data = asyncio.run(_fetch(request))
+    if request.target.form == "yaml":
+        import yaml  # noqa: PLC0415 - slow to load
+
+        data = str(yaml.safe_dump(json.loads(data), sort_keys=False)).encode()
+    if request.target.path in {None, "-"}:
+        sys.stdout.write(data.decode())
+        sys.stdout.flush()
+        return Exit.DONE
+    path = Path(str(request.target.path))
+    access.write_private(path, data)
+    sys.stderr.write(f"wrote {path}\nnext:  KUBECONFIG={path} kubectl get nodes\n")
+    return Exit.DONE
+
+
+async def _fetch(request: KubeconfigRequest) -> bytes:
+    async with connection.host_client(request.host) as client:
+        tenant = await connection.get_tenant(client, request.tenant)
+        if request.for_people:
+            return _for_people(request, tenant)
+        if not request.static:
+            return document.with_certificates(request.host, tenant)
+        document.place_of(tenant)
+        return document.with_certificate(tenant, await certificate.obtain(client, request.tenant))
+
+
+def _for_people(request: KubeconfigRequest, tenant: Obj) -> bytes:
+    """A kubeconfig for people of a provider, on machines of their own: the command is whatever is called so there."""
+    name = document.name_of(tenant)
+    issuer = choice.of_tenant(tenant, Wanted(request.issuer))
+    if issuer is None:
+        raise CliError(
+            f"tenant {name} has no identity provider at which its people sign in",
+            next_step="list some in access.issuers of its class, and name them in access.oidc of the Tenant",
+            code=Exit.NOT_FOUND,
+        )
+    document.place_of(tenant)
+    exposed = condition_of(tenant, ConditionType.EXPOSED)
+    if exposed is None or exposed.get("status") != "True":
+        why = plain((exposed or {}).get("message") or "it has no spec.exposure", 300)
+        sys.stderr.write(f"warning: tenant {name} is not exposed ({why}): this file leads only where its address is routed\n")
+    return document.with_tokens(tenant, issuer, ["bulkhead"])

@@ -1,0 +1,129 @@
+"""How the command line is read: a parser whose errors say what to do, and a command with its frozen request.
+
+    words ──> Parser ──> Command.request ──> a frozen request ──> Command.run ──> exit code
+
+A namespace of argparse is seen by `Command.request` alone. Behind it a command has a request whose fields have types.
+"""
+
+import argparse
+import itertools
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+
+from workstation.cli.failures import Exit
+
+T = TypeVar("T")
+RAW: Final = argparse.RawDescriptionHelpFormatter
+Actions: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - argparse has no public name for it
+_SAYS: Final = re.compile(r"argument (?P<name>.+?): (?P<what>(?:must|may|unknown) .*)", re.DOTALL)
+_MOST_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """What a subcommand does with its words."""
+
+    # Builds the request, once. CliError where options do not go together.
+    request: Callable[[argparse.Namespace], T]
+    # Takes the request, and returns an exit code.
+    run: Callable[[T], int]
+
+    def of(self, options: argparse.Namespace) -> int:
+        """Build the request, and run the command."""
+        return int(self.run(self.request(options)) or 0)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command. Wrong usage is told in two lines, or as JSON where `-o json` is asked for; exit code 2."""
+
+    as_json = False
+
+    def actions(self, metavar: str) -> Actions:
+        """Parsers of subcommands, of the same kind as this one; one of them has to be named."""
+        return self.add_subparsers(metavar=metavar, required=True)
+
+    def does(self, request: Callable[[argparse.Namespace], T], run: Callable[[T], int]) -> None:
+        """Say what the words of this parser become, and what takes that."""
+        self.set_defaults(handler=Command(request, run), parser=self)
+
+    def arguments(self) -> list[argparse.Action]:
+        """Its options, and its words in their order."""
+        return list(self._actions)
+
+    def option(self, name: str) -> argparse.Action | None:
+        """The option of this name."""
+        return self._option_string_actions.get(name)
+
+    def subcommands(self) -> "dict[str, tuple[Parser, str | None]]":
+        """Its subcommands, each with what the list of them says; None for one that is not listed."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - there is no public way
+                summaries = {str(line.dest): line.help for line in action._choices_actions}  # noqa: SLF001
+                return {str(name): (parser, summaries.get(str(name))) for name, parser in action.choices.items()}
+        return {}
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does it; an option that is not known is told with the nearest one of its own command."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            at: Parser = getattr(found, "parser", self)
+            known = [word for action in at.arguments() for word in action.option_strings]
+            meant = next((nearest(word.partition("=")[0], known) for word in left if word.startswith("-")), "")
+            at.error(f"unrecognized arguments: {' '.join(left)}" + (f" (did you mean {meant}?)" if meant else ""))
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong and where help is, and end with exit code 2."""
+        found = _SAYS.fullmatch(message)
+        if found:
+            # Of several names of an option the last one is the long one.
+            name, what = found["name"].rpartition("/")[2], found["what"]
+            message = what if what.startswith("unknown") else f"{name} {what}"
+        tell(message, f"see its options: {self.prog} --help", Exit.USAGE, as_json=self.as_json)
+        sys.exit(Exit.USAGE)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A choice that there is, or an error with the nearest one."""
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        shown = str(value)[:_MOST_SHOWN]
+        meant = nearest(shown, known)
+        hint = f"; did you mean {meant}?" if meant else ""
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - there is no public way
+            raise argparse.ArgumentError(action, f"unknown command {shown!r}{hint}")
+        raise argparse.ArgumentError(action, f"must be one of {', '.join(known)}, not {shown!r}{hint}")
+
+
+class JsonParser(Parser):
+    """The same where `-o json` is asked for: errors are JSON too."""
+
+    as_json = True
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The one of these words that was probably meant; empty where none is near."""
+    import difflib  # noqa: PLC0415 - for what is misspelt only
+
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), "")
+
+
+def asks_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON, also where the rest of it cannot be read."""
+    own = list(words[: words.index("--")] if "--" in words else words)
+    return not {"-ojson", "-o=json", "--output=json", "--json"}.isdisjoint(own) or any(
+        word in {"-o", "--output"} and value == "json" for word, value in itertools.pairwise(own)
+    )
+
+
+def tell(message: str, next_step: str, code: int, *, as_json: bool, head: str = "error: ") -> None:
+    """Write an error to stderr: two lines for people, or one JSON object in one line."""
+    if as_json:
+        said = {"error": {"message": message, "nextStep": next_step, "exitCode": int(code)}}
+        sys.stderr.write(json.dumps(said, ensure_ascii=True) + "\n")
+        return
+    sys.stderr.write(f"{head}{message}\n" + (f"next:  {next_step}\n" if next_step else ""))

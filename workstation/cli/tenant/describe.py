@@ -1,0 +1,120 @@
+"""`bulkhead tenant describe`: one tenant from outside (the host) and, as far as it answers, from inside (its own API).
+
+    Tenant, pods and events of its plane, its quotas, its own pods ──> Description ──> describetext, or describedocument
+
+Reads only. The tenant's plane is asked with a short deadline and treated as hostile: what it says is bounded and printed as
+plain text, and its silence is part of the description.
+"""
+
+import argparse
+import asyncio
+import sys
+from dataclasses import dataclass
+
+from bulkhead.api import names
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Resource
+from workstation.cli import connection
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
+from workstation.cli.credentials import certificate
+from workstation.cli.credentials import document as kubeconfigs
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import document, plain
+from workstation.cli.parsing import Actions
+from workstation.cli.tenant import describedocument, describetext, waiting
+from workstation.cli.tenant.description import Description, Inside
+from workstation.cli.trouble import troubles, unscheduled
+
+_PLANE_SECONDS = 5.0
+_PLANE_BODY = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequest:
+    """`tenant describe NAME`."""
+
+    host: Host
+    name: str
+    form: Form
+
+
+def add_describe(actions: Actions) -> None:
+    """`tenant describe`."""
+    parser = actions.add_parser(
+        "describe",
+        help="show a tenant: conditions, pods, what was refused and why",
+        description="Show one tenant: its conditions, the pods of its plane, recent events, "
+        "and which of its own pods may not run and why.",
+    )
+    add_host(parser)
+    add_tenant(parser, "name")
+    add_output(parser)
+    parser.does(_request, describe_tenant)
+
+
+def _request(options: argparse.Namespace) -> DescribeRequest:
+    return DescribeRequest(host_of(options), options.name, form_of(options))
+
+
+def describe_tenant(request: DescribeRequest) -> int:
+    """`bulkhead tenant describe NAME [-o table|json|yaml]`."""
+    found = asyncio.run(_describe(request))
+    if request.form == "table":
+        describetext.show(found)
+    else:
+        document(describedocument.document_of(found), request.form)
+    return Exit.DONE
+
+
+async def _describe(request: DescribeRequest) -> Description:
+    async with connection.host_client(request.host) as client:
+        tenant = await connection.get_tenant(client, request.name)
+        name = str(tenant["metadata"]["name"])
+        plane, work = names.plane_namespace(name), names.work_namespace(name)
+        pods = await _readable(client, kinds.PODS, plane)
+        events = await _readable(client, kinds.EVENTS, plane)
+        quotas = await _readable(client, kinds.RESOURCE_QUOTAS, work)
+        own = await _readable(client, kinds.EVENTS, None, field_selector="involvedObject.kind=Tenant")
+        own = [event for event in own if (event.get("involvedObject") or {}).get("name") == name]
+        return Description(
+            tenant=tenant,
+            plane=plane,
+            pods=tuple(pods),
+            troubles=tuple(troubles(pods, waiting.current(events, pods))),
+            quotas=tuple(quotas),
+            events=(*own, *events),
+            inside=await _inside(client, tenant, request.host),
+        )
+
+
+async def _readable(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj]:
+    """A list; empty where the namespace does not exist yet or this user may not read it."""
+    try:
+        return (await client.list(r, namespace, **selectors)).items  # type: ignore[arg-type]
+    except NotFound:
+        return []
+    except Forbidden as error:
+        sys.stderr.write(f"not shown: {plain(error)}\n")
+        return []
+
+
+async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:
+    """The tenant's own pods that do not run, with the messages that the tenant sees."""
+    try:
+        found = await certificate.current(client, host, tenant, patience=_PLANE_SECONDS)
+        config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
+        plane = Client(
+            config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
+        )
+        async with plane:
+            pending = (await plane.list(kinds.PODS, field_selector="status.phase=Pending")).items
+    except (CliError, KubeError) as error:
+        return Inside(unknown=str(error))
+    refused = unscheduled(pending)
+    listed = {str(pod["metadata"]["name"]) for pod, _ in refused}
+    others = (pod for pod in pending if str(pod["metadata"]["name"]) not in listed)
+    return Inside(tuple(refused), tuple(troubles(others, ())))

@@ -1,0 +1,112 @@
+"""What is known of one tenant at one moment. Pure; read by `describe`, shown by `describetext` and `describedocument`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bulkhead.api import accelerators, labels, podresources
+from bulkhead.api.objects import Obj
+from bulkhead.api.podphase import placed_on
+from workstation.cli.trouble import Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the tenant's own API says of pods that do not run; `unknown` is why it says nothing."""
+
+    # Each with the condition that says why.
+    refused: tuple[tuple[Obj, dict[str, Any]], ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Everything that is shown of one tenant."""
+
+    tenant: Obj
+    # The namespace of its plane.
+    plane: str
+    pods: tuple[Obj, ...]
+    troubles: tuple[Trouble, ...]
+    quotas: tuple[Obj, ...]
+    events: tuple[Obj, ...]
+    inside: Inside
+
+
+@dataclass(frozen=True, slots=True)
+class PodLine:
+    """A pod of the plane."""
+
+    name: str
+    ready: int
+    containers: int
+    phase: str
+    restarts: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """What was said last, and as often as it likes: `when` is the last time."""
+
+    when: str
+    type: str
+    reason: str
+    object: str
+    message: str
+
+
+def quota_lines(quotas: Iterable[Obj]) -> list[tuple[str, str, str]]:
+    """Resource, used and limit of each line of quota on the host."""
+    rows: list[tuple[str, str, str]] = []
+    for quota in quotas:
+        status = quota.get("status") or {}
+        used = status.get("used") or {}
+        rows += [(name, used.get(name, "0"), hard) for name, hard in sorted((status.get("hard") or {}).items())]
+    return rows
+
+
+def unlimited(counted: Iterable[str]) -> list[str]:
+    """A resource that every pod uses and that no quota of the tenant limits, as a TenantClass names it."""
+    known = {name.removeprefix("requests.").removeprefix("limits.") for name in counted}
+    return [resource for resource in podresources.AMOUNTS if resource.removeprefix("requests.") not in known]
+
+
+def pod_lines(pods: Iterable[Obj]) -> Iterator[PodLine]:
+    """What is shown of the pods of a plane."""
+    for pod in pods:
+        status = pod.get("status") or {}
+        containers = status.get("containerStatuses") or ()
+        yield PodLine(
+            name=str(pod["metadata"]["name"]),
+            ready=sum(bool(item.get("ready")) for item in containers),
+            containers=len((pod.get("spec") or {}).get("containers") or ()),
+            phase=str(status.get("phase") or ""),
+            restarts=sum(int(item.get("restartCount") or 0) for item in containers),
+            node=placed_on(pod) or "",
+        )
+
+
+def event_lines(events: Sequence[Obj]) -> list[EventLine]:
+    """Events in the order in which they were said last, the newest last; what was said several times once."""
+    latest: dict[tuple[str, str, str, str], str] = {}
+    for event in sorted(events, key=_when):
+        subject = event.get("involvedObject") or {}
+        name = f"{str(subject.get('kind') or '').lower()}/{subject.get('name')}"
+        key = (str(event.get("type")), str(event.get("reason")), name, str(event.get("message") or ""))
+        latest.pop(key, None)  # what is said again moves to the end
+        latest[key] = _when(event)
+    return [EventLine(when, *key) for key, when in latest.items()]
+
+
+def _when(event: Obj) -> str:
+    series = event.get("series") or {}
+    moments = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next((moment for moment in moments if moment), event["metadata"].get("creationTimestamp") or ""))
+
+
+def gpus_asked(pod: Obj) -> int | None:
+    """GPUs that the pod counts for; None where it asks for none."""
+    found = accelerators.requested(pod, (labels.GPU,)).get(labels.GPU)
+    return None if found is None else int(found)
