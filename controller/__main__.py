@@ -29,7 +29,6 @@ from bulkhead.work.steadyclock import SteadyClock
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.dispatch.loop import Ledger
-from controller.dispatch.usage import Usage
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.auditreceivers import AuditReceivers
@@ -46,6 +45,7 @@ from controller.inside.access import PlaneAccess
 from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
 from controller.inside.stores import Stores
+from controller.metering.usage import Usage
 from controller.pki.renewals import Renewals
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops

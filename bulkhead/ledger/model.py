@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from bulkhead.api import ledger
+from bulkhead.api import ledger, quotalines
 
 Amounts: TypeAlias = Mapping[str, int]
-# A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
-Line: TypeAlias = tuple[str, str]
+Line: TypeAlias = quotalines.Line
 # Nodes to avoid, by tenant and by what a pod needs: a tenant's failed bindings affect its own pods alone.
 Avoid: TypeAlias = Mapping[tuple[str, "Needs"], frozenset[str]]
 # As they stand in the notes on pods; shapes are those of `gangs.shape_of`.

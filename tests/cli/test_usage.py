@@ -11,9 +11,9 @@ import pytest
 from bulkhead.api import deviceclaims, labels, ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Tally
-from bulkhead.ledger.usagebook import Page
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
+from bulkhead.metering.usagebook import Page
 from tests.kit.commandline import Cli
 
 pytestmark = pytest.mark.apiserver
@@ -38,7 +38,7 @@ class Stored:
 
     def tally(self, hours_ago: int, used: float, tenant: str, owner: str = "Job/a", **more: float) -> Tally:
         hour = self.now // HOUR - hours_ago
-        account = Account(tenant, "ml", owner, GPU, "")
+        account = UsageKey(tenant, "ml", owner, GPU, "")
         idle, borrowed = (round(more.get(each, 0) * HOUR) for each in ("idle", "borrowed"))
         return Tally(hour, account, round(used * HOUR), idle, borrowed)
 

@@ -19,10 +19,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.claimed import claimed_of
-from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of
-from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
+from bulkhead.metering import usagebook
+from bulkhead.metering.claimed import claimed_of
+from bulkhead.metering.held import held_of
+from bulkhead.metering.meter import HOUR, Lines, Meter, UsageKey
+from bulkhead.metering.usagebook import Page, Sums, UnreadableError
 from workstation.cli import connection
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
@@ -48,7 +49,7 @@ def print_usage(options: argparse.Namespace) -> int:
     if options.tenant:
         rows = [row for row in rows if row[1].tenant == options.tenant]
     fields = (*_GROUPS[options.by], *_FLAVOR)
-    empty = Account("", "", "", "", "")
+    empty = UsageKey("", "", "", "", "")
     found = usagebook.summed(
         rows, since, lambda account: empty._replace(**{field: getattr(account, field) for field in fields})
     )
@@ -59,7 +60,7 @@ def print_usage(options: argparse.Namespace) -> int:
 
 async def _collect(
     options: argparse.Namespace, since: int, now: int
-) -> tuple[list[Page], list[tuple[int, Account, Sums]], int]:
+) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]], int]:
     """The stored pages, what was not stored yet, and up to when that is."""
     async with connection.host_client(options) as client:
         if options.tenant:
@@ -140,7 +141,7 @@ def _until(config_map: Obj) -> int:
     return int(noted) if noted.isdecimal() and len(noted) < 20 else 1 << 62
 
 
-def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: str, *, since: int, until: int) -> None:
+def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form: str, *, since: int, until: int) -> None:
     if form == "json":
         items = [{field: getattr(account, field) for field in fields} | _seconds(sums) for account, sums in rows]
         document({"since": _moment(since), "until": _moment(until), "items": items}, "json")
@@ -159,7 +160,7 @@ def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: 
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")
 
 
-def _cells(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
+def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
     for account, sums in rows:
         # A cell that begins like a formula would be one in a spreadsheet, and a tenant names its objects.
         said = (plain(getattr(account, field)) for field in fields)

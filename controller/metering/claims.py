@@ -22,8 +22,8 @@ from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
-from bulkhead.ledger.claimed import Claimed, claimed_of
-from bulkhead.ledger.metering import Lines
+from bulkhead.metering.claimed import Claimed, claimed_of
+from bulkhead.metering.meter import Lines
 
 _log = logging.getLogger(__name__)
 SELECTOR: Final = labels.MIRRORED

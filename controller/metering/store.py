@@ -20,10 +20,10 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Obj, uid_of, version_of
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR
-from bulkhead.ledger.usagebook import Page, UnreadableError
-from controller.dispatch import usagemetrics
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR
+from bulkhead.metering.usagebook import Page, UnreadableError
+from controller.metering import metrics
 
 _log = logging.getLogger(__name__)
 _KEPT: Final = 400 * 24 * HOUR
@@ -79,7 +79,7 @@ class UsageStore:
         page.until = min(max(page.until, now - _LONGEST_GAP), now)
         page.writer = self._writer
         if is_mended:
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
             _log.error("usage is counted again from %s on", moment(page.until / 1000))
         if is_mended or not self._version:
             # From this moment on nothing is lost.
@@ -113,7 +113,7 @@ class UsageStore:
             if not usagebook.is_spoilt(stored):
                 raise
             _log.error("the open page of usage takes no writes, and is made anew: %s", error)
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
             await self._client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace, resource_version=self._version)
             answer = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
         self._version = version_of(answer)
@@ -148,7 +148,7 @@ class UsageStore:
         # A write of an earlier number that arrives only now holds what is closed since. One of a later number is not its own.
         if page is None or page.number > number:
             _log.error("the open page of usage is written over: everything that it had is here")
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
         self._version = version_of(stored)
 
     async def _closed(self) -> list[_Closed]:

@@ -13,12 +13,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout
 from bulkhead.kube.objects import Obj
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR
-from bulkhead.ledger.usagebook import Page, Sums
-from controller.dispatch import usagemetrics
-from controller.dispatch.usage import Usage
-from controller.dispatch.usagestore import OvertakenError, UsageStore
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR
+from bulkhead.metering.usagebook import Page, Sums
+from controller.metering import metrics
+from controller.metering.store import OvertakenError, UsageStore
+from controller.metering.usage import Usage
 from tests.kit import lag
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -148,7 +148,7 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pods of other tests on the same server are other tenants', and none of ours."""
-    usagemetrics._series.clear()
+    metrics._series.clear()
     return None
 
 
@@ -174,7 +174,7 @@ async def test_what_pods_hold_is_stored_by_owner_and_goes_on_over_a_restart(host
         await until(lambda: _gone(usage), "both ends to be seen")
         await host.pass_time(60)
         await host.sums_are(a=(2 * (60 + 1200 + 60 - 10), 20), b=(650, 10))
-    value = usagemetrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
+    value = metrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
     assert value == 2 * (60 + 1200 + 60 - 10) + 650
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.untrusted import mapping, mappings, text
-from bulkhead.ledger.model import Amounts
 
 # The host's API takes no more than 32 devices, requests and alternatives, and no more than 256 users of one claim.
 _MOST_DEVICES: Final = 64
@@ -33,7 +32,7 @@ class Claimed:
     namespace: str
     name: str
     # By device class.
-    devices: Amounts
+    devices: Mapping[str, int]
     created: int
     # When it was given them, where the host says so: from Kubernetes 1.36 on it does.
     given: int | None

@@ -18,19 +18,21 @@ from typing import Final
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.quotalines import Line
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
-from bulkhead.ledger.metering import HOUR, Held, Lines, Meter, Resting, Steady, Tally, held_of
-from bulkhead.ledger.model import Line
-from bulkhead.ledger.usagebook import Page
+from bulkhead.metering.held import Held, held_of
+from bulkhead.metering.meter import HOUR, Lines, Meter, Resting, Tally
+from bulkhead.metering.steady import Steady
+from bulkhead.metering.usagebook import Page
 from bulkhead.work.clock import Clock, SystemClock
-from controller.dispatch import usagemetrics
-from controller.dispatch.usageclaims import Claims
-from controller.dispatch.usagestore import OvertakenError, UsageStore
+from controller.metering import metrics
+from controller.metering.claims import Claims
+from controller.metering.store import OvertakenError, UsageStore
 
 _log = logging.getLogger(__name__)
 EVERY: Final = 60.0
@@ -108,7 +110,7 @@ class Usage:
                     self._meter = None
                     more = False
                 except KubeError as error:
-                    usagemetrics.pages.labels("failed").inc()
+                    metrics.pages.labels("failed").inc()
                     _log.warning("usage not stored: %s", error)
                     more = False
                 if not more:
@@ -158,8 +160,8 @@ class Usage:
     async def _write(self, to: int) -> None:
         self._page.until = to
         stored = await self._store.save(self._page)
-        usagemetrics.pages.labels("ok").inc()
-        usagemetrics.report(self._pending)
+        metrics.pages.labels("ok").inc()
+        metrics.report(self._pending)
         self._pending = []
         if self._page.is_full(len(stored)):
             self._page = await self._store.close(self._page, stored)

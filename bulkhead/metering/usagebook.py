@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from bulkhead.api import labels, names
 from bulkhead.api.untrusted import mapping, text
-from bulkhead.ledger.metering import HOUR, Account, Tally
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
 
 _FORM: Final = 1
 OTHERS: Final = "*"
@@ -71,7 +71,7 @@ class Page:
     until: int
     # Who wrote it last.
     writer: str = ""
-    hours: dict[int, dict[Account, Sums]] = field(default_factory=dict)
+    hours: dict[int, dict[UsageKey, Sums]] = field(default_factory=dict)
 
     def add(self, tally: Tally) -> None:
         """Count one tally."""
@@ -81,7 +81,7 @@ class Page:
             account = account._replace(namespace=OTHERS, owner=OTHERS)
         rows[account] = rows.get(account, Sums()).plus(Sums(tally.used, tally.idle, tally.borrowed))
 
-    def rows(self) -> Iterator[tuple[int, Account, Sums]]:
+    def rows(self) -> Iterator[tuple[int, UsageKey, Sums]]:
         """Hour, account and sums, in order."""
         for hour, rows in sorted(self.hours.items()):
             for account, sums in sorted(rows.items()):
@@ -104,7 +104,7 @@ class Page:
         return size > _OVERFULL or (max(self.hours) < self.until // HOUR and (size > _FULL or self.day < self.until // _DAY))
 
 
-def _has_room(rows: Mapping[Account, Sums], tenant: str) -> bool:
+def _has_room(rows: Mapping[UsageKey, Sums], tenant: str) -> bool:
     if len(rows) < _MOST_OF_TENANT:
         return True
     return len(rows) < _MOST_ROWS and sum(1 for each in rows if each.tenant == tenant) < _MOST_OF_TENANT
@@ -139,12 +139,12 @@ def read(stored: bytes) -> Page:
     return page
 
 
-def _row(row: Any) -> tuple[int, Account, Sums]:
+def _row(row: Any) -> tuple[int, UsageKey, Sums]:
     if not isinstance(row, list) or len(row) != 9 or not _count(row[0], _LAST_HOUR) or not all(map(_count, row[6:])):
         raise UnreadableError("a row that is none")
     if not all(isinstance(each, str) for each in row[1:6]) or row[8] > row[6] + row[7]:
         raise UnreadableError("a row that is none")
-    return row[0], Account(*row[1:6]), Sums(*row[6:])
+    return row[0], UsageKey(*row[1:6]), Sums(*row[6:])
 
 
 def _count(value: Any, most: int = _MOST_COUNTED) -> TypeGuard[int]:
@@ -160,9 +160,9 @@ def newest(pages: Iterable[Page]) -> list[Page]:
     return [page for _, page in sorted(found.items())]
 
 
-def summed(rows: Iterable[tuple[int, Account, Sums]], since: int, of: Callable[[Account], Account]) -> dict[Account, Sums]:
+def summed(rows: Iterable[tuple[int, UsageKey, Sums]], since: int, of: Callable[[UsageKey], UsageKey]) -> dict[UsageKey, Sums]:
     """Sums of all hours from the one in which `since` (in milliseconds) lies, by what `of` makes of an account."""
-    found: dict[Account, Sums] = {}
+    found: dict[UsageKey, Sums] = {}
     for hour, account, sums in rows:
         if hour >= since // HOUR:
             group = of(account)

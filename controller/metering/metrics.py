@@ -9,8 +9,8 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from bulkhead.ledger.metering import Tally
-from bulkhead.ledger.usagebook import OTHERS
+from bulkhead.metering.meter import Tally
+from bulkhead.metering.usagebook import OTHERS
 
 _MOST: Final = 2048
 _MILLI: Final = 1000

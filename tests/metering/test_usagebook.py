@@ -4,14 +4,14 @@ import zlib
 
 import pytest
 
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Meter, Tally
-from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
-from tests.ledger.test_metering import GPU, held
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, Meter, Tally, UsageKey
+from bulkhead.metering.usagebook import Page, Sums, UnreadableError
+from tests.metering.test_meter import GPU, held
 
 
 def tally(hour: int = 1, owner: str = "Job/a", tenant: str = "red", used: int = 1) -> Tally:
-    return Tally(hour, Account(tenant, "ml", owner, GPU, ""), used, 2, 3)
+    return Tally(hour, UsageKey(tenant, "ml", owner, GPU, ""), used, 2, 3)
 
 
 def test_a_page_is_read_as_it_was_written() -> None:
@@ -98,5 +98,5 @@ def test_sums_are_of_whole_hours_by_what_is_asked() -> None:
     for each in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
         page.add(each)
     found = usagebook.summed(page.rows(), 2 * HOUR + 5, lambda account: account._replace(owner="", namespace=""))
-    red, blue = Account("red", "", "", GPU, ""), Account("blue", "", "", GPU, "")
+    red, blue = UsageKey("red", "", "", GPU, ""), UsageKey("blue", "", "", GPU, "")
     assert found == {red: Sums(2, 4, 6), blue: Sums(1, 2, 3)}
