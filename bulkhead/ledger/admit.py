@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bulkhead.api import ledger
+from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.ledger import forecast, verdict
 from bulkhead.ledger.account import Charge, Lack
 from bulkhead.ledger.books import Books, Done
@@ -29,6 +30,7 @@ from bulkhead.ledger.homes import Homes, at_home
 from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, Rules, Snapshot, Verdict, Why
 from bulkhead.ledger.order import Group, Turn, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
+from bulkhead.ledger.reserved import reserved_rooms
 from bulkhead.ledger.takeback import Back, gang_of
 
 # Bounds of one turn; what lies beyond them waits for the next one, with a shorter answer.
@@ -300,6 +302,10 @@ class Gate:
                 option = Option(broken.choice, broken.charge, None)
                 self.answers.say(workload, Verdict(Why.RECLAIMING, self.answers.comes_back(workload, option, within), deadline))
         self.outcome.times.extend(consolidation.times)
+
+    def reserved_rooms(self) -> tuple[ReservedRoom, ...]:
+        """The free devices that are reserved for workloads that wait, once all have been judged."""
+        return reserved_rooms(self._books, self._heads.reservations())
 
     def _comes(self, workload: Workload, option: Option) -> bool:
         """Keep for it what is on its way out, if that is enough."""

@@ -55,6 +55,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         notices=notices,
         standings=books.now.account.standings(),
         keeps=tuple(outcome.keeps),
+        reserved=gate.reserved_rooms(),
         next_at=_next(snapshot, outcome, back.times, now),
     )
 

@@ -15,6 +15,7 @@ from bulkhead.ledger.books import Books, Done
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Line, Snapshot
 from bulkhead.ledger.order import Workload
+from bulkhead.ledger.reserved import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Heads:
     def __init__(self, snapshot: Snapshot, books: Books) -> None:
         self._tenants, self._books = snapshot.tenants, books
         # What is kept, and until when at least: None where it may be needed at any moment.
-        self._kept: list[tuple[Done, float | None]] = []
+        self._kept: list[tuple[Reservation, float | None]] = []
         # Which quota and which room somebody waits for who came first.
         self._quota: set[tuple[str, Line]] = set()
         self._own: set[tuple[str, Line]] = set()
@@ -45,16 +46,20 @@ class Heads:
         """Keep quota, and these nodes, for a workload."""
         done = Done(workload, option.charge, nodes, reserved=True, own=option.lack == "own")
         self._books.do(done)
-        self._kept.append((done, until))
+        self._kept.append((Reservation(done, option.choice.of), until))
         return done
 
     def kept_for(self, workload: Workload) -> Done | None:
         """What is kept for a workload."""
-        return next((done for done, _ in self._kept if done.workload is workload), None)
+        return next((kept.done for kept, _ in self._kept if kept.done.workload is workload), None)
+
+    def reservations(self) -> list[Reservation]:
+        """Everything that is reserved, in the order in which it was."""
+        return [kept for kept, _ in self._kept]
 
     def not_needed_before(self, ends: float) -> list[Done]:
         """What is kept for those who cannot start any sooner."""
-        return [done for done, until in self._kept if until is not None and ends <= until]
+        return [kept.done for kept, until in self._kept if until is not None and ends <= until]
 
     def is_first(self, workload: Workload, option: Option, missing: Line | None) -> bool:
         """Whether nobody waits for this quota or room yet; from now on somebody does."""

@@ -205,6 +205,8 @@ class Pod:
     slurm_worker: bool = False
     # What in its tenant's plane makes another one when it goes; "" for nothing.
     maker: str = ""
+    # The same by kind and name, or the pod itself, as metering names it: `Job/train`; "" for a pod that is past the gate.
+    owner: str = ""
     # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: nobody has said.
     loss: int | None = None
 
@@ -344,5 +346,7 @@ class Decisions:
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
     # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: tuple[str, ...] = ()
+    # Devices that are free and reserved for workloads that wait, for metering.
+    reserved: tuple[quotalines.ReservedRoom, ...] = ()
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
     next_at: float | None = None

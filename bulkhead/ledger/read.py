@@ -9,12 +9,11 @@ host's scheduler gives it (a selector, an affinity), it reads as what matches no
 """
 
 import functools
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements
+from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements, virtualowners
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
@@ -48,7 +47,6 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _INT32: Final = 2**31
 GRACE: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
-_OWNERS: Final = 65_536
 
 
 def node_of(obj: Mapping[str, Any]) -> Node:
@@ -93,6 +91,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
     ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
     pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
     settled = bool(node) and admitted is None
+    controller = virtualowners.controller_of(noted) if tenant else {}
     return Pod(
         uid=uid,
         namespace=namespace,
@@ -123,7 +122,8 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
         slurm_worker=bool(tenant) and _says_slurm_worker(meta, noted),
-        maker=_maker(noted) if tenant else "",
+        maker=text(controller.get("uid"))[:_LONGEST_NAME],
+        owner=virtualowners.owner_name(controller, text(noted.get(labels.VIRTUAL_NAME)) or name) if tenant and not held else "",
     )
 
 
@@ -191,24 +191,9 @@ def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> boo
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
         return False
     return all(marks.get(key) == value for key, value in _SLURM.items()) and any(
-        each.get("controller") is True and text(each.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
-        for each in _owners(noted)
+        owner.get("controller") is True and text(owner.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
+        for owner in virtualowners.owners_of(noted)
     )
-
-
-def _maker(noted: Mapping[str, Any]) -> str:
-    found = (text(each.get("uid")) for each in _owners(noted) if each.get("controller") is True)
-    return next(found, "")[:_LONGEST_NAME]
-
-
-def _owners(noted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of the virtual pod, as its tenant says."""
-    owners = noted.get(labels.VIRTUAL_OWNERS)
-    try:
-        listed = json.loads(owners) if isinstance(owners, str) and len(owners) <= _OWNERS else []
-    except (ValueError, RecursionError):
-        return []
-    return mappings(listed)
 
 
 def _plain(spec: Mapping[str, Any]) -> bool:

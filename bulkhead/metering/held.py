@@ -7,20 +7,17 @@ once a container that they are for has started. Beginnings and ends are the host
 since 1970. Pure.
 """
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bulkhead.api import accelerators, labels, ledger, names
+from bulkhead.api import accelerators, labels, ledger, names, virtualowners
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping, mappings, text
 
 LONGEST_NAME: Final = 253
 _MOST_DEVICES: Final = 64
-# The longest note of a pod's owners that is read, in characters.
-_LONGEST_OWNERS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
         tenant,
         namespace=text(noted.get(labels.VIRTUAL_NAMESPACE))[:LONGEST_NAME],
         name=name,
-        owner=_owner(noted) or f"Pod/{name}",
+        owner=virtualowners.owner_name(virtualowners.controller_of(noted), name),
         devices=devices,
         flavor="" if admitted is None else admitted.flavor,
         unflavored=() if admitted is None else tuple(each for each in admitted.unflavored if each in devices),
@@ -128,17 +125,6 @@ def _end(status: Mapping[str, Any], finished: list[int]) -> int | None:
     """When a pod that is over ended: with its last container, or with the last that was said of a pod that ran none."""
     said = (ledger.seconds(each.get("lastTransitionTime")) for each in mappings(status.get("conditions")))
     return max(finished or [_milliseconds(at) for at in said if at is not None], default=None)
-
-
-def _owner(noted: Mapping[str, Any]) -> str:
-    """What controls the virtual pod, as the syncer noted it."""
-    said = noted.get(labels.VIRTUAL_OWNERS)
-    try:
-        listed = json.loads(said) if isinstance(said, str) and len(said) <= _LONGEST_OWNERS else []
-    except (ValueError, RecursionError):
-        return ""
-    found = (each for each in mappings(listed) if each.get("controller") is True)
-    return next((f"{text(each.get('kind'))}/{text(each.get('name'))}"[:LONGEST_NAME] for each in found), "")
 
 
 def _milliseconds(at: float) -> int:

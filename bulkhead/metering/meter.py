@@ -51,6 +51,8 @@ class Tally(NamedTuple):
     idle: int
     # Of both, what was borrowed.
     borrowed: int
+    # Not held: free, and reserved for a workload of the account's that waits.
+    reserved: int = 0
 
 
 @dataclass(slots=True)
@@ -166,7 +168,7 @@ def _rests(held: Held, resting: Resting) -> bool:
 
 def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally]:
     running = end if held.running is None or rests else held.running
-    for hour, begin, stop in _hours(start, end):
+    for hour, begin, stop in hours(start, end):
         idle = min(max(running, begin), stop) - begin
         for resource, devices in held.devices.items():
             flavor = "" if resource in held.unflavored else held.flavor
@@ -187,7 +189,7 @@ def _of_claim(
     for device_class, number in claimed.devices.items():
         devices[lines.get(device_class, ("", device_class))] += number
     runs = [(pod.held.running, pod.end) for pod in pods if pod.held.running is not None and not _rests(pod.held, resting)]
-    for hour, begin, stop in _hours(known.counted, end):
+    for hour, begin, stop in hours(known.counted, end):
         used = _covered(begin, stop, runs)
         for (flavor, resource), number in devices.items():
             account = UsageKey(claimed.tenant, claimed.namespace, owner, resource, flavor)
@@ -203,7 +205,7 @@ def _covered(start: int, end: int, spans: Iterable[tuple[int, int]]) -> int:
     return found
 
 
-def _hours(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def hours(start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Each hour of that time, and which part of it."""
     while start < end:
         hour = start // HOUR

@@ -11,9 +11,10 @@ was sent then the next leader sees, as it does what a dead one left.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.decide import decide
@@ -33,6 +34,8 @@ from controller.dispatch.reclaims import Reclaims
 from controller.slurm.board import Board
 
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
+# Hears of each decision which free devices it reserves, and of none once no more are taken.
+Reserved: TypeAlias = Callable[[Sequence[ReservedRoom]], None]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
 _PAUSE: Final = 0.1
@@ -40,6 +43,10 @@ _PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 0.3
 # What an outsider wrote over is put right so late at the latest.
 _AT_LATEST: Final = 30.0
+
+
+def _tell_none(_: Sequence[ReservedRoom]) -> None:
+    """Nothing meters what is reserved."""
 
 
 class Ledger:
@@ -51,9 +58,12 @@ class Ledger:
         leads: Callable[[], bool],
         clock: Clock | None = None,
         decide: Decide = decide,
+        *,
         board: Board | None = None,
+        reserved: Reserved = _tell_none,
     ) -> None:
         self._client = client
+        self._reserved = reserved
         self._leads = leads
         self._board = board or Board()
         self._decide = decide
@@ -111,6 +121,7 @@ class Ledger:
             observed=observed,
             memory=self._memory,
             statuses=self._statuses,
+            reserved=self._reserved,
         )
         _log.info("ledger: watching")
         try:
@@ -118,6 +129,9 @@ class Ledger:
         except BaseException:
             self._board.silent()
             raise
+        finally:
+            # Without a turn that confirms it nothing is reserved.
+            self._reserved(())
 
     async def _watching(self, need: Need, turns: "Turns") -> None:
         async with asyncio.TaskGroup() as group:
@@ -151,8 +165,10 @@ class Turns:
         observed: Observed,
         memory: tuple[Avoided, Moves, Keeps],
         statuses: Statuses,
+        reserved: Reserved = _tell_none,
     ) -> None:
         self._decide = decide
+        self._reserved = reserved
         self.observed = observed
         self._statuses = statuses
         pods = observed.pods
@@ -178,6 +194,7 @@ class Turns:
             took = self._clock.monotonic() - begun
             metrics.decide_seconds.observe(took)
             self._keeps.note(decisions.keeps, decisions.verdicts, now)
+            self._reserved(decisions.reserved)
             self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()

@@ -23,18 +23,25 @@ seconds = Counter(
 borrowed_seconds = Counter(
     "bulkhead_gpu_borrowed_seconds_total", "Of these, what the tenant borrowed.", ["tenant", "resource", "flavor"]
 )
+reserved_seconds = Counter(
+    "bulkhead_gpu_reserved_seconds_total",
+    "Seconds for which free devices were reserved for waiting workloads of a tenant, times devices.",
+    ["tenant", "resource", "flavor"],
+)
 pages = Counter("bulkhead_usage_writes_total", "Writes of metered usage, by result.", ["result"])
 _series: set[tuple[str, str, str]] = set()
 
 
 def report(tallies: Iterable[Tally]) -> None:
     """Take over what was stored."""
-    for each in tallies:
-        account = each.account
+    for tally in tallies:
+        account = tally.account
         series = (account.tenant, account.resource, account.flavor)
         if series not in _series and len(_series) >= _MOST:
             series = (OTHERS, OTHERS, OTHERS)
         _series.add(series)
-        for state, amount in (("used", each.used), ("idle", each.idle)):
+        for state, amount in (("used", tally.used), ("idle", tally.idle)):
             seconds.labels(*series, state).inc(amount / _MILLI)
-        borrowed_seconds.labels(*series).inc(each.borrowed / _MILLI)
+        borrowed_seconds.labels(*series).inc(tally.borrowed / _MILLI)
+        if tally.reserved:
+            reserved_seconds.labels(*series).inc(tally.reserved / _MILLI)

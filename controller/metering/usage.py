@@ -1,7 +1,8 @@
 """Meters for how long pods and claims of tenants hold devices, of all tenants alike; only while leading.
 
     pods of tenants ──> Held, nothing else is kept ──┬─> Meter ── every minute ──> Page ──> open page on the host ──> counters
-       ^         claims, where there may be any ─────┘     ^                                    │
+       ^         claims, where there may be any ─────┤     ^                                    │
+       │         what the ledger reserves, counted ──┘     │                                    │
        └── informer: goes, ends, is bound                  └─ counted up to where the page says ┘
 
 What was counted and up to when is one write, so a controller may die before or after it: the next one goes on from what the
@@ -12,7 +13,7 @@ nothing. Why it is so: docs/decisions/0041-metering.md.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -70,12 +71,14 @@ class Usage:
         *,
         resting: Callable[[], Resting] = _nobody,
         lines: Callable[[], Lines] = _no_lines,
+        reserved: Callable[[], Iterable[Tally]] = tuple,
         clock: Clock | None = None,
         every: float = EVERY,
     ) -> None:
         self._clock = clock or SystemClock()
         self._resting = resting
         self._lines = lines
+        self._reserved = reserved
         self._every = every
         self._store = UsageStore(client, namespace, secrets.token_hex(8))
         self._pods = Informer(
@@ -127,7 +130,7 @@ class Usage:
         to = min(now - _LATE, (meter.until // HOUR + 1) * HOUR)
         if to <= meter.until:
             return False
-        found = list(meter.count(to, self._resting(), lines))
+        found = [*meter.count(to, self._resting(), lines), *self._reserved()]
         for each in found:
             self._page.add(each)
         self._pending = [*self._pending, *found][-_MOST_PENDING:]

@@ -78,7 +78,7 @@ async def _collect(
                 meter.see(held, listed=True)
             lines = await _see_claims(client, meter, reading)
     found = meter.count(now, lines=lines)
-    rows = [(each.hour, each.account, Sums(each.used, each.idle, each.borrowed)) for each in found]
+    rows = [(each.hour, each.account, usagebook.sums_of(each)) for each in found]
     return pages, rows, now
 
 
@@ -151,10 +151,10 @@ def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form:
         writer.writerow((*fields, *_seconds(Sums())))
         writer.writerows(_cells(rows, fields))
         return
-    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED"]
+    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"]
     shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
     if not shown:
-        sys.stderr.write("nothing of a tenant held a device in that time\n")
+        sys.stderr.write("no tenant held a device in that time, or had one reserved\n")
         return
     table(headers, shown)
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")
@@ -170,6 +170,7 @@ def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> It
 def _seconds(sums: Sums) -> dict[str, float]:
     total = sums.used + sums.idle
     parts = {"seconds": total, "usedSeconds": sums.used, "idleSeconds": sums.idle, "borrowedSeconds": sums.borrowed}
+    parts["reservedSeconds"] = sums.reserved
     return {name: amount / 1000 for name, amount in parts.items()}
 
 
