@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.account import Charge, QuotaAccount
 from bulkhead.ledger.flavors import Choice, Flavors
 from bulkhead.ledger.model import GATED, Line, Pod, Rules, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
@@ -20,12 +20,12 @@ from bulkhead.ledger.place import Board
 
 Where: TypeAlias = tuple[Shape, str, Topology | None, str]
 Mark: TypeAlias = tuple[int, int, set[Where]]
-_COPIED: Final = 64  # notes that are worth a copy
+_MOST_NOTES_COPIED: Final = 64  # notes that are worth a copy
 _NO_MATTER_WHEN: Final = float("inf")
 # So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
-LAST_GRACE: Final = 30
+LAST_GRACE_SECONDS: Final = 30
 # A pod that is still there this many seconds after its deadline is on a lost or hanging node: its end is unknown.
-OVERDUE: Final = 60.0
+OVERDUE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Done:
 class Side:
     """Quota and room at one time."""
 
-    def __init__(self, account: Account, board: Board) -> None:
+    def __init__(self, account: QuotaAccount, board: Board) -> None:
         self.account = account
         self.board = board
         # What found no room; true until room comes free.
@@ -62,7 +62,7 @@ class Side:
     def mark(self) -> Mark:
         """The state as it is, for `undo`."""
         full = self._full
-        self._full = set(full) if len(full) < _COPIED else set()
+        self._full = set(full) if len(full) < _MOST_NOTES_COPIED else set()
         return self.account.mark(), self.board.mark(), full
 
     def undo(self, mark: Mark) -> None:
@@ -142,7 +142,7 @@ class Books:
 
     def _blank(self) -> Side:
         """Without pods. What claims hold nobody takes back; it is charged as the flavor that its tenant likes best."""
-        account = Account(self._snapshot.tenants)
+        account = QuotaAccount(self._snapshot.tenants)
         for claim in self._snapshot.claims:
             account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
         return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid, self._staying))
@@ -165,12 +165,12 @@ class Books:
                 self._stuck.add(pod.uid)
             elif (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
                 self._comes(held)
-        for held in sorted(homeless, key=lambda each: age(each.pod)):
+        for held in sorted(homeless, key=lambda held: age(held.pod)):
             self._settle(held)
 
     def is_overdue(self, pod: Pod) -> bool:
         """Whether it had to be gone for a while, and is there."""
-        return pod.ends_by is not None and pod.ends_by + OVERDUE < self._now < _NO_MATTER_WHEN
+        return pod.ends_by is not None and pod.ends_by + OVERDUE_SECONDS < self._now < _NO_MATTER_WHEN
 
     def _ends_soon(self, pod: Pod) -> bool:
         """Whether a pod that is being deleted is gone as soon as one that is taken back: its tenant chose its grace."""
@@ -178,11 +178,16 @@ class Books:
             return pod.ending
         tenant = self._snapshot.tenants.get(pod.tenant)
         rules = self._snapshot.rules.get(tenant.cohort if tenant else "", Rules())
-        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE
+        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE_SECONDS
 
     def _settle(self, held: Held) -> None:
         flavor = next(
-            (each.flavor for each in self.flavors.choices(held.pod.tenant, held.pod.asks) if each.name == held.pod.flavor), None
+            (
+                choice.flavor
+                for choice in self.flavors.choices(held.pod.tenant, held.pod.asks)
+                if choice.name == held.pod.flavor
+            ),
+            None,
         )
         found = self.now.board.place((held.pod,), flavor)
         if found is not None:

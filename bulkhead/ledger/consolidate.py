@@ -25,8 +25,8 @@ from bulkhead.ledger.nodes import only
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates
 
-_PLACES: Final = 96  # tried for one workload
-_UNITS: Final = 32  # nodes or domains
+_MOST_PLACES_TRIED: Final = 96  # tried for one workload
+_MOST_UNITS_TRIED: Final = 32  # nodes or domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Search:
     # What each of its pods asks for, at most.
     _each: int = field(init=False)
     _on: dict[str, list[Group]] = field(init=False, default_factory=dict)
-    _places: int = field(init=False, default=_PLACES)
+    _places: int = field(init=False, default=_MOST_PLACES_TRIED)
 
     def __post_init__(self) -> None:
         self._side = self.books.now
@@ -111,7 +111,7 @@ class _Search:
         if self.broken.kept is not None:
             self._side.do(self.broken.kept, -1)
         self._look()
-        found = next((each for each in self._trials() if each is not None), None)
+        found = next((trial for trial in self._trials() if trial is not None), None)
         self._side.undo(mark)
         if found is None:
             return ()
@@ -166,8 +166,8 @@ class _Search:
             for node in nodes:
                 domains.setdefault(self.candidates.nodes[node].labels.get(topology.key, ""), []).append(node)
             domains.pop("", None)
-            return list(domains.values())[:_UNITS]
-        return [[node] for node in nodes[:_UNITS]] if len(self.broken.workload.pods) == 1 else [nodes]
+            return list(domains.values())[:_MOST_UNITS_TRIED]
+        return [[node] for node in nodes[:_MOST_UNITS_TRIED]] if len(self.broken.workload.pods) == 1 else [nodes]
 
     def _work(self, node: str) -> float:
         """What was done there since these began, which those that leave lose."""
@@ -189,7 +189,7 @@ class _Search:
     def _clear(self, node: str, order: Callable[[int], int], taken: list[Group]) -> bool:
         """Release pods of a node until one pod more has room there."""
         mark, before, lack = self._side.mark(), len(taken), self._lacks(node)
-        for group in sorted(self._on[node], key=lambda each: order(self._asks(each))):
+        for group in sorted(self._on[node], key=lambda group: order(self._asks(group))):
             if lack <= 0 or len(taken) >= self.most:
                 break
             if group not in taken and self._may_take(group):
@@ -234,7 +234,7 @@ class _Search:
         """A node with room for a pod as things are, of the kind that it is on; "" for none."""
         pod, flavors = held.pod, self.books.flavors
         used = flavors.used(pod)
-        choice = next((each for each in flavors.choices(pod.tenant, pod.asks) if each.of == used), None)
+        choice = next((choice for choice in flavors.choices(pod.tenant, pod.asks) if choice.of == used), None)
         if choice is None:
             return ""
         away = only(pod.needs, "NotIn", left | self.snapshot.avoid.get((pod.tenant, pod.needs), frozenset()))

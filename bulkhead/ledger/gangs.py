@@ -72,7 +72,7 @@ def generations(held: Iterable[Pod]) -> list[Generation]:
             since = None if pod.admitted_gang is None else pod.admitted_gang.since
             found.setdefault(since, []).append(pod)
             gangs[since] = pod.admitted_gang
-    return [Generation(tuple(found[since]), gangs[since]) for since in sorted(found, key=lambda each: each or 0.0)]
+    return [Generation(tuple(found[since]), gangs[since]) for since in sorted(found, key=lambda since: since or 0.0)]
 
 
 def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterator[Pod]:
@@ -123,14 +123,20 @@ def shape_of(pod: Pod) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _digest(asks: tuple[tuple[str, int], ...], needs: Needs) -> str:
-    terms = [[[each.key, each.operator, each.values, each.of_name] for each in term] for term in _lasting(needs.terms)]
-    tolerations = [[each.key, each.value, each.effect, each.exists] for each in needs.tolerations]
+    terms = [
+        [[expression.key, expression.operator, expression.values, expression.of_name] for expression in term]
+        for term in _lasting(needs.terms)
+    ]
+    tolerations = [[toleration.key, toleration.value, toleration.effect, toleration.exists] for toleration in needs.tolerations]
     written = json.dumps([asks, needs.selector, terms, tolerations], separators=(",", ":"))
     return hashlib.sha256(written.encode()).hexdigest()[:32]
 
 
 def _lasting(terms: tuple[tuple[Expression, ...], ...]) -> list[list[Expression]]:
     """Without the nodes that a pod avoids: those are what its tenant had cordoned when it was made."""
-    left = [([each for each in term if not (each.of_name and each.operator == "NotIn")], bool(term)) for term in terms]
+    left = [
+        ([expression for expression in term if not (expression.of_name and expression.operator == "NotIn")], bool(term))
+        for term in terms
+    ]
     # An alternative that asked for nothing else lets the pod go anywhere; one that was empty from the first, nowhere.
     return [] if any(had_some and not kept for kept, had_some in left) else [kept for kept, _ in left]

@@ -19,7 +19,7 @@ from bulkhead.ledger.order import Workload, single
 
 _Like: TypeAlias = tuple[str, str, str, tuple[tuple[str, int], ...], Needs, int, int]
 # A time that an API server wrote is cut to whole seconds.
-_CUT = 1.0
+_STAMP_CUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,25 @@ class Homes:
     def __init__(self, moved: Iterable[Moved], books: Books) -> None:
         self._books = books
         self._homes: dict[_Like, list[Home]] = {}
-        for each in moved:
-            pod, is_there = each.pod, each.pod.uid in books.held
+        for move in moved:
+            pod, is_there = move.pod, move.pod.uid in books.held
             if is_there and not books.is_coming(pod):
                 # The host has not shown that it goes, or did not take the note.
                 continue
-            charge = books.now.account.charge(pod.tenant, pod.asks, books.flavors.used(replace(pod, node=each.node)))
-            done = Done(single(pod), {} if is_there else charge, (each.node,), reserved=True)
+            charge = books.now.account.charge(pod.tenant, pod.asks, books.flavors.used(replace(pod, node=move.node)))
+            done = Done(single(pod), {} if is_there else charge, (move.node,), reserved=True)
             books.do(done)
             if is_there:
                 # Who waits for its end gets none of its quota.
                 books.later.do(Done(single(pod), charge, reserved=True))
-            self._homes.setdefault(_like(pod), []).append(Home(each, done, is_there))
+            self._homes.setdefault(_like(pod), []).append(Home(move, done, is_there))
 
     def of(self, workload: Workload) -> Home | None:
         """What is kept for a workload; once its predecessor is gone it is not kept any more then."""
         if len(workload.pods) != 1 or workload.pods[0].gang is not None:
             return None
         mine = self._homes.get(_like(workload.pods[0]), [])
-        home = next((each for each in mine if workload.since + _CUT > each.moved.since), None)
+        home = next((home for home in mine if workload.since + _STAMP_CUT_SECONDS > home.moved.since), None)
         if home is not None:
             mine.remove(home)
             if not home.is_there:

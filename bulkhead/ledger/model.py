@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 from bulkhead.api import ledger, quotalines
+from bulkhead.api.workloads import WorkloadKey, workload_key
 
 Amounts: TypeAlias = Mapping[str, int]
 Line: TypeAlias = quotalines.Line
@@ -210,6 +211,11 @@ class Pod:
     # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: nobody has said.
     loss: int | None = None
 
+    @property
+    def workload(self) -> WorkloadKey:
+        """What is admitted and taken back in one piece with this pod."""
+        return workload_key(self.tenant, self.virtual_namespace, gang=self.gang.name if self.gang else None, pod=self.uid)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -282,7 +288,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodVerdict:
     """Why a pod waits: for all pods of a workload the same text, free of what changes at each turn."""
 
     why: Why
@@ -340,9 +346,9 @@ class Decisions:
     reclaim: tuple[Reclaim, ...] = ()
     # Being taken back, and nobody waits for it any more.
     spare: tuple[Pod, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by pod UID
+    verdicts: Mapping[str, PodVerdict] = field(default_factory=dict)  # by pod UID
     # What pods that run should know, by UID.
-    notices: Mapping[str, Verdict] = field(default_factory=dict)
+    notices: Mapping[str, PodVerdict] = field(default_factory=dict)
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
     # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: tuple[str, ...] = ()

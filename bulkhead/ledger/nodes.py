@@ -112,7 +112,11 @@ class Nodes:
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bits:
         found = self._tolerating.get(tolerations)
         if found is None:
-            kept = (bits for taint, bits in self._taints.items() if not any(tolerates(each, taint) for each in tolerations))
+            kept = (
+                bits
+                for taint, bits in self._taints.items()
+                if not any(tolerates(toleration, taint) for toleration in tolerations)
+            )
             found = self._every & ~_any(kept)
             _keep(self._tolerating, tolerations, found)
         return found
@@ -120,10 +124,10 @@ class Nodes:
     def _term(self, term: tuple[Expression, ...]) -> Bits:
         # A term that asks for nothing matches nothing.
         found = self._every if term else 0
-        for each in term:
+        for expression in term:
             if not found:
                 break
-            found &= self._named(each) if each.of_name else self._expressed(each)
+            found &= self._named(expression) if expression.of_name else self._expressed(expression)
         return found
 
     def _named(self, asked: Expression) -> Bits:
@@ -210,8 +214,8 @@ def _union(nodes: Iterable[int]) -> Bits:
 
 def _any(sets: Iterable[Bits]) -> Bits:
     found = 0
-    for each in sets:
-        found |= each
+    for nodes in sets:
+        found |= nodes
     return found
 
 

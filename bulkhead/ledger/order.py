@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.ledger.account import Charge
 from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_staying, lacking
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
@@ -120,20 +121,20 @@ def age(pod: Pod) -> tuple[float, str, str, str]:
 def sort_out(pods: Iterable[Pod]) -> Sorted:
     """Put the pods of tenants together."""
     found = Sorted()
-    gangs: dict[Key, list[Pod]] = {}
+    gangs: dict[WorkloadKey, list[Pod]] = {}
     for pod in pods:
         if not pod.tenant:
             continue
         if pod.gang is not None:
-            gangs.setdefault((pod.tenant, pod.virtual_namespace, pod.gang.name), []).append(pod)
+            gangs.setdefault(pod.workload, []).append(pod)
         elif pod.stage in HELD:
             found.groups.append(_group((pod,)))
         elif not pod.ending:
             _single(pod, found)
     for members in gangs.values():
         _gang(members, found)
-    found.rests.sort(key=lambda each: (each.tenant, each.rank))
-    found.groups.sort(key=lambda each: (each.tenant, each.key))
+    found.rests.sort(key=lambda rest: (rest.tenant, rest.rank))
+    found.groups.sort(key=lambda group: (group.tenant, group.key))
     return found
 
 
@@ -149,14 +150,14 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in HELD]
     of_gangs = generations(held)
-    found.groups.extend(_group(each.pods, each) for each in of_gangs)
+    found.groups.extend(_group(generation.pods, generation) for generation in of_gangs)
     found.groups.extend(_group((pod,)) for pod in held if pod.alone)
     waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
     # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
-    running = next((each for each in reversed(of_gangs) if each.staying), None)
-    known = [*(pod for each in of_gangs for pod in each.pods), *waiting]
+    running = next((generation for generation in reversed(of_gangs) if generation.staying), None)
+    known = [*(pod for generation in of_gangs for pod in generation.pods), *waiting]
     said = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
     if running is not None:
         _rest(waiting, running, said, found)
@@ -199,9 +200,10 @@ def _rest(waiting: Sequence[Pod], running: Generation, said: _Said, found: Sorte
 
 def _agreed(said: Sequence[Gang]) -> _Said:
     """What a gang's pods say of it: size, topology, and in what they contradict each other."""
-    sizes = sorted({each.size for each in said})
+    sizes = sorted({gang.size for gang in said})
     topologies = sorted(
-        {each.topology for each in said}, key=lambda each: (each is None, each and (not each.required, each.key))
+        {gang.topology for gang in said},
+        key=lambda topology: (topology is None, topology and (not topology.required, topology.key)),
     )
     remarks = []
     if len(sizes) > 1:
@@ -253,7 +255,7 @@ def by_loss(groups: Iterable[Group]) -> list[Group]:
     Of Slurm's workers, those that run nothing go before all else of their priority; the others share among themselves, by what
     is lost with each, the places that their ages give them.
     """
-    found = sorted(groups, key=lambda each: (each.priority, _loss(each) >= 0, -each.since, each.key))
+    found = sorted(groups, key=lambda group: (group.priority, _loss(group) >= 0, -group.since, group.key))
     places: dict[int, list[int]] = {}
     for place, group in enumerate(found):
         if _loss(group) > 0:
@@ -293,11 +295,11 @@ class Queue:
         # What a workload may be charged, the best first.
         self._charges = charges
         self._lines: dict[_Line, list[Workload]] = {}
-        for each in workloads:
-            self._lines.setdefault(self._line(each), []).append(each)
+        for workload in workloads:
+            self._lines.setdefault(self._line(workload), []).append(workload)
         self._heap: list[tuple[int, float, int, float, str, Key, _Line]] = []
         for line, them in self._lines.items():
-            them.sort(key=lambda each: each.rank, reverse=True)
+            them.sort(key=lambda workload: workload.rank, reverse=True)
             self._push(line)
 
     def next(self) -> Workload | None:

@@ -178,7 +178,7 @@ class Board:
         """Some pods ask for what no node has at all."""
         unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
         pod, name = next(unknown)
-        of_them = [each for each in pods if each.asks == pod.asks and each.needs == pod.needs]
+        of_them = [other for other in pods if other.asks == pod.asks and other.needs == pod.needs]
         nodes = self._allowed(pod, flavor).bit_count()
         return Shortfall(len(of_them), name, pod.asks[name], nodes, 0, 0, 0, 0, 0, could_ever)
 
@@ -283,14 +283,14 @@ class Board:
 
     def _in_one(self, kinds: Sequence[_Kind], domains: Domains) -> bool:
         """Place what is missing in the tightest domain that has room for all of it."""
-        each = [_rooms(kind, domains) for kind in kinds]
+        rooms_of_kinds = [_rooms(kind, domains) for kind in kinds]
         enough = (
             domain
             for domain in range(len(domains.masks))
-            if all(rooms[domain] >= kind.missing for kind, rooms in zip(kinds, each, strict=True))
+            if all(rooms[domain] >= kind.missing for kind, rooms in zip(kinds, rooms_of_kinds, strict=True))
         )
         before, mark = [len(kind.placed) for kind in kinds], self.mark()
-        for domain in sorted(enough, key=lambda domain: [rooms[domain] for rooms in each]):
+        for domain in sorted(enough, key=lambda domain: [rooms[domain] for rooms in rooms_of_kinds]):
             if self._fill(kinds, domains.masks[domain]):
                 return True
             self.undo(mark)

@@ -45,7 +45,7 @@ _ANYWHERE: Final = frozenset(
 _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _INT32: Final = 2**31
-GRACE: Final = 30  # where a pod says none
+DEFAULT_GRACE_SECONDS: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
 
 
@@ -54,8 +54,8 @@ def node_of(obj: Mapping[str, Any]) -> Node:
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     room = ((name, readable(value)) for name, value in mapping(status.get("allocatable")).items())
     taints = (
-        Taint(text(each.get("key")), text(each.get("value")), text(each.get("effect")))
-        for each in mappings(spec.get("taints"), _MOST_TAINTS)
+        Taint(text(taint.get("key")), text(taint.get("value")), text(taint.get("effect")))
+        for taint in mappings(spec.get("taints"), _MOST_TAINTS)
     )
     return Node(
         name=text(meta.get("name")),
@@ -150,7 +150,7 @@ def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | N
 
 
 def _stage(spec: Mapping[str, Any], node: str) -> Stage:
-    gates = [each.get("name") for each in mappings(spec.get("schedulingGates"))]
+    gates = [gate.get("name") for gate in mappings(spec.get("schedulingGates"))]
     if node:
         return Stage.BOUND
     if ledger.GATE in gates:
@@ -161,7 +161,7 @@ def _stage(spec: Mapping[str, Any], node: str) -> Stage:
 def grace_of(spec: Mapping[str, Any]) -> int:
     """How many seconds a pod may take to end, by its own spec."""
     grace = spec.get("terminationGracePeriodSeconds")
-    return min(grace, _INT32) if type(grace) is int and grace >= 0 else GRACE
+    return min(grace, _INT32) if type(grace) is int and grace >= 0 else DEFAULT_GRACE_SECONDS
 
 
 def _asks(obj: Mapping[str, Any]) -> dict[str, int]:
@@ -203,10 +203,12 @@ def _plain(spec: Mapping[str, Any]) -> bool:
         return False
     if spec.get("topologySpreadConstraints") or spec.get("resourceClaims"):
         return False
-    if any(not _ANYWHERE.issuperset(each) for each in mappings(spec.get("volumes"))):
+    if any(not _ANYWHERE.issuperset(volume) for volume in mappings(spec.get("volumes"))):
         return False
     return not any(
-        port.get("hostPort") for each in podresources.containers({"spec": spec}) for port in mappings(each.get("ports"))
+        port.get("hostPort")
+        for container in podresources.containers({"spec": spec})
+        for port in mappings(container.get("ports"))
     )
 
 
@@ -229,13 +231,17 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
 
 def weight(needs: Needs) -> int:
     """How many terms, expressions and values that are: some hundred bytes each."""
-    return len(needs.selector) + len(needs.tolerations) + sum(1 + len(each.values) for term in needs.terms for each in term)
+    return (
+        len(needs.selector)
+        + len(needs.tolerations)
+        + sum(1 + len(expression.values) for term in needs.terms for expression in term)
+    )
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:
-    asked = [(each, False) for each in mappings(term.get("matchExpressions"))]
-    asked += [(each, True) for each in mappings(term.get("matchFields"))]
-    return tuple(_expression(each, of_name=of_name) for each, of_name in asked)
+    asked = [(expression, False) for expression in mappings(term.get("matchExpressions"))]
+    asked += [(expression, True) for expression in mappings(term.get("matchFields"))]
+    return tuple(_expression(expression, of_name=of_name) for expression, of_name in asked)
 
 
 def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
@@ -250,11 +256,14 @@ def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
 def _tolerations(listed: list[Mapping[str, Any]]) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            text(each.get("key")), text(each.get("value")), text(each.get("effect")), exists=each.get("operator") == "Exists"
+            text(toleration.get("key")),
+            text(toleration.get("value")),
+            text(toleration.get("effect")),
+            exists=toleration.get("operator") == "Exists",
         )
-        for each in listed
+        for toleration in listed
         # It may be what has no hash.
-        if each.get("operator") in (None, "", "Equal", "Exists")
+        if toleration.get("operator") in (None, "", "Equal", "Exists")
     )
 
 

@@ -60,9 +60,9 @@ def mapped_of(device_class: Mapping[str, Any]) -> Mapped | None:
     if not 0 < len(resource) <= _LONGEST_NAME or "/" not in resource:
         return None
     expressions = (
-        text(mapping(each.get("cel")).get("expression")) for each in mappings(spec.get("selectors"), _MOST_SELECTORS)
+        text(mapping(selector.get("cel")).get("expression")) for selector in mappings(spec.get("selectors"), _MOST_SELECTORS)
     )
-    named = (_OF_DRIVER.fullmatch(each) for each in expressions)
+    named = (_OF_DRIVER.fullmatch(expression) for expression in expressions)
     return Mapped(resource, next((found[1] or found[2] for found in named if found), ""))
 
 
@@ -77,16 +77,16 @@ def slice_of(resource_slice: Mapping[str, Any]) -> Slice:
         _number(pool.get("resourceSliceCount")),
         text(spec.get("nodeName")),
         min(len(listed), _MOST_DEVICES),
-        not any(each.get("allowMultipleAllocations") is True for each in mappings(listed, _MOST_DEVICES)),
+        not any(device.get("allowMultipleAllocations") is True for device in mappings(listed, _MOST_DEVICES)),
     )
 
 
 def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[Slice]) -> tuple[Node, ...]:
     """The nodes with what slices offer on them; what a node says itself is what it has."""
     drivers: dict[str, str] = {}
-    for each in classes:
+    for device_class in classes:
         # Which of several classes the scheduler takes is its own affair.
-        drivers[each.resource] = "" if each.resource in drivers else each.driver
+        drivers[device_class.resource] = "" if device_class.resource in drivers else device_class.driver
     if not drivers:
         return tuple(nodes)
     counted, elsewhere = _counted(slices)
@@ -96,23 +96,23 @@ def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[S
 def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[str]]:
     """By node and driver how many there are; and drivers of which there are some that may be used from any node."""
     pools: dict[tuple[str, str], list[Slice]] = {}
-    for each in slices:
-        there = pools.setdefault((each.driver, each.pool), [])
-        if there and there[0].generation < each.generation:
+    for resource_slice in slices:
+        there = pools.setdefault((resource_slice.driver, resource_slice.pool), [])
+        if there and there[0].generation < resource_slice.generation:
             there.clear()
-        if not there or there[0].generation == each.generation:
-            there.append(each)
+        if not there or there[0].generation == resource_slice.generation:
+            there.append(resource_slice)
     counted: dict[str, dict[str, int]] = {}
     elsewhere: set[str] = set()
     for (driver, _), there in pools.items():
         # Of a pool that is being written nobody knows yet what it has.
-        known = all(each.whole and each.slices == len(there) for each in there)
-        for each in there:
-            if not each.devices:
+        known = all(resource_slice.whole and resource_slice.slices == len(there) for resource_slice in there)
+        for resource_slice in there:
+            if not resource_slice.devices:
                 continue
-            if each.node:
-                on = counted.setdefault(each.node, Counter())
-                on[driver] = min(UNCOUNTED, on.get(driver, 0) + each.devices) if known else UNCOUNTED
+            if resource_slice.node:
+                on = counted.setdefault(resource_slice.node, Counter())
+                on[driver] = min(UNCOUNTED, on.get(driver, 0) + resource_slice.devices) if known else UNCOUNTED
             else:
                 elsewhere.add(driver)
     return counted, elsewhere

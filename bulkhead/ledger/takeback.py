@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
 from bulkhead.ledger.books import Books, Held
-from bulkhead.ledger.model import Cause, Line, Rules, Snapshot, Stage, Tenant, Verdict
+from bulkhead.ledger.model import Cause, Line, PodVerdict, Rules, Snapshot, Stage, Tenant
 from bulkhead.ledger.order import Group, Sorted, Workload
 from bulkhead.ledger.reclaim import Candidates
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Reclamation:
     """What goes, why, and by when."""
 
     group: Group
@@ -32,30 +32,30 @@ class Back:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReclaimPlan:
     """Everything that goes back now, and when the next is due."""
 
-    backs: tuple[Back, ...]
+    reclamations: tuple[Reclamation, ...]
     times: tuple[float, ...]
 
 
-def due(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> Due:
+def plan_reclaims(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> ReclaimPlan:
     """What goes back; the books know of it afterwards."""
-    backs: list[Back] = []
+    reclamations: list[Reclamation] = []
     times: list[float] = []
-    rests = {gang_of(each): each for each in found.rests}
+    rests = {gang_of(rest): rest for rest in found.rests}
     for group in found.groups:
         tenant = snapshot.tenants.get(group.tenant)
         rules = snapshot.rules.get(tenant.cohort if tenant else "", Rules())
         rest = rests.get(gang_of(group)) if group.is_gang else None
-        back = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
-        if back is not None:
-            backs.append(back)
-            books.comes(back.group)
-    for back in _lowered(snapshot, books, candidates, now, times):
-        backs.append(back)
-        books.comes(back.group)
-    return Due(tuple(backs), tuple(times))
+        reclamation = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
+        if reclamation is not None:
+            reclamations.append(reclamation)
+            books.comes(reclamation.group)
+    for reclamation in _lowered(snapshot, books, candidates, now, times):
+        reclamations.append(reclamation)
+        books.comes(reclamation.group)
+    return ReclaimPlan(tuple(reclamations), tuple(times))
 
 
 def gang_of(what: Group | Workload) -> tuple[object, ...]:
@@ -64,7 +64,7 @@ def gang_of(what: Group | Workload) -> tuple[object, ...]:
     return what.tenant, what.key[0], what.key[1], generation
 
 
-def _interrupted(group: Group, books: Books) -> Back | None:
+def _interrupted(group: Group, books: Books) -> Reclamation | None:
     marked = [pod for pod in group.pods if pod.reclaim_by is not None and pod.reclaim_cause != Cause.ROLLBACK]
     left = tuple(held.pod for held in books.staying(group))
     if not marked or not left:
@@ -72,10 +72,10 @@ def _interrupted(group: Group, books: Books) -> Back | None:
     first = min(marked, key=lambda pod: (pod.reclaim_by, pod.uid))
     cause = Cause(first.reclaim_cause) if first.reclaim_cause in set(Cause) else Cause.BORROWED
     deadline = first.reclaim_by or 0.0
-    return Back(replace(group, pods=left), cause, deadline, verdict.taken_back(cause))
+    return Reclamation(replace(group, pods=left), cause, deadline, verdict.taken_back(cause))
 
 
-def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Back | None:
+def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Reclamation | None:
     """What was admitted and has not arrived."""
     staying = [pod for pod in group.pods if not pod.ending and pod.reclaim_by is None]
     late = [
@@ -100,10 +100,10 @@ def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, time
         return None
     whole = bool(stuck) or any(pod.uid not in replaced for pod in late)
     gone = tuple(staying) if whole else tuple(pod for pod in late if (pod.admitted or 0.0) + rules.bind_within <= now)
-    return Back(replace(group, pods=gone), Cause.ROLLBACK, now, verdict.not_bound(rules.bind_within, len(gone)))
+    return Reclamation(replace(group, pods=gone), Cause.ROLLBACK, now, verdict.not_bound(rules.bind_within, len(gone)))
 
 
-def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Back]:
+def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Reclamation]:
     """What is over quotas that were lowered, where the grace is over."""
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
@@ -115,12 +115,12 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
             continue
         deadline = now + rules.reclaim_within
         for group in _too_much(name, books, candidates):
-            yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
+            yield Reclamation(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
 
 
-def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, Verdict]:
+def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, PodVerdict]:
     """What pods should know that are over quotas that were lowered, by UID; not those that go back already."""
-    found: dict[str, Verdict] = {}
+    found: dict[str, PodVerdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
         ends = _grace_ends(tenant, rules)

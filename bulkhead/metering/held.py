@@ -70,7 +70,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
         owner=virtualowners.owner_name(virtualowners.controller_of(noted), name),
         devices=devices,
         flavor="" if admitted is None else admitted.flavor,
-        unflavored=() if admitted is None else tuple(each for each in admitted.unflavored if each in devices),
+        unflavored=() if admitted is None else tuple(resource for resource in admitted.unflavored if resource in devices),
         borrowed={resource: min(number, devices[resource]) for resource, number in borrowed.items() if resource in devices},
         since=since,
         running=min(started, default=None),
@@ -83,7 +83,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
 def _since(pod: Mapping[str, Any]) -> int | None:
     """From when on nobody else had its devices: its admission, or where it had no gate the moment in which it was bound."""
     spec, meta = mapping(pod.get("spec")), mapping(pod.get("metadata"))
-    if any(each.get("name") == ledger.GATE for each in mappings(spec.get("schedulingGates"))):
+    if any(gate.get("name") == ledger.GATE for gate in mappings(spec.get("schedulingGates"))):
         return None
     admitted = ledger.read_admitted(mapping(meta.get("annotations")))
     if admitted is not None:
@@ -105,25 +105,25 @@ def _holders(spec: Mapping[str, Any], devices: Mapping[str, int]) -> frozenset[s
     The phase says nothing of that: a pod is Pending while its init containers work, and while any other image is pulled.
     """
     found = set()
-    for each in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
-        asked = mapping(each.get("resources"))
+    for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
+        asked = mapping(container.get("resources"))
         if asked.get("claims") or any(name in mapping(asked.get(part)) for part in ("limits", "requests") for name in devices):
-            found.add(text(each.get("name")))
+            found.add(text(container.get("name")))
     return frozenset(found) or None
 
 
 def _stamps(status: Mapping[str, Any], field: str, of: Collection[str] | None = None) -> list[int]:
     """What the kubelet says of when containers started, or finished; of all of them, or of some."""
     listed = (*mappings(status.get("initContainerStatuses")), *mappings(status.get("containerStatuses")))
-    some = (each for each in listed if of is None or text(each.get("name")) in of)
-    states = (mapping(each.get(part)) for each in some for part in ("state", "lastState"))
+    some = (container for container in listed if of is None or text(container.get("name")) in of)
+    states = (mapping(container.get(part)) for container in some for part in ("state", "lastState"))
     said = (mapping(state.get(how)).get(field) for state in states for how in ("running", "terminated"))
     return [_milliseconds(at) for at in map(ledger.seconds, said) if at is not None]
 
 
 def _end(status: Mapping[str, Any], finished: list[int]) -> int | None:
     """When a pod that is over ended: with its last container, or with the last that was said of a pod that ran none."""
-    said = (ledger.seconds(each.get("lastTransitionTime")) for each in mappings(status.get("conditions")))
+    said = (ledger.seconds(condition.get("lastTransitionTime")) for condition in mappings(status.get("conditions")))
     return max(finished or [_milliseconds(at) for at in said if at is not None], default=None)
 
 

@@ -108,7 +108,7 @@ class Meter:
         """A claim as it is now. Where nobody says when it was given what it has, it was `at`, if it was seen to be given it."""
         known = self._claims.get(claimed.uid)
         if known is None:
-            earlier = max((each.end for each in self._left.get(claimed.uid, ())), default=0)
+            earlier = max((left.end for left in self._left.get(claimed.uid, ())), default=0)
             known = self._claims[claimed.uid] = _KnownClaim(claimed, max(self.until, earlier, self._given(claimed, at)))
         known.claimed = claimed
         known.users = set(claimed.users).union(() if len(known.users) > _MOST_USERS else known.users)
@@ -145,7 +145,7 @@ class Meter:
         return max(claimed.created, min(bound, default=0)) if said is None else said
 
     def _count_claims(self, to: int, resting: Resting, lines: Lines) -> Iterator[Tally]:
-        for known in (*self._claims.values(), *(each for left in self._left.values() for each in left)):
+        for known in (*self._claims.values(), *(known for left in self._left.values() for known in left)):
             end = min(to, known.end)
             if known.counted < end:
                 pods = self._pods_of(known.claimed, known.users)
@@ -153,7 +153,7 @@ class Meter:
                 known.counted = end
                 # Who has left is done with once it is counted to its end.
                 known.users = {*known.claimed.users, *(pod.held.uid for pod in pods if pod.end > to)}
-        kept = ((uid, [each for each in left if each.end > to]) for uid, left in self._left.items())
+        kept = ((uid, [known for known in left if known.end > to]) for uid, left in self._left.items())
         self._left = {uid: left for uid, left in kept if left}
 
     def _pods_of(self, claimed: Claimed, users: Iterable[str]) -> list[_Known]:

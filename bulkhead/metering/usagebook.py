@@ -113,7 +113,7 @@ class Page:
 def _has_room(rows: Mapping[UsageKey, Sums], tenant: str) -> bool:
     if len(rows) < _MOST_OF_TENANT:
         return True
-    return len(rows) < _MOST_ROWS and sum(1 for each in rows if each.tenant == tenant) < _MOST_OF_TENANT
+    return len(rows) < _MOST_ROWS and sum(1 for key in rows if key.tenant == tenant) < _MOST_OF_TENANT
 
 
 def write(page: Page) -> bytes:

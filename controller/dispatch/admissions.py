@@ -11,20 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from bulkhead.ledger.gangs import as_admitted
-from bulkhead.ledger.model import Admission, Node, Pod, Stage
+from bulkhead.ledger.model import Admission, Node, Stage
 from bulkhead.work.clock import Clock
 from controller.dispatch import metrics, patches
-from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
 
 # So long new workloads are begun in one turn.
-_SECONDS: Final = 1.0
-
-
-def workload(pod: Pod) -> tuple[str, ...]:
-    """What is admitted and taken back in one piece with this pod."""
-    return (pod.tenant, pod.virtual_namespace, pod.gang.name) if pod.gang is not None else (pod.uid,)
+_BEGIN_WITHIN_SECONDS: Final = 1.0
 
 
 class Admissions:
@@ -38,9 +33,9 @@ class Admissions:
 
     async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
         """Write as many as there is time for."""
-        deadline = self._clock.monotonic() + _SECONDS
-        begun = until(admissions, deadline, self._clock.monotonic, lambda admission: workload(admission.pod))
-        await each(begun, lambda admission: self._admit(admission, nodes))
+        deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
+        begun = take_until_deadline(admissions, deadline, self._clock.monotonic, lambda admission: admission.pod.workload)
+        await run_bounded(begun, lambda admission: self._admit(admission, nodes))
 
     async def _admit(self, admission: Admission, nodes: Mapping[str, Node]) -> None:
         seen = self._pods.get(admission.pod.uid)

@@ -16,23 +16,23 @@ from bulkhead.api import ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.ledger.model import HELD, Line, Rules, Standing, Verdict
+from bulkhead.ledger.model import HELD, Line, PodVerdict, Rules, Standing
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics, patches
-from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.hostpod import Seen
 from controller.dispatch.quotas import Quota
 from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
 # Together with a turn well within the two seconds in which a pod is to know.
-_A_MOMENT: Final = 0.7
+_UNTOLD_SECONDS: Final = 0.7
 # A text that changes is written again after so long.
-_AGAIN: Final = 2.0
-_SECONDS: Final = 0.5
+_REWRITE_AFTER_SECONDS: Final = 2.0
+_BEGIN_WITHIN_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
-_MOST: Final = 20_000
+_MOST_REMEMBERED: Final = 20_000
 
 
 class Verdicts:
@@ -42,9 +42,9 @@ class Verdicts:
         self._writes = writes
         self._pods = pods
         self._clock = clock
-        self._written: Remembered[str, float] = Remembered(_MOST)
+        self._written: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
 
-    async def carry_out(self, verdicts: Mapping[str, Verdict], notices: Mapping[str, Verdict]) -> float | None:
+    async def carry_out(self, verdicts: Mapping[str, PodVerdict], notices: Mapping[str, PodVerdict]) -> float | None:
         """Write what is due, in the order of the queue; returns in how many seconds more is."""
         now = self._clock.monotonic()
         due: list[tuple[bool, Seen, str | None]] = []
@@ -54,20 +54,23 @@ class Verdicts:
             text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
             if seen is None or seen.verdict == (text or ""):
                 continue
-            wait = max(seen.since + _A_MOMENT, self._written.get(uid, now - _AGAIN) + _AGAIN) - now
+            wait = (
+                max(seen.since + _UNTOLD_SECONDS, self._written.get(uid, now - _REWRITE_AFTER_SECONDS) + _REWRITE_AFTER_SECONDS)
+                - now
+            )
             if wait > 0:
                 later.append(wait)
             else:
                 due.append((bool(seen.verdict), seen, text))
         due.sort(key=lambda item: item[0])
         started = len(due)
-        begun = until(due, now + _SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
-        await each(begun, lambda item: self._write(item[1], item[2]))
-        if started and self._clock.monotonic() > now + _SECONDS:
+        begun = take_until_deadline(due, now + _BEGIN_WITHIN_SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
+        await run_bounded(begun, lambda item: self._write(item[1], item[2]))
+        if started and self._clock.monotonic() > now + _BEGIN_WITHIN_SECONDS:
             later.append(0.0)
         return min(later, default=None)
 
-    def _over(self, notices: Mapping[str, Verdict]) -> Iterator[tuple[str, None]]:
+    def _over(self, notices: Mapping[str, PodVerdict]) -> Iterator[tuple[str, None]]:
         """Pods that run and bear a notice that does not hold any more."""
         for seen in self._pods.seen():
             if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
@@ -85,7 +88,7 @@ class Standings:
         self._client = client
         self._writes = writes
         self._clock = clock
-        self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST)
+        self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST_REMEMBERED)
         self.away = 0
 
     async def carry_out(
@@ -103,21 +106,21 @@ class Standings:
             if quota is None:
                 continue
             said = self._said(quota, lines, rules.get(quota.tenant.cohort, Rules()))
-            text, at = self._written.get(name, ("", now - _AGAIN))
-            if not said or (text == str(said) and now < at + _AGAIN):
+            text, at = self._written.get(name, ("", now - _REWRITE_AFTER_SECONDS))
+            if not said or (text == str(said) and now < at + _REWRITE_AFTER_SECONDS):
                 continue
             if now < at + 1.0:
                 later.append(at + 1.0 - now)
             else:
                 due.append((quota, said))
-        await each(due, lambda item: self._write(*item))
+        await run_bounded(due, lambda item: self._write(*item))
         return min(later, default=None)
 
     def _said(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
         """The annotations that have to change."""
         text = ledger.write_standing({line: dataclasses.asdict(standing) for line, standing in lines.items()})
         said: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
-        over = rules.over_quota == "Reclaim" and any(each.used > each.ceiling for each in lines.values())
+        over = rules.over_quota == "Reclaim" and any(standing.used > standing.ceiling for standing in lines.values())
         if over != (quota.tenant.over_since is not None):
             said[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
         return said

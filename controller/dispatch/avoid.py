@@ -11,8 +11,8 @@ from typing import Final
 from bulkhead.ledger.model import Avoid, Needs, Pod
 from bulkhead.work.remembered import Remembered
 
-_SECONDS: Final = 300.0
-_MOST_OF_ONE: Final = 128
+_AVOIDED_FOR_SECONDS: Final = 300.0
+_MOST_NODES_OF_ONE_TENANT: Final = 128
 _MOST_TENANTS: Final = 1024
 
 
@@ -24,8 +24,8 @@ class Avoided:
 
     def note(self, pod: Pod, now: float) -> None:
         """A pod was not bound on the node that it was pinned to."""
-        mine = self._until.get(pod.tenant) or Remembered(_MOST_OF_ONE)
-        mine[pod.needs, pod.pinned] = now + _SECONDS
+        mine = self._until.get(pod.tenant) or Remembered(_MOST_NODES_OF_ONE_TENANT)
+        mine[pod.needs, pod.pinned] = now + _AVOIDED_FOR_SECONDS
         self._until[pod.tenant] = mine
 
     def at(self, now: float) -> Avoid:

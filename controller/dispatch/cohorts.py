@@ -20,17 +20,17 @@ from bulkhead.ledger.model import Decisions, Snapshot
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics
-from controller.dispatch.apply import DeposedError, each
+from controller.dispatch.apply import DeposedError, run_bounded
 from controller.dispatch.quotas import Cohort
 
 _log = logging.getLogger(__name__)
-_EVERY: Final = 1.0
+_COUNT_EVERY_SECONDS: Final = 1.0
 # What was written is not written again before the watch can have shown it; where it was refused, nothing is for longer.
-_AGAIN: Final = 2.0
-_REFUSED: Final = 30.0
+_REWRITE_AFTER_SECONDS: Final = 2.0
+_REFUSED_WAIT_SECONDS: Final = 30.0
 # Where there are no turns.
-_AT_LATEST: Final = 30.0
-_MOST: Final = 10_000
+_LOOK_EVERY_SECONDS: Final = 30.0
+_MOST_COHORTS_REMEMBERED: Final = 10_000
 
 
 class Statuses:
@@ -40,9 +40,9 @@ class Statuses:
         self._client = client
         self._leads = leads
         self._clock = clock
-        self._at = -_EVERY
+        self._at = -_COUNT_EVERY_SECONDS
         # What was written last, without the times in it, and before when that is not written again; None: nothing is.
-        self._written: Remembered[str, tuple[Obj | None, float]] = Remembered(_MOST)
+        self._written: Remembered[str, tuple[Obj | None, float]] = Remembered(_MOST_COHORTS_REMEMBERED)
 
     async def carry_out(self, snapshot: Snapshot, decisions: Decisions, cohorts: Mapping[str, Cohort]) -> float | None:
         """Write where something else stands there; returns in how many seconds more is due."""
@@ -56,10 +56,10 @@ class Statuses:
         wait = self._wait()
         if wait > 0 or not cohorts:
             return wait if cohorts else None
-        return await self._say(dict.fromkeys(cohorts, EMPTY), cohorts) or _AT_LATEST
+        return await self._say(dict.fromkeys(cohorts, EMPTY), cohorts) or _LOOK_EVERY_SECONDS
 
     def _wait(self) -> float:
-        return self._at + _EVERY - self._clock.monotonic()
+        return self._at + _COUNT_EVERY_SECONDS - self._clock.monotonic()
 
     async def _say(self, found: Mapping[str, Summary], cohorts: Mapping[str, Cohort]) -> float | None:
         self._at = now = self._clock.monotonic()
@@ -74,7 +74,7 @@ class Statuses:
                 later.append(until - now)
             else:
                 due.append((name, said))
-        await each(due, lambda item: self._write(*item))
+        await run_bounded(due, lambda item: self._write(*item))
         refused = (self._written.get(name, ({}, now)) for name, _ in due)
         later += [until - now for written, until in refused if written is None]
         return min(later, default=None)
@@ -83,14 +83,14 @@ class Statuses:
         if not self._leads():
             raise DeposedError
         now = self._clock.monotonic()
-        self._written[name] = (_apart_from_times(said), now + _AGAIN)
+        self._written[name] = (_apart_from_times(said), now + _REWRITE_AFTER_SECONDS)
         try:
             await self._client.patch(kinds.COHORTS, name, {"status": said}, subresource="status")
         except NotFound:
             # It was deleted, or its definition is of an older version.
-            self._written[name] = (None, now + _REFUSED)
+            self._written[name] = (None, now + _REFUSED_WAIT_SECONDS)
         except KubeError as error:
-            self._written[name] = (None, now + _REFUSED)
+            self._written[name] = (None, now + _REFUSED_WAIT_SECONDS)
             metrics.writes.labels("status", "failed").inc()
             _log.warning("status of a cohort not written: %s", error, extra={"cohort": name})
         else:

@@ -11,14 +11,14 @@ from typing import Final
 
 from bulkhead.work.remembered import Remembered
 
-_MOST: Final = 1024
+_MOST_WORKLOADS_REMEMBERED: Final = 1024
 
 
 class Keeps:
     """By UID of a workload's first pod."""
 
     def __init__(self) -> None:
-        self._since: Remembered[str, float] = Remembered(_MOST)
+        self._since: Remembered[str, float] = Remembered(_MOST_WORKLOADS_REMEMBERED)
 
     def note(self, keeps: Iterable[str], waiting: Iterable[str], now: float) -> None:
         """Room is kept for these, among those that wait."""

@@ -38,11 +38,11 @@ Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
 Reserved: TypeAlias = Callable[[Sequence[ReservedRoom]], None]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
-_PAUSE: Final = 0.1
+_PAUSE_SECONDS: Final = 0.1
 # While nothing can be given, deciding takes half of a processor at most.
-_LONGEST_PAUSE: Final = 0.3
+_LONGEST_PAUSE_SECONDS: Final = 0.3
 # What an outsider wrote over is put right so late at the latest.
-_AT_LATEST: Final = 30.0
+_NEXT_TURN_WITHIN_SECONDS: Final = 30.0
 
 
 def _tell_none(_: Sequence[ReservedRoom]) -> None:
@@ -135,7 +135,9 @@ class Ledger:
 
     async def _watching(self, need: Need, turns: "Turns") -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
+            tasks = [
+                group.create_task(informer.run(), name=f"ledger: {informer.resource}") for informer in turns.observed.informers
+            ]
             for informer in turns.observed.informers:
                 await informer.synced()
             while need.said() or turns.observed.pods.any_open():
@@ -172,7 +174,7 @@ class Turns:
         self.observed = observed
         self._statuses = statuses
         pods = observed.pods
-        self.pause = _PAUSE
+        self.pause = _PAUSE_SECONDS
         self._clock = clock
         self._avoided, self._moves, self._keeps = memory
         self._backoff = Backoff(0.2, 10.0)
@@ -195,7 +197,11 @@ class Turns:
             metrics.decide_seconds.observe(took)
             self._keeps.note(decisions.keeps, decisions.verdicts, now)
             self._reserved(decisions.reserved)
-            self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
+            self.pause = (
+                _PAUSE_SECONDS
+                if decisions.admit or decisions.reclaim
+                else min(max(_PAUSE_SECONDS, took), _LONGEST_PAUSE_SECONDS)
+            )
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()
             self._report(decisions)
@@ -218,7 +224,7 @@ class Turns:
         ]
         now = self._now()
         seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
-        return max(0.0, min((each for each in seconds if each is not None), default=_AT_LATEST))
+        return max(0.0, min((wait for wait in seconds if wait is not None), default=_NEXT_TURN_WITHIN_SECONDS))
 
     def _report(self, decisions: Decisions) -> None:
         metrics.pods.set(len(self.observed.pods))

@@ -15,17 +15,17 @@ from bulkhead.ledger.model import Moved, Pod, Reclaim
 from bulkhead.work.remembered import Remembered
 
 # A Job waits ten seconds before it makes another pod.
-_SECONDS: Final = 60.0
+_PLACE_KEPT_SECONDS: Final = 60.0
 # Longer than a note takes to be seen on a pod.
-_SHOWN_WITHIN: Final = 30.0
-_MOST: Final = 1024
+_NOTE_SHOWN_WITHIN_SECONDS: Final = 30.0
+_MOST_MOVES_REMEMBERED: Final = 1024
 
 
 class Moves:
     """Who is moved where."""
 
     def __init__(self) -> None:
-        self._moved: Remembered[str, Moved] = Remembered(_MOST)
+        self._moved: Remembered[str, Moved] = Remembered(_MOST_MOVES_REMEMBERED)
 
     def note(self, reclaim: Reclaim, now: float) -> None:
         """That it goes is about to be noted on a pod."""
@@ -39,8 +39,13 @@ class Moves:
         """What is kept at this moment."""
         for uid, moved in list(self._moved.items()):
             there = pod(uid)
-            stays = there is not None and there.reclaim_by is None and not there.ending and now > moved.since + _SHOWN_WITHIN
-            until = now + _SECONDS if moved.until is None and there is None else moved.until
+            stays = (
+                there is not None
+                and there.reclaim_by is None
+                and not there.ending
+                and now > moved.since + _NOTE_SHOWN_WITHIN_SECONDS
+            )
+            until = now + _PLACE_KEPT_SECONDS if moved.until is None and there is None else moved.until
             if stays or (until is not None and until <= now):
                 del self._moved[uid]
             elif until != moved.until:

@@ -76,7 +76,7 @@ class Need:
         async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
             for raw in page.items:
                 spec = decode_with(_pod, raw).spec
-                if spec is not None and any(each.get("name") == ledger.GATE for each in mappings(spec.scheduling_gates)):
+                if spec is not None and any(gate.get("name") == ledger.GATE for gate in mappings(spec.scheduling_gates)):
                     return True
         return False
 

@@ -20,7 +20,7 @@ from bulkhead.work.clock import Clock
 from controller.dispatch.seen import Pods
 from controller.slurm.board import Board, OnHost
 
-_UNTIL_IT_SPEAKS: Final = 60.0
+_UNVOUCHED_FOR_SECONDS: Final = 60.0
 
 
 class Workers:
@@ -59,4 +59,4 @@ class Workers:
         vouched = self._board.vouched(pod.tenant)
         if vouched is not None:
             return pod.virtual_uid in vouched
-        return pod.stage is Stage.BOUND and self._clock.monotonic() - self._began < _UNTIL_IT_SPEAKS
+        return pod.stage is Stage.BOUND and self._clock.monotonic() - self._began < _UNVOUCHED_FOR_SECONDS

@@ -1,7 +1,7 @@
 """What was metered, for Prometheus, at the controller's port. Names and labels are part of the interface.
 
-Only what is stored is counted, by the process that stored it. There are at most `_MOST` series of each; what is beyond them is
-counted under `*`.
+The process that stores usage counts it here. Each metric has at most `_MOST_SERIES` series; what is beyond them counts under
+`*`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from prometheus_client import Counter
 from bulkhead.metering.meter import Tally
 from bulkhead.metering.usagebook import OTHERS
 
-_MOST: Final = 2048
+_MOST_SERIES: Final = 2048
 _MILLI: Final = 1000
 
 seconds = Counter(
@@ -37,7 +37,7 @@ def report(tallies: Iterable[Tally]) -> None:
     for tally in tallies:
         account = tally.account
         series = (account.tenant, account.resource, account.flavor)
-        if series not in _series and len(_series) >= _MOST:
+        if series not in _series and len(_series) >= _MOST_SERIES:
             series = (OTHERS, OTHERS, OTHERS)
         _series.add(series)
         for state, amount in (("used", tally.used), ("idle", tally.idle)):

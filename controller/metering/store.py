@@ -26,8 +26,8 @@ from bulkhead.metering.usagebook import Page, UnreadableError
 from controller.metering import metrics
 
 _log = logging.getLogger(__name__)
-_KEPT: Final = 400 * 24 * HOUR
-_MOST_BYTES: Final = 128 * 1024 * 1024
+_PAGES_KEPT: Final = 400 * 24 * HOUR
+_MOST_BYTES_OF_PAGES: Final = 128 * 1024 * 1024
 # After a longer gap pods are not asked for what was before.
 _LONGEST_GAP: Final = 40 * 24 * HOUR
 
@@ -59,7 +59,7 @@ class UsageStore:
     async def open(self, now: int) -> Page:
         """The page to go on with; from now on where nothing was ever counted, or where what there is cannot be read."""
         closed = await self._closed()
-        last = max((each.number for each in closed), default=0)
+        last = max((closed_page.number for closed_page in closed), default=0)
         self._version = ""
         page, is_mended = None, False
         try:
@@ -74,7 +74,7 @@ class UsageStore:
         if page is None:
             # What was on it and is not closed is counted anew, of all that is still there to say since when it is held.
             page = Page(last + 1, await self._end_of(closed, begun))
-        if any(each.number == page.number and each.until >= page.until for each in closed):
+        if any(closed_page.number == page.number and closed_page.until >= page.until for closed_page in closed):
             page = Page(page.number + 1, page.until)
         page.until = min(max(page.until, now - _LONGEST_GAP), now)
         page.writer = self._writer
@@ -120,12 +120,12 @@ class UsageStore:
 
     async def close(self, page: Page, stored: bytes) -> Page:
         """Keep a page as it was saved, and begin the next one."""
-        same = [each for each in await self._closed() if each.number == page.number]
-        for each in same:
+        same = [closed_page for closed_page in await self._closed() if closed_page.number == page.number]
+        for closed_page in same:
             # Left by a controller that died, or that did not know yet that it no longer led.
-            if each.until < page.until:
-                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
-        if all(each.until < page.until for each in same):
+            if closed_page.until < page.until:
+                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
+        if all(closed_page.until < page.until for closed_page in same):
             await self._client.create(kinds.CONFIG_MAPS, usagebook.config_map(page, stored, closed=True), self._namespace)
         following = Page(page.number + 1, page.until, self._writer)
         await self.save(following)
@@ -134,10 +134,10 @@ class UsageStore:
     async def tidy(self, now: int) -> None:
         """Delete closed pages that are too old, or too many."""
         size = 0
-        for each in sorted(await self._closed(), key=lambda each: each.number, reverse=True):
-            size += each.size
-            if each.until < now - _KEPT or size > _MOST_BYTES:
-                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
+        for closed_page in sorted(await self._closed(), key=lambda closed_page: closed_page.number, reverse=True):
+            size += closed_page.size
+            if closed_page.until < now - _PAGES_KEPT or size > _MOST_BYTES_OF_PAGES:
+                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
 
     async def _own_write(self, number: int, error: Exception) -> None:
         """Take over the version of an own write without an answer, or of what is no page; another's is an `OvertakenError`."""
@@ -154,15 +154,15 @@ class UsageStore:
     async def _closed(self) -> list[_Closed]:
         selector = f"{labels.USAGE}=closed"
         listed = await self._client.list_metadata(kinds.CONFIG_MAPS, self._namespace, label_selector=selector)
-        return [_closed_of(each) for each in listed.items if usagebook.number_of(each["metadata"]["name"])]
+        return [_closed_of(config_map) for config_map in listed.items if usagebook.number_of(config_map["metadata"]["name"])]
 
     async def _end_of(self, closed: Sequence[_Closed], begun: int) -> int:
         """Up to when closed pages reach, as the last one holds it: that cannot be changed, and notes on it can."""
-        last = max(closed, key=lambda each: each.number, default=None)
+        last = max(closed, key=lambda closed_page: closed_page.number, default=None)
         if last is None:
             return begun
         page = _readable(await self._client.get(kinds.CONFIG_MAPS, last.name, self._namespace))
-        return max(each.until for each in closed) if page is None else page.until
+        return max(closed_page.until for closed_page in closed) if page is None else page.until
 
 
 def _continued(stored: Obj, last: int) -> Page | None:

@@ -36,12 +36,12 @@ from controller.metering.claims import Claims
 from controller.metering.store import OvertakenError, UsageStore
 
 _log = logging.getLogger(__name__)
-EVERY: Final = 60.0
+COUNT_EVERY_SECONDS: Final = 60.0
 # What happened before is known by now: kubelets and watches are late.
-_LATE: Final = 10_000
+_COUNT_BEHIND: Final = 10_000
 # A watch that said nothing for so long may have missed something. Servers send a bookmark about once a minute.
-_SILENT: Final = 180.0
-_MOST_PENDING: Final = 100_000
+_SILENT_AFTER_SECONDS: Final = 180.0
+_MOST_PENDING_TALLIES: Final = 100_000
 _MIB: Final = 1024 * 1024
 
 
@@ -73,7 +73,7 @@ class Usage:
         lines: Callable[[], Lines] = _no_lines,
         reserved: Callable[[], Iterable[Tally]] = tuple,
         clock: Clock | None = None,
-        every: float = EVERY,
+        every: float = COUNT_EVERY_SECONDS,
     ) -> None:
         self._clock = clock or SystemClock()
         self._resting = resting
@@ -89,7 +89,7 @@ class Usage:
             on_change=self._heard,
             max_bytes=64 * _MIB,
         )
-        self._claims = Claims(client, self._heard_claim, _SILENT)
+        self._claims = Claims(client, self._heard_claim, _SILENT_AFTER_SECONDS)
         # Whether what the meter knows of claims is still true.
         self._hears_claims = False
         self._steady = Steady(self._wall(), self._monotonic())
@@ -123,28 +123,28 @@ class Usage:
         """Count up to the end of an hour or to now, and store it; returns whether there is more to count."""
         now = self._now()
         meter = self._meter or await self._begin(now)
-        if self._pods.silence() > _SILENT:
+        if self._pods.silence() > _SILENT_AFTER_SECONDS:
             _log.warning("usage not counted: the host's watch is silent")
             return False
         self._listen(meter)
-        to = min(now - _LATE, (meter.until // HOUR + 1) * HOUR)
+        to = min(now - _COUNT_BEHIND, (meter.until // HOUR + 1) * HOUR)
         if to <= meter.until:
             return False
         found = [*meter.count(to, self._resting(), lines), *self._reserved()]
-        for each in found:
-            self._page.add(each)
-        self._pending = [*self._pending, *found][-_MOST_PENDING:]
+        for tally in found:
+            self._page.add(tally)
+        self._pending = [*self._pending, *found][-_MOST_PENDING_TALLIES:]
         if found or self._pending:
             await self._write(to)
-        return to < now - _LATE
+        return to < now - _COUNT_BEHIND
 
     async def _begin(self, now: int) -> Meter:
         """Go on from what the host has."""
         self._page = await self._store.open(now)
         self._pending = []
         meter = Meter(self._page.until)
-        for each in self._pods.store.objects():
-            meter.see(msgspec.convert(each, Held), listed=True)
+        for pod in self._pods.store.objects():
+            meter.see(msgspec.convert(pod, Held), listed=True)
         self._meter, self._hears_claims = meter, False
         return meter
 
@@ -152,8 +152,8 @@ class Usage:
         """Count no claim of which the host says nothing, and all of them again once it does."""
         hears = not self._claims.deaf
         if hears and not self._hears_claims:
-            for each in self._claims.all():
-                meter.see_claim(each, None)
+            for claimed in self._claims.all():
+                meter.see_claim(claimed, None)
         elif self._hears_claims and not hears:
             if self._claims.watched:
                 _log.warning("claims for devices not counted: the host's watch of them is silent")

@@ -25,7 +25,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
-from controller.dispatch.apply import each
+from controller.dispatch.apply import run_bounded
 from e2e import machine
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ledgerhost import LedgerHost, gated, verdict
@@ -98,7 +98,9 @@ class Bench:
         host, shape = self._host, self._shape
         (self._folder / "kubeconfig").write_bytes(to_yaml(server.admin))
         await host.install()
-        await each(range(shape.nodes), lambda number: host.node(f"n{number}", shape.gpus, **{_RACK: f"rack-{number // 16}"}))
+        await run_bounded(
+            range(shape.nodes), lambda number: host.node(f"n{number}", shape.gpus, **{_RACK: f"rack-{number // 16}"})
+        )
         cohort = await host.cohort("bench", reclaim={"minRuntime": "0s", "within": "10s"})
         total = shape.nodes * shape.gpus
         # One owns nothing but what it lends; the ceilings are for the syncer to keep, and none is here.
@@ -199,7 +201,7 @@ class Bench:
 
     async def _create(self, wanted: list[tuple[str, str, int]], gang: tuple[str, int] | None = None) -> float:
         """Create pods, a few at a time; returns when that was done."""
-        await each(wanted, lambda item: self._pod(*item, gang=gang))
+        await run_bounded(wanted, lambda item: self._pod(*item, gang=gang))
         return time.monotonic()
 
     async def _pod(self, tenant: str, name: str, gpus: int, gang: tuple[str, int] | None) -> None:
@@ -228,7 +230,7 @@ class Bench:
         for team in self._teams:
             space = names.work_namespace(team)
             left = [pod["metadata"]["name"] for pod in await self._host.pods(team)]
-            await each(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
+            await run_bounded(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
         await self._reaches_none()
 
     async def _reaches_none(self) -> None:

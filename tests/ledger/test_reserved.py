@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bulkhead.api import labels, ledger
 from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.ledger import read
-from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST
+from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST_SECONDS
 from bulkhead.ledger.books import Books, Done
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Flavor, Moved, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
@@ -111,7 +111,7 @@ def test_what_is_reserved_is_in_truth_kept_from_others() -> None:
 
 
 def test_room_that_was_reserved_for_long_enough_is_released() -> None:
-    snapshot = replace(snapshot_of(WAITS), kept_since={"w0": NOW - KEPT_WITHOUT_FORECAST})
+    snapshot = replace(snapshot_of(WAITS), kept_since={"w0": NOW - KEPT_WITHOUT_FORECAST_SECONDS})
     assert reserved(snapshot) == {}
 
 

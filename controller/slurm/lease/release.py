@@ -21,8 +21,8 @@ from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, 
 
 # Between one measure and the next harder one, once the deadline has passed, so that the GPUs are back half a minute after it: a
 # job that is queued again gets SIGTERM, and what of it still runs two measures later ends with its pod.
-OVERDUE: Final = timedelta(seconds=10)
-LAST_GRACE: Final = 8  # seconds of a pod that is deleted then
+OVERDUE_SECONDS: Final = timedelta(seconds=10)
+LAST_GRACE_SECONDS: Final = 8  # seconds of a pod that is deleted then
 _FAR: Final = timedelta(days=365)
 
 
@@ -110,7 +110,7 @@ def _step(
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
         # Slurm may have let go of a job whose processes run on.
-        last = None if deadline is None or now < deadline else LAST_GRACE
+        last = None if deadline is None or now < deadline else LAST_GRACE_SECONDS
         return [DeleteWorker(worker.name, worker.uid, "given back: drained", last)]
     if deadline is None or now < deadline:
         return _signals(view, node, now=now, deadline=deadline) if ours and deadline is not None else []
@@ -133,9 +133,9 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
 
 def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None, *, late: timedelta) -> Iterable[Action]:
     """The deadline has passed: jobs are queued again, then the node goes down, then the pod goes whatever happens."""
-    if late >= 2 * OVERDUE:
-        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE)]
-    if jobs is None or late >= OVERDUE:
+    if late >= 2 * OVERDUE_SECONDS:
+        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE_SECONDS)]
+    if jobs is None or late >= OVERDUE_SECONDS:
         reason = node.reason if node.ours else f"{GIVING}: past its deadline"
         return [] if node.base == "DOWN" or not node.ours else [Down(worker.name, reason)]
     running = [job for job in jobs if "COMPLETING" not in job.states]
@@ -150,14 +150,14 @@ def _unseen(
     late = [
         worker
         for worker in workers
-        if worker.host_node and any(now >= moment + 2 * OVERDUE for moment in (promised.get(worker.name), by) if moment)
+        if worker.host_node and any(now >= moment + 2 * OVERDUE_SECONDS for moment in (promised.get(worker.name), by) if moment)
     ]
     ordered = [
         *sorted(waiting, key=lambda worker: -worker.ordinal),
         *sorted(late, key=lambda worker: (worker.name not in promised, -worker.ordinal)),
     ]
     return tuple(
-        DeleteWorker(worker.name, worker.uid, "past its deadline", LAST_GRACE)
+        DeleteWorker(worker.name, worker.uid, "past its deadline", LAST_GRACE_SECONDS)
         if worker.host_node
         else DeleteWorker(worker.name, worker.uid, "given back: never started")
         for worker in ordered[: max(0, count)]

@@ -289,7 +289,7 @@ class Without:
 async def test_where_claims_cannot_be_read_pods_are_metered_as_ever(
     host: Devices, error: KubeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "_FIRST_LIST", 0.1)
+    monkeypatch.setattr(claims, "_FIRST_LIST_WITHIN_SECONDS", 0.1)
     client = Without(host.client, error)
     usage = host.usage(client)  # type: ignore[arg-type]
     async with background(usage.run()):

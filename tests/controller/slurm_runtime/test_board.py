@@ -13,7 +13,7 @@ from controller.slurm.client.rest import SlurmRefused, SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.lease.fleet import Free
 from controller.slurm.lease.reasons import TAKEN, signalled_in
-from controller.slurm.lease.release import LAST_GRACE
+from controller.slurm.lease.release import LAST_GRACE_SECONDS
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL
 from tests.controller.slurm_runtime.bed import Bed, order, until
@@ -83,7 +83,7 @@ async def test_what_does_not_end_is_deleted_with_little_left(bed: Bed) -> None:
     bed.clock.advance(25)
     await bed.reconcile(node_set(maximum=1))
     assert bed.workers() == []
-    assert bed.plane.graces["gpu-0"] == LAST_GRACE
+    assert bed.plane.graces["gpu-0"] == LAST_GRACE_SECONDS
 
 
 async def test_workers_on_the_host_are_not_counted_twice(bed: Bed) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
 from controller.slurm.lease.reasons import GIVING, deadline_in, reason_until
-from controller.slurm.lease.release import LAST_GRACE, OVERDUE, release
+from controller.slurm.lease.release import LAST_GRACE_SECONDS, OVERDUE_SECONDS, release
 from tests.controller.slurm_runtime.world import START, World, node_set, slurm_spec
 
 GRACE = timedelta(seconds=120)
@@ -77,7 +77,7 @@ def test_a_drain_says_that_it_is_ours_and_until_when() -> None:
         (0, None, [Down("gpu-0", reason_until(UNTIL))]),
         (9, (job(1, 0),), [Requeue(1, "gpu-0")]),
         (10, (job(1, 0),), [Down("gpu-0", reason_until(UNTIL))]),
-        (20, (job(1, 0),), [DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE)]),
+        (20, (job(1, 0),), [DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE_SECONDS)]),
     ],
 )
 def test_after_its_deadline_a_busy_worker_is_met_with_ever_harder_measures(
@@ -96,7 +96,7 @@ def test_a_worker_that_is_drained_only_after_its_deadline_has_little_left() -> N
     """Taken down, a node holds no job for Slurm, and a job that ignores SIGTERM runs on."""
     view = SlurmView(nodes=(node(0, "DOWN", "DRAIN", reason=reason_until(UNTIL)),))
     late = GRACE.total_seconds() + 13
-    wanted = [DeleteWorker("gpu-0", "uid-0", "given back: drained", LAST_GRACE)]
+    wanted = [DeleteWorker("gpu-0", "uid-0", "given back: drained", LAST_GRACE_SECONDS)]
     assert released(view, 1, worker(0), now_after=late) == wanted
     assert released(view, 1, worker(0), now_after=1, by=START) == wanted
 
@@ -121,7 +121,7 @@ def test_an_admins_drain_is_neither_undone_nor_overwritten_yet_does_not_hold_the
     assert released(busy, 1, worker(0), by=UNTIL, now_after=125) == [Requeue(1, "gpu-0")]
     assert released(busy, 1, worker(0), by=UNTIL, now_after=135) == []
     assert released(busy, 1, worker(0), by=UNTIL, now_after=145) == [
-        DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE)
+        DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE_SECONDS)
     ]
 
 
@@ -143,10 +143,10 @@ def test_a_drain_for_a_host_node_becomes_one_for_a_release() -> None:
 def test_no_answer_is_never_taken_for_idle() -> None:
     assert released(None, 2, worker(0), worker(1)) == []
     assert released(None, 2, worker(0), worker(1, host="")) == [DeleteWorker("gpu-1", "uid-1", "given back: never started")]
-    late = 2 * OVERDUE.total_seconds() + GRACE.total_seconds()
+    late = 2 * OVERDUE_SECONDS.total_seconds() + GRACE.total_seconds()
     assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late - 1) == []
     assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late) == [
-        DeleteWorker("gpu-0", "uid-0", "past its deadline", LAST_GRACE)
+        DeleteWorker("gpu-0", "uid-0", "past its deadline", LAST_GRACE_SECONDS)
     ]
     assert len(released(None, 2, worker(0), worker(1), by=UNTIL, now_after=late)) == 2
 

@@ -14,7 +14,7 @@ from controller.slurm.lease.fleet import DeleteWorker, Down, Drain, Free, Requeu
 from controller.slurm.lease.free import free_of, left
 from controller.slurm.lease.plan import plan_leases
 from controller.slurm.lease.reasons import TAKEN, deadline_in, is_taken, reason_until, signalled_in
-from controller.slurm.lease.release import LAST_GRACE, ranks
+from controller.slurm.lease.release import LAST_GRACE_SECONDS, ranks
 from tests.controller.slurm_runtime.test_lease import created, world
 from tests.controller.slurm_runtime.world import GPU, START, World, node_set, pending, slurm_spec
 
@@ -65,7 +65,7 @@ def test_half_a_minute_after_its_deadline_nothing_is_left_of_a_worker_whatever_i
     made.do = lambda _: None  # type: ignore[method-assign] - Slurm takes no requeue
     harder = after(made, 30 + late)
     assert isinstance(harder[0], Down if late == 10 else DeleteWorker)
-    assert late + LAST_GRACE <= 30
+    assert late + LAST_GRACE_SECONDS <= 30
 
 
 def test_an_idle_worker_that_is_taken_back_is_gone_in_two_steps() -> None:
