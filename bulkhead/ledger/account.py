@@ -1,11 +1,11 @@
-"""What each tenant holds of each line, may still take, borrows and has lent: the arithmetic of quotas, with a way back.
+"""Computes what each tenant holds of each line, may still take, borrows and has lent. Every change can be undone.
 
-    Account(tenants) ── add what runs ──> room(tenant, line): what it may take more
-                     ── reserve for who is next ──> the room of all others is smaller, nobody's share is larger
-                     └─ mark, undo
+    QuotaAccount(tenants) ── add what runs ──> room(tenant, line): what it may take more
+                          ── reserve for the next workload ──> all other tenants have less room, no share is larger
+                          └─ mark, undo
 
-The formulas stand in docs/decisions/0040-ledger.md. It knows amounts: no pods, nodes, times or order. More may be held than
-there is quota for: quotas are lowered while pods run. Then the room is nothing, and never less.
+The formulas stand in docs/decisions/0040-ledger.md. This module knows amounts, and no pods, nodes, times
+or order. Tenants may hold more than there is quota for, because quotas are lowered while pods run. Their room is 0 then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class TenantLine:
         self.borrowing = _UNBOUNDED if share.borrowing is None else max(0, share.borrowing)
         self.used = 0
         self.reserved = 0
-        # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and nobody else's.
+        # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and no other's.
         self.own = 0
         self.pool = pool
         # The most that the tenant may ever hold; known once all members of the pool are.
@@ -139,7 +139,7 @@ class QuotaAccount:
         return worst
 
     def could_ever(self, tenant: str, charge: Charge) -> bool:
-        """Whether the tenant could hold that if nobody held anything."""
+        """Whether the tenant could hold that if no tenant held anything."""
         return all(amount <= self._entries[tenant][line].ceiling for line, amount in charge.items())
 
     def within_nominal(self, tenant: str, charge: Charge) -> bool:

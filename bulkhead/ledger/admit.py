@@ -1,15 +1,15 @@
-"""One workload after the other: it is admitted, or it waits, and what it waits for is kept for it.
+"""Judges one workload after the other: it is admitted, or it waits, and what it waits for is reserved for it.
 
     next in order ──> quota and room are there ───────────────────────> admitted
                   ──> it ends before those it passes can start ───────> admitted
-                  ──> suffices once what is on its way out is gone ───> kept for it
-                  ──> suffices once some that borrow are gone ────────> those are taken back, and kept for it
-                  ──> first to wait for this quota or room ───────────> kept for it as it comes free
+                  ──> suffices once what is on its way out is gone ───> reserved for it
+                  ──> suffices once some that borrow are gone ────────> those are taken back, and it is reserved
+                  ──> first to wait for this quota or room ───────────> reserved as it comes free
                   ──> else ───────────────────────────────────────────> behind
 
-What is kept for a workload, nobody behind it gets, unless he is known to end before. Whoever waits for his own tenant's ceiling
-keeps out only his own tenant: nobody else pays for that. What can never start keeps out nobody. Before all of them comes what
-is made in the stead of pods that were moved: quota and room are kept for it.
+Reserved capacity is unavailable to later workloads unless they are known to finish first. A workload that waits for its own
+tenant's ceiling reserves nothing from other tenants. A workload that can never start reserves nothing. Successors of moved pods
+come before all others: quota and room are reserved for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ class AdmissionJudge:
         return [self._books.charge(workload, choice) for choice in choices]
 
     def can_start(self, workload: Workload) -> bool:
-        """Whether it could start if nothing else ran on the nodes that there are; if not, it keeps out nobody."""
+        """Whether it could start if nothing else ran on the nodes that there are; if not, it reserves nothing."""
         choices = self._choices(workload)
         account = self._books.now.account
         given = [choice for choice in choices if account.could_ever(workload.tenant, self._books.charge(workload, choice))]
@@ -174,7 +174,7 @@ class AdmissionJudge:
         return charged
 
     def returns(self, workload: Workload) -> bool:
-        """Admit what comes in the stead of a pod that was moved; or let it wait for that pod's end."""
+        """Admit the successor of a moved pod; or let it wait for that pod's end."""
         home = self._homes.of(workload)
         if home is None:
             return False
@@ -216,7 +216,7 @@ class AdmissionJudge:
         self.outcome.admitted.extend(reversed(admitted))
 
     def _gang(self, workload: Workload, charge: Charge) -> AdmittedGang | None:
-        """What is noted of a gang as it is admitted, for whoever comes back to it."""
+        """What is noted of a gang as it is admitted, for members that come back to it."""
         if workload.rest_of is not None and workload.rest_of.gang is not None:
             return workload.rest_of.gang
         if not workload.is_gang:
@@ -287,7 +287,7 @@ class AdmissionJudge:
             self.outcome.broken.setdefault((cohort, *sorted(option.charge)), broken)
 
     def consolidate(self) -> None:
-        """Nobody else is judged after this: have pods moved for those who have quota and no room."""
+        """Have pods moved for workloads that have quota and no room. No workload is judged after this."""
         if not self.outcome.broken:
             return
         consolidation = Consolidation(self._snapshot, self._books, self._candidates, self._now)
@@ -344,7 +344,7 @@ class AdmissionJudge:
         return True
 
     def _search(self, workload: Workload, option: Option, at: float) -> Found | None:
-        """Whose borrowed quota would do."""
+        """Find borrowed quota that suffices if it is taken back."""
         key = (workload.tenant, workload.shape, workload.topology, option.choice.name, at)
         if option.lack == "own" or key in self._futile or self._heads.is_stalled(workload.tenant, option.charge):
             return None
@@ -385,7 +385,7 @@ class AdmissionJudge:
         return first
 
     def _first(self, workload: Workload, option: Option, said: PodVerdict) -> PodVerdict:
-        """Keep for the first one what it waits for, and say when it can start, if anybody can know."""
+        """Reserve for the first one what it waits for, and say when it can start, if that can be known."""
         nodes: tuple[str, ...] = ()
         until: float | None = None
         start = self._forecast(workload, option)
@@ -409,7 +409,7 @@ class AdmissionJudge:
         first = workload.pods[0].uid
         self.outcome.keeps.append(first)
         ends = self._snapshot.kept_since.get(first, self._now) + KEPT_WITHOUT_FORECAST_SECONDS
-        # Who may go to one node alone chose it, and waits for whoever is there; the rest of it is of use to others.
+        # A workload that may go to one node alone chose that node, and waits for its pods; others may use the rest of the node.
         is_pinned = _chose(workload) and self._books.now.board.reach(workload.pods, option.choice.flavor) <= 1
         if ends <= self._now or is_pinned:
             return ()

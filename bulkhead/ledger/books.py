@@ -1,10 +1,11 @@
-"""Quota and room together, as they are now and as they will be once what is on its way out is gone.
+"""Quota and room together: as they are now, and as they will be once ending and reclaimed pods are gone.
 
     Snapshot ──> Books ──> now:   all that holds something
-                       ──> later: the same without what is ending or being taken back; made when somebody asks for it
+                       ──> later: the same without what is ending or being taken back; made on first use
 
-What is admitted or reserved is held in both, so what is coming free is given once. Whoever has no node yet but will get one
-without the ledger has a likely node held: pinned, or found as the scheduler would. Nothing is decided here.
+Both hold what is admitted or reserved, so capacity that comes free is given away once. A pod without a node that the host's
+scheduler will still place holds a likely node: the one that it is pinned to, or one found as the scheduler would. This module
+decides nothing.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ class Held:
     """A pod that holds something, and what."""
 
     pod: Pod
-    # Where it runs, is pinned, or will likely run; "" where nobody knows.
+    # Where it runs, is pinned, or will likely run; "" where that is unknown.
     node: str
     charge: Charge
 
@@ -101,7 +102,7 @@ class Side:
 
     def place(self, workload: Workload, choice: Choice) -> tuple[str, ...] | None:
         """A node for each of its pods."""
-        # What fits nowhere fits nowhere for anybody; a tenant that has nodes to avoid looks for itself.
+        # What fits nowhere fits nowhere for any tenant; a tenant with nodes to avoid has an entry of its own.
         avoids = workload.tenant if self.board.avoids(workload.tenant) else ""
         where = (workload.shape, choice.name, workload.topology, avoids)
         if where in self._full and not workload.is_rest:
@@ -141,7 +142,7 @@ class Books:
         self._open(snapshot.pods)
 
     def _blank(self) -> Side:
-        """Without pods. What claims hold nobody takes back; it is charged as the flavor that its tenant likes best."""
+        """Without pods. What claims hold is never taken back; it is charged as the flavor that its tenant prefers."""
         account = QuotaAccount(self._snapshot.tenants)
         for claim in self._snapshot.claims:
             account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
@@ -160,7 +161,7 @@ class Books:
                 self.now.hold(held)
             if not node and not pod.ending:
                 homeless.append(held)
-            # On a node that is lost nobody ends: nothing may wait for it.
+            # On a lost node no pod ends: no workload may wait for it.
             if pod.ending and self.is_overdue(pod):
                 self._stuck.add(pod.uid)
             elif (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:

@@ -1,9 +1,8 @@
-"""What the tenants of a cohort have together, what waits, and whether its rules can do what they say; for the Cohort's status.
+"""Sums up a cohort for its status: what its tenants have together, what waits, and which of its rules cannot work.
 
     Snapshot, Decisions ──> Summary by cohort: tenants, sums by line, workloads that wait, faults of the rules ──> status
 
-Numbers are those of the decision, so they say what `bulkhead top` says. Everything that is listed is bounded. Pure; time is
-passed in.
+The numbers are those of the decision, so they agree with `bulkhead top`. Every list is bounded. Pure; time is passed in.
 """
 
 from collections import Counter
@@ -40,7 +39,7 @@ class Summary:
     faults: tuple[tuple[CohortReason, str], ...] = ((CohortReason.NO_TENANTS, "no tenant is in it"),)
 
 
-# Of a cohort in which nobody is.
+# Of a cohort without tenants.
 EMPTY: Final = Summary()
 
 

@@ -1,16 +1,16 @@
-"""Whom to move to other nodes, so that a workload with quota finds room among accelerators that are free in pieces.
+"""Chooses pods that move to other nodes, so that a workload with quota finds room where accelerators are free in pieces.
 
     has quota, no room ──> nodes (or domains) that the least has to leave ──> small pods released one by one until it fits
                                                                          ──> each of them fits elsewhere, now ──> they are moved
 
-Moved are single pods alone, of which nothing but what is checked here decides where they fit, and which their tenant's plane
-makes again: the beneficiary's own tenant's, and where it is within its nominal, those of tenants that borrow, no more of them
-than is borrowed. None of higher priority, none before its minimum runtime, and none that is not smaller than the beneficiary:
-what is larger never makes way for what is smaller, so no two ever move each other in turn.
+Only single pods move that a controller in their plane makes again, and whose place depends on nothing that is not checked here.
+They belong to the beneficiary's own tenant; if the beneficiary stays within nominal, also to tenants that borrow, up to what
+these borrow. No pod moves that has a higher priority, that has not run for its minimum runtime, or that is not smaller than the
+beneficiary. A larger workload never makes way for a smaller one, so no two workloads move each other in turn.
 
-A pod that goes keeps its quota and room on its new node (`homes`); it does not go where another one has to leave first. It is
-looked at only at the end of a turn: whoever could start without anybody's moving has started by then. The search is bounded: in
-pods and nodes looked at, in places tried, in moves. It leaves the books as they will be after the moves.
+A moved pod keeps its quota, and room on its new node (`homes`); that room is free at once. Moves are considered at the end of a
+turn, when every workload that can start without them has started. The search is bounded in pods, nodes, places and moves. It
+leaves the books as they will be after the moves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,14 +57,14 @@ class Consolidation:
 
     def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
         self._snapshot, self._books, self._candidates, self._now = snapshot, books, candidates, now
-        # When somebody has run for its minimum who could be moved then.
+        # When a pod that could be moved has run for its minimum.
         self.times: list[float] = []
         # One after the other: while pods of a cohort are on their way, no others go for it.
         on_their_way = (held.pod for held in books.coming if held.pod.reclaim_cause == Cause.MOVED)
         self._busy = {snapshot.tenants[pod.tenant].cohort for pod in on_their_way if pod.tenant in snapshot.tenants}
 
     def moves(self, broken: Broken) -> tuple[Move, ...]:
-        """Who makes room for a workload; nobody if that does not help."""
+        """The moves that make room for a workload; none if that does not help."""
         tenant = self._snapshot.tenants.get(broken.workload.tenant)
         if tenant is None or tenant.cohort in self._busy:
             return ()
@@ -242,7 +242,7 @@ class _Search:
         return found[0] if found is not None else ""
 
     def _carry_out(self, nodes: tuple[str, ...], moves: tuple[Move, ...]) -> None:
-        """The books as they will be: nothing is judged any more, so `later` is of no use to anybody."""
+        """The books as they will be: no workload is judged any more, so `later` is not needed."""
         if self.broken.kept is not None:
             self._side.do(self.broken.kept, -1)
         for move in moves:

@@ -1,10 +1,10 @@
-"""From a snapshot to decisions: what the ledger's shell does next.
+"""Makes decisions from a snapshot: what the ledger's shell does next.
 
     Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs, successors of moved pods
-                 ──> the queue, one by one ──> who is moved ──> Decisions
+                 ──> the queue, one by one ──> moves ──> Decisions
 
-The same snapshot, its pods in any order, gives the same decisions. All of them are made at one moment and fit each other, so
-the shell may stop after any of its writes: the next snapshot shows what was done, and the rest is decided anew.
+The same snapshot, its pods in any order, gives the same decisions. They are made at one moment and fit each other, so the
+shell may stop after any write: the next snapshot shows what was done, and the ledger decides the rest again.
 """
 
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
 
 
 def _rests(judge: AdmissionJudge, found: Sorted, reclamations: Iterable[Reclamation]) -> list[Workload]:
-    """Complete gangs that are admitted in part before anybody else is looked at, as far as they stay within nominal.
+    """Complete gangs that are admitted in part before all other workloads, as far as they stay within nominal.
 
     Returns those that would borrow: they wait in the queue, because a workload within nominal could take their quota back at
     once. A gang that is being taken back is not completed.

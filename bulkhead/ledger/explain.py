@@ -1,8 +1,8 @@
-"""What is said to those who wait: the sentences of `verdict` with the numbers of one turn.
+"""Tells waiting workloads why they wait: the sentences of `verdict` with the numbers of one turn.
 
-    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for all alike, a bounded number) ──> Verdict
+    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for all alike, bounded) ──> PodVerdict
 
-Nothing is decided here.
+This module decides nothing.
 """
 
 from collections.abc import Iterable, Sequence

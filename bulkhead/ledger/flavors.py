@@ -1,11 +1,11 @@
-"""Which flavor of a resource a workload may use, and which one a pod that runs does use.
+"""Tells which flavors of a resource a workload may use, and which one a running pod uses.
 
     tenant, what is asked ──> choices, in the order of the tenant's preference ──> charge, placement
     pod with a node ──> the first flavor of which the node has all labels
 
-What a node is, decides what is counted on it: a note on a pod is believed only where the node has no word. A workload that asks
-for two resources with flavors gets a flavor of the same name in both, since it is one kind of node. Of a flavor that no Cohort
-lists there are no nodes. Pure.
+The labels of a node decide as which flavor its devices count. The note on a pod counts only where the node's labels say
+nothing. A workload that asks for two resources with flavors gets a flavor of the same name in both, because a flavor is one
+kind of node. A flavor that no Cohort lists has no nodes. Pure.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,11 @@
-"""What belongs together in a gang: which pods are held as one, and which of those that wait are the same gang's.
+"""Puts the pods of a gang together: which held pods are one gang, and which waiting pods belong to it.
 
     held pods of one name ──> by the moment that is noted on them ──> groups: gangs, and single pods beside them
     a group, pods that wait ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
 
-What a gang is, is fixed when it is admitted. A tenant may delete its pods and make others under their names: one that asks for
-more, or has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides
-about Workloads, whose podSets cannot be changed. Pure.
+A gang is fixed when it is admitted. Its tenant may delete pods and make others under their names: one that asks for more, or
+has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides about
+Workloads, whose podSets cannot be changed. Pure.
 """
 
 import functools
@@ -117,7 +117,7 @@ def as_admitted(admission: Admission) -> Pod:
 
 
 def shape_of(pod: Pod) -> str:
-    """A digest of what a pod asks for and where it may go. Nobody can make two that are alike on purpose."""
+    """A digest of what a pod asks for and where it may go. A tenant cannot make two pods with the same digest on purpose."""
     return _digest(tuple(sorted(pod.asks.items())), pod.needs)
 
 

@@ -1,11 +1,11 @@
-"""What each tenant was given, as its ResourceQuota on the host notes it, and the rules of its cohort.
+"""Reads what each tenant was given, from its ResourceQuota on the host, and the rules of its cohort.
 
     Tenant + class ──> controller ──> tenant-quota: hard (the ceilings), annotation GIVEN ──> tenant_of ──> model.Tenant
     Cohort ──> rules_of ──> model.Rules
 
-The note is written with the quota, by the controller alone, so the ledger, the ceilings of others and people's tools go by
-what is applied and not by what is asked for: a tenant that is held, paused or refused has what it had, and one that is taken
-down lends nothing once its note is gone. What cannot be read is read as nothing lent and nothing borrowed. Pure.
+Only the controller writes the note, together with the quota. So the ledger, the ceilings of other tenants and the command line
+go by what is applied, not by what is asked for: a tenant that is held, paused or refused keeps what it had, and a tenant that
+is taken down lends nothing once its note is gone. A note that cannot be read lends and borrows nothing. Pure.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""What is kept for pods that come in the stead of moved ones.
+"""Keeps quota and room for the successors of moved pods.
 
     Moved ──> room on its new node, and its quota once it is gone itself ──> reserved in the books
-    a workload that waits ──> the successor of one? ──> it starts there, before anybody else could
+    a workload that waits ──> the successor of one? ──> it starts there, before all others
 
-A successor has another UID, and often another name. It is known by what made it: a single pod of the same controller, no older
-than the decision, that asks for the same, may go to the same nodes and has the same priorities. Which of several that are alike
-comes first makes no difference to anybody.
+A successor has another UID, and often another name. It is recognised by its controller: a single pod, no older than the
+decision, that asks for the same, may go to the same nodes and has the same priorities. Among several such pods any one may be
+it.
 """
 
 from collections.abc import Iterable

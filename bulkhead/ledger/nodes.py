@@ -1,11 +1,11 @@
-"""Which nodes a pod may go to by its needs, as the host's scheduler judges selector, required affinity and taints.
+"""Finds the nodes that a pod may go to, as the host's scheduler judges selector, required affinity and taints.
 
     nodes ──> by label and value, by taint: sets of bits ──> matching(needs, flavor): a few operations on whole sets
 
 A set of nodes is one whole number, bit N for node N, so what thousands of different needs cost does not grow with the nodes.
-Only what labels, names and taints say is judged here; room is the matter of `room`. Nodes that are not usable match nothing.
-What Kubernetes would not take as a requirement (an operator without its values, a value that no label has) matches no node,
-as with the scheduler. Everything that is remembered here is bounded.
+This module judges labels, names and taints; `room` judges room. Nodes that are not usable match nothing. A requirement that
+Kubernetes would refuse (an operator without its values, a value that no label can have) matches no node, as with the scheduler.
+Everything that is remembered here is bounded.
 """
 
 import re

@@ -1,15 +1,14 @@
-"""What is admitted in one piece, and who is next.
+"""Forms workloads, which are admitted in one piece, and says which of them is next.
 
     pods ──> workloads: single pods, whole gangs, what is missing of gangs that are admitted already
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
-Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
-then host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before
-other borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too.
-A gang is as old as the pod that completed it.
-Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
-himself gets no more for it. Pure; the same pods in any order give the same workloads.
+Workloads that stay within their tenant's nominal quota come first, then those whose tenant would borrow least by weight; then
+host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before other
+borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too. A gang
+is as old as the pod that completed it. If pods of a gang contradict each other, the larger size and the required topology hold,
+so a contradiction brings no advantage. Pure; the same pods in any order give the same workloads.
 """
 
 import heapq
@@ -69,7 +68,7 @@ class Workload:
 
     @property
     def lasts(self) -> float | None:
-        """How long it runs at most; None: nobody knows."""
+        """How long it runs at most; None: unknown."""
         times = [pod.lasts for pod in self.pods]
         return None if None in times else max((time for time in times if time is not None), default=None)
 
@@ -268,7 +267,7 @@ def by_loss(groups: Iterable[Group]) -> list[Group]:
 
 
 def _loss(group: Group) -> int:
-    """What is lost with a worker, from 1 on where it runs anything; 0 for what is none, or of which nobody has said."""
+    """What is lost with a worker, from 1 on where it runs anything; 0 for other pods and unknown workers."""
     loss = group.pods[0].loss
     return 0 if loss is None or group.is_gang else min(loss, -1) if loss < 0 else loss + 1
 
@@ -282,7 +281,7 @@ def _key(pod: Pod) -> Key:
 
 
 class Queue:
-    """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
+    """Which workload is next. What was taken and what is reserved since then changes the order of what is left."""
 
     def __init__(
         self,

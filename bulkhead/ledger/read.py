@@ -1,11 +1,12 @@
-"""Host objects as the ledger sees them: nodes and pods, from what the host's API decoded to.
+"""Reads nodes, pods and claims of the host as the ledger sees them.
 
     Node ──> node_of ──> model.Node         labels, taints that keep pods away, room, Ready
     Pod  ──> pod_of  ──> model.Pod | None   asks, stage, gang, needs; None once it has ended
     ResourceClaim ──> bare_claim ──> claim_of ──> model.Claim | None   what it asks for of the classes that stand for a resource
 
-Objects may hold anything: what has the wrong shape reads as absent, and where absence would give a pod more nodes than the
-host's scheduler gives it (a selector, an affinity), it reads as what matches none. Whose a pod is, its namespace says. Pure.
+Objects may hold anything. A field of the wrong shape reads as absent; a selector or an affinity of the wrong shape matches no
+node, because without it the pod would get more nodes than the host's scheduler gives it. The namespace of a pod says which
+tenant it belongs to. Pure.
 """
 
 import functools

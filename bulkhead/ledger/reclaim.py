@@ -1,13 +1,13 @@
-"""Whose borrowed quota goes back, so that a workload can start.
+"""Chooses the borrowed quota that goes back, so that a workload can start.
 
     a workload that waits ──> candidates, by share, priority, newest ──> taken one by one until quota and room suffice
                                                                     └──> everything that turned out not to be needed is spared
 
-A workload within its tenant's nominal takes from whoever borrows. One that would borrow takes only from a tenant that borrows
-more by weight than its own would then (no two take from each other in turn), only if it is before the victim in the queue once
-that is gone (otherwise the victim would come back first), and no gang that is partly within nominal (what is taken of nominal
-may be taken back). Gangs go whole. Nobody goes before its minimum runtime. What is
-on its way out already was counted before anybody is asked here.
+A workload within its tenant's nominal takes from any tenant that borrows. A workload that would borrow takes only from a
+tenant that borrows more by weight than its own would then, so that no two take from each other in turn. It must come before
+the victim in the queue once the victim is gone, otherwise the victim would come back first. It takes no gang that is partly
+within nominal, because what is taken of nominal may be taken back. Gangs go whole. No pod goes before its minimum runtime.
+What is on its way out already is counted before this search begins.
 
 The search is bounded: in groups and nodes looked at, in places tried. It works on `Books.later` and leaves it as it was.
 """
@@ -149,7 +149,7 @@ class Search:
             self._has = account.share(tenant)
 
     def run(self) -> Found | None:
-        """Who has to go; None if that does not help, or nobody may be taken from."""
+        """The groups that have to go; None if that does not help, or no tenant may be taken from."""
         if not self.charge or not (self._within or self.fair):
             return None
         tenants = sorted(self._side.account.borrowers(self.workload.tenant, self.charge))
@@ -232,7 +232,7 @@ class Search:
         return [self.candidates.on(unit, key, everybody) for _, _, unit in ranked[:_MOST_UNITS_TRIED]]
 
     def _in_order(self, groups: Everybody) -> Iterator[Group]:
-        """By share of its tenant as it is at each moment, then as the tenant's stand; no more of whom nothing may be taken."""
+        """By share of its tenant at each moment, then in the tenant's order; without tenants that may lose no more."""
         account = self._side.account
         heap = [(-account.share(tenant, reserved=False), tenant, 0) for tenant in groups]
         heapq.heapify(heap)

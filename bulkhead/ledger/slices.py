@@ -1,13 +1,13 @@
-"""Devices that no node says it has, because its driver lists them in ResourceSlices: how many of a resource a node gives.
+"""Counts devices that a driver lists in ResourceSlices and that the node's own status does not show.
 
     DeviceClass ──> mapped_of ──> the resource that a device of the class is, and of which driver
     ResourceSlice ──> slice_of ──> a node's devices of a driver ──┴──> offered(nodes): the same nodes, with room for these too
 
-The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. What
-is counted is never less than there is: all devices of a node that are of the driver which the class selects, whatever else it
-selects by. Where that cannot be known (no driver is named, devices are of no one node or for several pods each, a pool is being
-written), the node is taken to have more than anybody asks for: what is unknown keeps nobody at the gate, quota and scheduler
-decide then. Nor is taken off what claims hold. So the scheduler alone knows what is free, and no pod is pinned for the sake of
+The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. The
+count is never too low: it is all devices on a node of the driver that the class selects, whatever else the class selects by.
+Where the number cannot be known (no driver is named, devices belong to no single node or to several pods, a pool is being
+written), the node counts as having more than any workload asks for: unknown devices keep no pod at the gate, and quota and
+scheduler decide. What claims hold is not subtracted. So only the scheduler knows what is free, and no pod is pinned because of
 these devices. Pure.
 """
 
@@ -33,7 +33,7 @@ class Mapped:
     """A class of devices that a resource stands for."""
 
     resource: str
-    # No other driver's devices are of it; "" where nobody can say so.
+    # No other driver's devices are of it; "" where that is unknown.
     driver: str
 
 
@@ -105,7 +105,7 @@ def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[st
     counted: dict[str, dict[str, int]] = {}
     elsewhere: set[str] = set()
     for (driver, _), there in pools.items():
-        # Of a pool that is being written nobody knows yet what it has.
+        # While a pool is being written, what it has is unknown.
         known = all(resource_slice.whole and resource_slice.slices == len(there) for resource_slice in there)
         for resource_slice in there:
             if not resource_slice.devices:

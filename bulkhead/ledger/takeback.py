@@ -1,12 +1,12 @@
-"""What goes back although nobody in particular waits for it.
+"""Plans reclaims that no waiting workload causes.
 
-- A gang of which some pods are being taken back: the others too. Whoever marked the first ones was interrupted.
-- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time:
-  back, to be admitted anew. A pod that takes the place of an ended one of a gang that runs goes back alone.
-- What a tenant holds over a quota that was lowered, where its cohort wants that, after the grace: the lowest priority first,
-  then the newest, and no more than is over. Until then, and where it stays, those pods are told.
+- The rest of a gang of which some pods are being taken back: the process that marked the first pods was interrupted.
+- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time. They
+  are admitted again. A pod that replaces an ended member of a running gang goes back alone.
+- What a tenant holds over a quota that was lowered, if its cohort wants that, after the grace: the lowest priority first, then
+  the newest, and no more than is over. Until then those pods are told so, and also where they stay.
 
-Pure. What it decides holds until the pods are gone; `Books.comes` says so to whoever decides next.
+Pure. A reclamation holds until its pods are gone; `Books.comes` tells that to the rest of the turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -133,7 +133,7 @@ def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dic
 
 
 def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
-    """When what a tenant holds over its quota begins to be taken back; None: never, or nobody has noted since when it does."""
+    """When what a tenant holds over its quota begins to be taken back; None: never, or it is not noted since when it does."""
     if rules.over_quota != "Reclaim" or tenant.over_since is None:
         return None
     return tenant.over_since + rules.over_quota_grace

@@ -1,8 +1,9 @@
-"""What would become of everybody if a tenant's quota were changed: a dry run, for `bulkhead quota try`.
+"""Shows what a change of a tenant's quota would do: a dry run for `bulkhead quota try`.
 
-    Snapshot, other shares ──> the decisions at once, and after the grace for quotas that were lowered ──> who loses what, when
+    Snapshot, other shares ──> decisions now, and after the grace for lowered quotas ──> which pods go, and when
 
-It decides as the ledger would and writes nothing. What happens later for other reasons is not foreseen: pods end, others come.
+It decides as the ledger does, and writes nothing. It does not foresee what happens later for other reasons: pods that end or
+come.
 """
 
 from collections.abc import Iterable, Mapping

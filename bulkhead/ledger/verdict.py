@@ -1,10 +1,10 @@
-"""The sentences of the ledger: why a workload waits, and why a pod is taken back.
+"""Writes the messages of the ledger: why a workload waits, and why a pod is taken back.
 
     asks 8 nvidia.com/gpu; of your quota of 16, 4 are free; 0 can be borrowed now; 4 that you lent come back within 3 min
 
-Each is complete in itself, with numbers, and the same for all pods of a workload. What is free is said to the first of a
-tenant that waits for something; what is behind it reads its quota alone, since the rest would change at every turn. Other
-tenants appear as numbers, never by name. Pure.
+Each message is complete, has numbers, and is the same for all pods of a workload. Only the first waiting workload of a tenant
+reads what is free. Workloads behind it read their quota alone, since the rest would change at every turn. Other tenants appear
+as numbers, never by name. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -183,7 +183,7 @@ def not_bound(within: float, pods: int) -> str:
     """Why what was admitted is taken back."""
     if pods <= 1:
         return f"it was not bound within {duration(within)} of its admission, and is admitted anew"
-    # What ran comes back only if somebody in the plane makes it again.
+    # What ran comes back only if a controller or a user in the plane makes it again.
     return (
         f"its gang was not bound whole within {duration(within)} of its admission: "
         "what has started of it ends, to start with all the others once it is made again"

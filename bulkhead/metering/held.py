@@ -38,7 +38,7 @@ class Held:
     borrowed: Mapping[str, int]
     since: int
     running: int | None
-    # It has ended, and when, where anybody said so.
+    # It has ended, and when, if that is known.
     over: bool
     ended: int | None
     # In its tenant's plane.
@@ -81,7 +81,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
 
 
 def _since(pod: Mapping[str, Any]) -> int | None:
-    """From when on nobody else had its devices: its admission, or where it had no gate the moment in which it was bound."""
+    """From when on no other pod could have its devices: its admission, or its binding if it had no gate."""
     spec, meta = mapping(pod.get("spec")), mapping(pod.get("metadata"))
     if any(gate.get("name") == ledger.GATE for gate in mappings(spec.get("schedulingGates"))):
         return None

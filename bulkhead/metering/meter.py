@@ -1,12 +1,12 @@
 """How long pods and claims hold devices, each second of each counted once: whatever is late, dies or jumps meanwhile.
 
-    host pod ──> held_of ──> Held: whose, of what, since when, running since, ended ──┐
-    host claim ──> claimed_of ──> Claimed: whose, of what, since when, for whom ──────┤
+    host pod ──> held_of ──> Held: tenant, devices, since when, running since, end ───┐
+    host claim ──> claimed_of ──> Claimed: tenant, devices, since when, its pods ─────┤
     the store says: counted up to here ──> Meter <── see, gone ───────────────────────┘
                                              └── count(to) ──> Tallies by the hour, for `usagebook`; counted up to `to`
 
-An interval is one of a pod's UID and of time. What was counted is what lies before `until`, for all pods alike, so that nobody
-has to keep a list of pods that were counted. The ends of intervals are the host's own stamps. A pod of which only the absence
+An interval is one of a pod's UID and of time. What was counted is what lies before `until`, for all pods alike, so that no list
+of counted pods is needed. The ends of intervals are the host's own stamps. A pod of which only the absence
 is known, as after a gap, ended when it was last counted. A claim may be given devices, lose them, and get others: each time is
 an interval of its own, and none reaches back before `until`. Times are whole milliseconds since 1970, sums are
 device-milliseconds, so nothing is ever rounded. Pure; time is passed in.
@@ -91,21 +91,21 @@ class Meter:
         known = self._known.get(held.uid)
         if known is None:
             known = self._known[held.uid] = _Known(held, max(self.until, held.since) if listed else held.since)
-        # Since when it is held and running does not change: containers that start anew have later stamps.
+        # Since when it is held and running does not change: containers that start again have later stamps.
         running = held.running if known.held.running is None else known.held.running
         known.held = replace(held, since=known.held.since, running=running)
         if held.over and known.end == _NEVER:
             known.end = max(known.counted, self.until if held.ended is None else held.ended)
 
     def gone(self, uid: str, at: int | None) -> None:
-        """A pod is no longer there: since then, or, where nobody saw it go, since it was last counted."""
+        """A pod is no longer there: since then, or, if that was not seen, since it was last counted."""
         known = self._known.get(uid)
         if known is not None:
             known.gone = True
             known.end = min(known.end, max(known.counted, self.until if at is None else at))
 
     def see_claim(self, claimed: Claimed, at: int | None) -> None:
-        """A claim as it is now. Where nobody says when it was given what it has, it was `at`, if it was seen to be given it."""
+        """A claim as it is now. `at` is when it was seen to get its devices; it counts if the host does not say it."""
         known = self._claims.get(claimed.uid)
         if known is None:
             earlier = max((left.end for left in self._left.get(claimed.uid, ())), default=0)
@@ -114,7 +114,7 @@ class Meter:
         known.users = set(claimed.users).union(() if len(known.users) > _MOST_USERS else known.users)
 
     def claim_gone(self, uid: str, at: int | None) -> None:
-        """A claim has nothing any more: since then, or, where nobody saw that, since it was last counted."""
+        """A claim has nothing any more: since then, or, if that was not seen, since it was last counted."""
         known = self._claims.pop(uid, None)
         if known is not None:
             known.end = max(known.counted, self.until if at is None else at)
@@ -122,7 +122,7 @@ class Meter:
                 self._left.setdefault(uid, []).append(known)
 
     def no_claims(self) -> None:
-        """Nobody knows of any claim what it has: it is counted again from when it is seen again."""
+        """It is unknown what claims have: each is counted again from when it is seen again."""
         for uid in tuple(self._claims):
             self.claim_gone(uid, None)
 
@@ -139,7 +139,7 @@ class Meter:
         self.until = max(self.until, to)
 
     def _given(self, claimed: Claimed, at: int | None) -> int:
-        """Since when a claim has what it has; where nobody says so, since the first of its pods was bound."""
+        """Since when a claim has what it has; if the host does not say so, since the first of its pods was bound."""
         bound = (pod.held.since for pod in self._pods_of(claimed, claimed.users))
         said = claimed.given if claimed.given is not None else at
         return max(claimed.created, min(bound, default=0)) if said is None else said
@@ -183,7 +183,7 @@ def _of_claim(
     """What a claim had up to then: used while any of its pods ran. None borrows."""
     claimed = known.claimed
     owners = {pod.held.owner for pod in pods}
-    # What several use that have nothing to do with each other is nobody's but its own.
+    # A claim that several unrelated owners use counts as its own.
     owner = owners.pop() if len(owners) == 1 else f"ResourceClaim/{claimed.name}"[:LONGEST_NAME]
     devices: Counter[Line] = Counter()
     for device_class, number in claimed.devices.items():

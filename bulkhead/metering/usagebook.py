@@ -44,7 +44,7 @@ _NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
 
 
 class UnreadableError(ValueError):
-    """Stored usage that nobody can have written like this."""
+    """Stored usage that no release can have written like this."""
 
 
 _KEY: Final = "page"
@@ -217,7 +217,7 @@ def page_of(config_map: Mapping[str, Any]) -> Page:
 
 
 def is_spoilt(config_map: Mapping[str, Any]) -> bool:
-    """Whether somebody made it so that it may take no writes: it cannot change, or has more in it than its page."""
+    """Whether it was changed by hand so that it takes no writes: it cannot change, or has more in it than its page."""
     held = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}
     return config_map.get("immutable") is True or bool(held - {_KEY})
 

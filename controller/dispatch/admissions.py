@@ -1,9 +1,9 @@
-"""Admits pods: each by one patch that takes the gate away, a whole gang in one go.
+"""Admits pods: one patch for each pod takes the gate away, and the pods of a gang follow one another directly.
 
-    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what is begun is finished
+    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what was begun is finished
 
-What is left goes into the next turn's decision, as does a pod whose patch failed: of a gang of which one pod is admitted the
-others go first.
+The next turn decides again about what is left, and about pods whose patch failed. If one pod of a gang is admitted, the others
+of the gang come first then.
 """
 
 from collections.abc import Mapping, Sequence

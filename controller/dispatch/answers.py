@@ -1,10 +1,10 @@
-"""Tells why pods wait, which run over a quota and what tenants have, by annotations that are read. Never touches a gate.
+"""Writes annotations: why pods wait, which running pods are over a quota, and what tenants have. It never touches a gate.
 
     verdicts ──> another text than the pod bears? ──> pods without any first ──> as many as there is time for
     notices ──┘      └── none any more, and the pod runs: the text goes
     standings ──> another text than the quota bears? ──> at most one write a second for a tenant
 
-A pod that has only just come is given a moment: most are admitted in it, and the members of a gang come one after another.
+A new pod is told nothing for a moment: most pods are admitted within it, and the members of a gang come one after another.
 """
 
 import dataclasses

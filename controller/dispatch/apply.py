@@ -1,11 +1,11 @@
-"""Writes what was decided: many pods at once, each in one request, never more than one at a time for a pod.
+"""Writes decisions: to many pods at once, in one request for each pod, and never two requests for one pod at the same time.
 
     decision ──> body ──> request ──┬─ answer ──────────────> the pod as it is now
                                     ├─ refused, gone ────────> the next turn sees what is there, and waits with this pod
                                     └─ no answer, conflict ──> doubt: read again before anything is decided
 
-Nothing is repeated here: whether a write is still wanted, only the next decision knows. A pod that the host refuses keeps no
-other waiting; a host that is away does.
+This module repeats no write: only the next decision knows whether it is still wanted. A refused write holds up that pod alone;
+a host that does not answer holds up all of them.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _MOST_PODS_REMEMBERED: Final = 20_000
 
 
 class DeposedError(Exception):
-    """The lease is another's, or nobody's: nothing may be written any more."""
+    """The process does not hold the lease any more, so it may write nothing."""
 
 
 async def run_bounded(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:

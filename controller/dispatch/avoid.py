@@ -1,9 +1,9 @@
-"""Nodes to which a pod was pinned and on which it was not bound in time: avoided for a while by pods like it of its tenant.
+"""Remembers nodes on which a pinned pod was not bound in time. Similar pods of the same tenant avoid them for a while.
 
-A tenant can keep its own pods from being bound, by anti-affinity, a volume or a host port: that says nothing about others.
+Other tenants do not avoid them: a tenant can keep its own pods from being bound, by anti-affinity, a volume or a host port.
 
-Memory only, bounded for each tenant: after a restart a node that fails is tried once more. Why it failed is not asked: a node
-that the check takes for good and the scheduler does not would otherwise be chosen again and again.
+This is memory only, bounded for each tenant. After a restart a failed node is tried once more. The cause does not matter:
+without this, the check would choose a node again and again that the scheduler refuses.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
-"""Says on each Cohort what its tenants have together, what waits, and what of its rules cannot work. Never makes a Cohort.
+"""Writes the status of each Cohort: what its tenants have together, what waits, and which rules cannot work.
 
     Snapshot, Decisions ──> summaries, in a thread ──> another status than the Cohort bears? ──> one write of it
 
-Counted at most once a second, whatever happens in between. A cohort without an object has no status, and one that was deleted
-meanwhile is left alone. What an outsider wrote there is put right with the next turn.
+It counts at most once a second. It never makes a Cohort: a cohort without an object has no status, and an object that was
+deleted meanwhile stays deleted. The next turn corrects a status that another writer changed.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Statuses:
             return wait if cohorts else None
         return await self._say(await asyncio.to_thread(summaries, snapshot, decisions, cohorts.keys()), cohorts)
 
-    async def of_nobody(self, cohorts: Mapping[str, Cohort]) -> float | None:
+    async def without_tenants(self, cohorts: Mapping[str, Cohort]) -> float | None:
         """The same where no tenant is in any cohort."""
         wait = self._wait()
         if wait > 0 or not cohorts:

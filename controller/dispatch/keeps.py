@@ -1,9 +1,9 @@
-"""Since when nodes are reserved for workloads without a forecast of their start.
+"""Remembers since when nodes are reserved for workloads without a forecast of their start.
 
     decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is reserved for them
                        └──> the pod is gone or starts ──> forgotten
 
-Memory only, bounded: after a restart the time begins again. A pod that is made again is another one, and younger in the queue.
+This is memory only, and bounded. After a restart the time begins again. A pod that is made again counts as a new, younger pod.
 """
 
 from collections.abc import Iterable, Mapping

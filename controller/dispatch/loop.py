@@ -1,11 +1,11 @@
-"""The ledger while its process leads: one turn after another, never two at once.
+"""Runs the ledger while its process leads: one turn after another, never two at once.
 
     needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
                   ^                                                                              │
                   └─ a pause <── statuses <── standings <── verdicts <── admissions <── reclaims ┘
 
-Losing the lease cancels it, and with it every write that has not been sent; and none is begun without a look at the lease. What
-was sent then the next leader sees, as it does what a dead one left.
+When the process loses the lease, the ledger is cancelled, and with it every write that has not been sent. Each write checks the
+lease first. The next leader sees the writes that were sent, as it sees those of a leader that died.
 """
 
 import asyncio
@@ -71,18 +71,18 @@ class Ledger:
         self._news = asyncio.Event()
         self._memory = Avoided(), Moves(), Keeps()
         self._statuses = Statuses(client, leads, self._clock)
-        # Whether it has found that nobody needs it, and watches no pods.
+        # Whether it has found that no tenant needs it, and watches no pods.
         self.resting = False
 
     async def run(self) -> None:
-        """Decide while anybody needs it, until cancelled."""
+        """Decide while any tenant needs it, until cancelled."""
         need = Need(self._client, self._news.set)
         async with asyncio.TaskGroup() as group:
             for informer in need.informers:
                 group.create_task(informer.run(), name=f"ledger: {informer.resource}")
             for informer in need.informers:
                 await informer.synced()
-            # Pods with the gate are looked for once: nobody gives it to new ones where no Tenant and no class says so.
+            # Pods with the gate are looked for once: new ones do not get it where no Tenant and no class says so.
             left = not need.said() and await self._any_gated(need)
             while True:
                 self._news.clear()
@@ -93,9 +93,9 @@ class Ledger:
                     await self._rest(need)
 
     async def _rest(self, need: Need) -> None:
-        """Wait for news. Nobody is in any cohort; of those that have rules that is said."""
+        """Wait for news. No tenant is in a cohort; the statuses of Cohorts say so."""
         self.resting = True
-        due = await self._statuses.of_nobody(need.cohorts.by_name())
+        due = await self._statuses.without_tenants(need.cohorts.by_name())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(due):
                 await self._news.wait()
@@ -111,7 +111,7 @@ class Ledger:
                 await self._clock.sleep(backoff.next())
 
     async def _watch(self, need: Need) -> None:
-        """Take turns for as long as anybody needs them."""
+        """Take turns for as long as any tenant needs them."""
         observed = Observed(self._client, self._clock, self._news.set, self._board, need.cohorts)
         turns = Turns(
             self._client,
@@ -149,7 +149,7 @@ class Ledger:
                 await self._clock.sleep(turns.pause)
             for task in tasks:
                 task.cancel()
-        # Nobody is taken back any more.
+        # No pod is taken back any more.
         self._board.show(())
         _log.info("ledger: not needed any more")
 

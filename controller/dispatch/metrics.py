@@ -1,4 +1,4 @@
-"""What the ledger counts, for Prometheus, at the controller's port. Names and labels are part of the interface."""
+"""Metrics of the ledger, for Prometheus, at the controller's port. Names and labels are part of the interface."""
 
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,11 @@
-"""Pods that are moved to other nodes, and for how long their places are kept once they are gone.
+"""Remembers pods that move to other nodes, and for how long their new places stay reserved once the pods are gone.
 
     noted that it goes ──> remembered ──> gone ──> a while more ──> forgotten
                                 │          └──> its successor is admitted ──> forgotten
                                 └──> the host did not take the note, so it stays ──> forgotten
 
-Memory only, bounded: after a restart a successor waits like everybody else, and whoever comes first has the room.
+This is memory only, and bounded. After a restart a successor queues like any other pod, and the first in the queue gets the
+room.
 """
 
 from collections.abc import Callable

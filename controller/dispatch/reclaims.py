@@ -1,8 +1,8 @@
-"""Takes pods back, step by step (`steps`), whole workloads side by side.
+"""Takes pods back step by step (`steps`), all pods of a workload together.
 
     decided, or noted before ──> all of a workload that has a node noted ──> marked, evicted, at the deadline deleted
 
-Once noted, a pod is taken back by whoever leads then: the note is the decision. A deadline that stands there is never moved.
+The note on a pod is the decision: every later leader takes the pod back. The deadline in the note never changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,7 +86,7 @@ class Reclaims:
                 yield seen.pod, seen.reclaim
 
     async def _spare(self, pod: Pod) -> None:
-        """Of a worker that nobody waits for any more the note goes; its Slurm takes the drain away."""
+        """Take the note from a worker that no workload waits for any more; its Slurm takes the drain away."""
         seen = self._pods.get(pod.uid)
         if seen is not None and seen.reclaim is not None and not seen.disrupted:
             then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
@@ -107,7 +107,7 @@ class Reclaims:
         """As many steps as can be done now; returns when there is one more."""
         marked = False
         while (seen := self._pods.get(uid)) is not None:
-            # Its condition is for those who read it: that the host does not take it keeps nobody from the pod's end.
+            # The condition is information alone: if the host refuses it, the pod ends all the same.
             following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
             if following.step is ReclaimStep.EVICT:
                 return await self._evict(seen, following.at)
@@ -145,6 +145,6 @@ class Reclaims:
 
 
 def _reclaimed(reclaim: Reclaim, *, said: bool) -> Reclaimed:
-    """The note; of a pod that says that it is a worker, with whether it is one, so that whoever leads next need not ask."""
+    """The note; of a pod that says that it is a worker, with whether it is one, so that the next leader need not ask."""
     worker = reclaim.pod.slurm_worker if said else None
     return Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message, worker)

@@ -1,10 +1,10 @@
-"""Host pods as the ledger keeps them: decoded once for each change, and what was written on top until the host shows it.
+"""Keeps the decoded host pods, together with own writes that the host's watch has not shown yet.
 
     event ──> Seen ──┐ older than an own write? ── yes ──> left out, for at most half a minute
     answer to a write ┴──> by UID ──> pods of the next decision
     no answer ──> doubt: it counts as written ──> read again before the next decision
 
-Never asks the host anything.
+This module sends no requests.
 """
 
 from collections import Counter

@@ -1,12 +1,12 @@
-"""What is to be done next with a pod that is taken back. Pure.
+"""Decides the next step for a pod that is taken back. Pure.
 
     no node ──> DROP: it is made again, gated
     else NOTE ──> its gang was not bound ──> DROP
          NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
          being deleted for longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
-         NOTE ──> a worker of Slurm: drained by those who know its jobs ──> deadline and a while more ──> MARK ──> DELETE
+         NOTE ──> a worker of Slurm: drained by its cluster's reconcile ──> deadline and a while more ──> MARK ──> DELETE
 
-Each step is seen in the pod afterwards, so whoever comes next goes on where the last one ended.
+Each step shows in the pod afterwards, so the next leader goes on where the last one ended.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""Where metered usage lies on the host: one open page, written over and over, and closed ones that nobody changes.
+"""Stores metered usage on the host: one open page, written over and over, and closed pages that do not change.
 
     open() ──> save(page), save(page), … ── full ──> close(page) ──┬─ a ConfigMap that cannot change any more
                                                                    └─ the open page, empty, of the next number
     every write names the version that it follows ──> another one wrote ──> OvertakenError ──> open() again
-    what somebody damaged by hand ──> written over from memory, or counted again from the end of the last closed page
+    what was damaged by hand ──> written over from memory, or counted again from the end of the last closed page
 
 Sums and the moment up to which they reach are one object and one write. A page that was closed by a controller which died
 before it began the next one is found by its number. Old pages go by age, and by the bytes of all pages.
@@ -72,7 +72,7 @@ class UsageStore:
             page = _continued(stored, last)
             is_mended = page is None
         if page is None:
-            # What was on it and is not closed is counted anew, of all that is still there to say since when it is held.
+            # What was on it and is not closed is counted again, of all that is still there to say since when it is held.
             page = Page(last + 1, await self._end_of(closed, begun))
         if any(closed_page.number == page.number and closed_page.until >= page.until for closed_page in closed):
             page = Page(page.number + 1, page.until)

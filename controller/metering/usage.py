@@ -53,7 +53,7 @@ def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     return bare, b"" if held is None else msgspec.json.encode(held)
 
 
-def _nobody() -> tuple[tuple[str, str], ...]:
+def _none_resting() -> tuple[tuple[str, str], ...]:
     return ()
 
 
@@ -69,7 +69,7 @@ class Usage:
         client: Client,
         namespace: str,
         *,
-        resting: Callable[[], Resting] = _nobody,
+        resting: Callable[[], Resting] = _none_resting,
         lines: Callable[[], Lines] = _no_lines,
         reserved: Callable[[], Iterable[Tally]] = tuple,
         clock: Clock | None = None,
