@@ -29,7 +29,6 @@ from bulkhead.work.steadyclock import SteadyClock
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.dispatch.loop import Ledger
-from controller.dispatch.usage import Usage
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.auditreceivers import AuditReceivers
@@ -45,6 +44,8 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.stores import Stores
+from controller.metering.reservations import Reservations
+from controller.metering.usage import Usage
 from controller.pki.renewals import Renewals
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
@@ -203,12 +204,13 @@ class Controller:
     async def _watch(self) -> None:
         await handlers.run(self._events, self._config)
 
-    async def _meter(self) -> None:
+    async def _meter(self, reservations: Reservations) -> None:
         usage = Usage(
             self._client,
             self._settings.system_namespace,
             resting=self._slurm.resting,
             lines=self._owned.device_lines,
+            reserved=reservations.count,
             clock=self._clock,
         )
         await usage.run()
@@ -245,8 +247,9 @@ class Controller:
                 logins = asyncio.create_task(
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
-                usage = asyncio.create_task(supervise("usage", self._meter), name="usage")
-                ledger = asyncio.create_task(self._ledger(lease), name="ledger")
+                reservations = Reservations(self._clock)
+                usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations)), name="usage")
+                ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -261,12 +264,11 @@ class Controller:
                     await self._slurm.close()
                     await self._shares.close()
 
-    async def _ledger(self, lease: LeaderLease) -> None:
-        await supervise(
-            "ledger",
-            lambda: Ledger(self._client, lambda: lease.held, self._clock, board=self._board).run(),
-            backoff=Backoff(0.5, 5.0),
-        )
+    async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
+        def ledger() -> Ledger:
+            return Ledger(self._client, lambda: lease.held, self._clock, board=self._board, reserved=reservations.show)
+
+        await supervise("ledger", lambda: ledger().run(), backoff=Backoff(0.5, 5.0))
 
     def _shared_changed(self, item: Item) -> None:
         self._shares.changed(item)

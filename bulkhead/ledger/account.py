@@ -1,11 +1,11 @@
-"""What each tenant holds of each line, may still take, borrows and has lent: the arithmetic of quotas, with a way back.
+"""Computes what each tenant holds of each line, may still take, borrows and has lent. Every change can be undone.
 
-    Account(tenants) ── add what runs ──> room(tenant, line): what it may take more
-                     ── reserve for who is next ──> the room of all others is smaller, nobody's share is larger
-                     └─ mark, undo
+    QuotaAccount(tenants) ── add what runs ──> room(tenant, line): what it may take more
+                          ── reserve for the next workload ──> all other tenants have less room, no share is larger
+                          └─ mark, undo
 
-The formulas stand in docs/decisions/0040-ledger.md. It knows amounts: no pods, nodes, times or order. More may be held than
-there is quota for: quotas are lowered while pods run. Then the room is nothing, and never less.
+The formulas stand in docs/decisions/0040-ledger.md. This module knows amounts, and no pods, nodes, times
+or order. Tenants may hold more than there is quota for, because quotas are lowered while pods run. Their room is 0 then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,10 +30,10 @@ class Pool:
         self.capacity = 0
         self.taken = 0
         self.borrowed = 0
-        self.members: list[Entry] = []
+        self.members: list[TenantLine] = []
 
 
-class Entry:
+class TenantLine:
     """One line of one tenant."""
 
     __slots__ = ("borrowing", "ceiling", "guaranteed", "nominal", "own", "pool", "reserved", "tenant", "used")
@@ -46,7 +46,7 @@ class Entry:
         self.borrowing = _UNBOUNDED if share.borrowing is None else max(0, share.borrowing)
         self.used = 0
         self.reserved = 0
-        # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and nobody else's.
+        # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and no other's.
         self.own = 0
         self.pool = pool
         # The most that the tenant may ever hold; known once all members of the pool are.
@@ -70,20 +70,20 @@ class Entry:
         return max(0, min(own, max(0, self.guaranteed - held) + max(0, self.pool.capacity - self.pool.taken)))
 
 
-class Account:
+class QuotaAccount:
     """All cohorts. Tenants and lines that it does not know are not limited here."""
 
     def __init__(self, tenants: Mapping[str, Tenant]) -> None:
-        self._entries: dict[str, dict[Line, Entry]] = {}
+        self._entries: dict[str, dict[Line, TenantLine]] = {}
         self._weights = {name: max(1, tenant.weight) for name, tenant in tenants.items()}
-        self._log: list[tuple[Entry, int, int, int]] = []
+        self._log: list[tuple[TenantLine, int, int, int]] = []
         pools: dict[tuple[str, str], dict[Line, Pool]] = {}
         for name, tenant in sorted(tenants.items()):
             mine = pools.setdefault((tenant.cohort, "" if tenant.cohort else name), {})
             entries = self._entries[name] = {}
             for line, share in sorted(tenant.shares.items()):
                 pool = mine.setdefault(line, Pool())
-                entry = entries[line] = Entry(name, share, pool)
+                entry = entries[line] = TenantLine(name, share, pool)
                 pool.nominal += entry.nominal
                 pool.capacity += entry.nominal - entry.guaranteed
                 pool.members.append(entry)
@@ -139,7 +139,7 @@ class Account:
         return worst
 
     def could_ever(self, tenant: str, charge: Charge) -> bool:
-        """Whether the tenant could hold that if nobody held anything."""
+        """Whether the tenant could hold that if no tenant held anything."""
         return all(amount <= self._entries[tenant][line].ceiling for line, amount in charge.items())
 
     def within_nominal(self, tenant: str, charge: Charge) -> bool:
@@ -176,8 +176,8 @@ class Account:
     def borrowers(self, tenant: str, lines: Iterable[Line]) -> set[str]:
         """Who else borrows of these lines of the tenant's cohort."""
         pools = (self._entries[tenant][line].pool for line in lines)
-        return {each.tenant for pool in pools if pool.borrowed > 0 for each in pool.members
-                if each.used > each.nominal and each.tenant != tenant}  # fmt: skip
+        return {member.tenant for pool in pools if pool.borrowed > 0 for member in pool.members
+                if member.used > member.nominal and member.tenant != tenant}  # fmt: skip
 
     def borrows(self, tenant: str, line: Line) -> bool:
         """Whether the tenant holds more than nominal of a line."""
@@ -193,11 +193,11 @@ class Account:
         entries = self._entries.get(tenant, {})
         return {line: entry.used - entry.ceiling for line, entry in entries.items() if entry.used > entry.ceiling}
 
-    def entry(self, tenant: str, line: Line) -> Entry:
+    def entry(self, tenant: str, line: Line) -> TenantLine:
         """One line of one tenant, to read."""
         return self._entries[tenant][line]
 
-    def lines(self, tenant: str) -> Iterator[tuple[Line, Entry]]:
+    def lines(self, tenant: str) -> Iterator[tuple[Line, TenantLine]]:
         """All lines of one tenant, to read."""
         return iter(self._entries.get(tenant, {}).items())
 
@@ -207,11 +207,11 @@ class Account:
         return {tenant: {line: _standing(entry, lent.get(entry, 0)) for line, entry in entries.items()}
                 for tenant, entries in self._entries.items()}  # fmt: skip
 
-    def _lent(self) -> dict[Entry, int]:
+    def _lent(self) -> dict[TenantLine, int]:
         pools = {id(entry.pool): entry.pool for entries in self._entries.values() for entry in entries.values()}
         return {entry: amount for pool in pools.values() for entry, amount in _lent(pool).items()}
 
-    def _change(self, entry: Entry, used: int, reserved: int, own: int) -> None:
+    def _change(self, entry: TenantLine, used: int, reserved: int, own: int) -> None:
         entry.change(used, reserved, own)
         self._log.append((entry, used, reserved, own))
 
@@ -223,7 +223,7 @@ def _crossing(before: int, after: int, mark: int) -> int:
     return mark - before if before > mark else 0
 
 
-def _lent(pool: Pool) -> dict[Entry, int]:
+def _lent(pool: Pool) -> dict[TenantLine, int]:
     """Who has lent what others borrow: in proportion to what each could lend and does not use; the rest goes to the first."""
     idle = [(entry, min(entry.nominal - entry.guaranteed, entry.nominal - entry.used)) for entry in pool.members]
     idle = [(entry, amount) for entry, amount in idle if amount > 0]
@@ -240,7 +240,7 @@ def _lent(pool: Pool) -> dict[Entry, int]:
     return parts
 
 
-def _standing(entry: Entry, lent: int) -> Standing:
+def _standing(entry: TenantLine, lent: int) -> Standing:
     mine = max(0, entry.nominal - entry.used)
     free = max(0, entry.guaranteed - entry.used) + max(0, entry.pool.capacity - entry.pool.taken)
     return Standing(

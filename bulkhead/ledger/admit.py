@@ -1,15 +1,15 @@
-"""One workload after the other: it is admitted, or it waits, and what it waits for is kept for it.
+"""Judges one workload after the other: it is admitted, or it waits, and what it waits for is reserved for it.
 
     next in order ──> quota and room are there ───────────────────────> admitted
                   ──> it ends before those it passes can start ───────> admitted
-                  ──> suffices once what is on its way out is gone ───> kept for it
-                  ──> suffices once some that borrow are gone ────────> those are taken back, and kept for it
-                  ──> first to wait for this quota or room ───────────> kept for it as it comes free
+                  ──> suffices once what is on its way out is gone ───> reserved for it
+                  ──> suffices once some that borrow are gone ────────> those are taken back, and it is reserved
+                  ──> first to wait for this quota or room ───────────> reserved as it comes free
                   ──> else ───────────────────────────────────────────> behind
 
-What is kept for a workload, nobody behind it gets, unless he is known to end before. Whoever waits for his own tenant's ceiling
-keeps out only his own tenant: nobody else pays for that. What can never start keeps out nobody. Before all of them comes what
-is made in the stead of pods that were moved: quota and room are kept for it.
+Reserved capacity is unavailable to later workloads unless they are known to finish first. A workload that waits for its own
+tenant's ceiling reserves nothing from other tenants. A workload that can never start reserves nothing. Successors of moved pods
+come before all others: quota and room are reserved for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bulkhead.api import ledger
+from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.ledger import forecast, verdict
 from bulkhead.ledger.account import Charge, Lack
 from bulkhead.ledger.books import Books, Done
@@ -26,19 +27,20 @@ from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.gangs import is_staying, members
 from bulkhead.ledger.heads import Heads, Option
 from bulkhead.ledger.homes import Homes, at_home
-from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, Rules, Snapshot, Verdict, Why
+from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, PodVerdict, Rules, Snapshot, Why
 from bulkhead.ledger.order import Group, Turn, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
-from bulkhead.ledger.takeback import Back, gang_of
+from bulkhead.ledger.reserved import reserved_rooms
+from bulkhead.ledger.takeback import Reclamation, gang_of
 
 # Bounds of one turn; what lies beyond them waits for the next one, with a shorter answer.
-_SEARCHES: Final = 64
-_FORECASTS: Final = 8
-_LIFTED: Final = 20_000  # pods whose reservations are lifted on trial
+_MOST_SEARCHES: Final = 64
+_MOST_FORECASTS: Final = 8
+_MOST_LIFTED_PODS: Final = 20_000  # pods whose reservations are lifted on trial
 # How many seconds the first workload in line keeps its nodes reserved when its start cannot be forecast.
-KEPT_WITHOUT_FORECAST: Final = 1800.0
+KEPT_WITHOUT_FORECAST_SECONDS: Final = 1800.0
 # From the decision to the end of a pod there are more steps than its run: binding, starting, stopping.
-_AROUND: Final = 60.0
+_START_AND_STOP_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Outcome:
     """What became of all that was judged."""
 
     admitted: list[Admission] = field(default_factory=list)
-    backs: list[Back] = field(default_factory=list)
+    reclamations: list[Reclamation] = field(default_factory=list)
     # When something ripens.
     times: list[float] = field(default_factory=list)
     # First pods of the workloads whose nodes are reserved without a forecast of their start.
@@ -55,7 +57,7 @@ class Outcome:
     broken: dict[tuple[object, ...], Broken] = field(default_factory=dict)
 
 
-class Gate:
+class AdmissionJudge:
     """The judge of one turn."""
 
     def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
@@ -72,21 +74,21 @@ class Gate:
         # Gangs that were taken back in this turn.
         self._going: set[tuple[object, ...]] = set()
         self._futile: set[tuple[object, ...]] = set()
-        self._searches, self._forecasts, self._lifted = _SEARCHES, _FORECASTS, _LIFTED
+        self._searches, self._forecasts, self._lifted = _MOST_SEARCHES, _MOST_FORECASTS, _MOST_LIFTED_PODS
 
     def charges(self, workload: Workload) -> list[Charge]:
         """What a workload may be charged; its place in the order goes by that, and by no flavor that no node has for it."""
         choices = self._choices(workload)
         if len(choices) > 1:
-            choices = tuple(each for each in choices if self._could_ever(workload, each)) or choices
+            choices = tuple(choice for choice in choices if self._could_ever(workload, choice)) or choices
         return [self._books.charge(workload, choice) for choice in choices]
 
     def can_start(self, workload: Workload) -> bool:
-        """Whether it could start if nothing else ran on the nodes that there are; if not, it keeps out nobody."""
+        """Whether it could start if nothing else ran on the nodes that there are; if not, it reserves nothing."""
         choices = self._choices(workload)
         account = self._books.now.account
-        given = [each for each in choices if account.could_ever(workload.tenant, self._books.charge(workload, each))]
-        if any(self._could_ever(workload, each) for each in given):
+        given = [choice for choice in choices if account.could_ever(workload.tenant, self._books.charge(workload, choice))]
+        if any(self._could_ever(workload, choice) for choice in given):
             return True
         self.answers.say(workload, self.answers.cannot(workload, choices, given, self._rules(workload).flavors))
         return False
@@ -105,7 +107,7 @@ class Gate:
                 (node.labels[topology.key] for node in nodes if node is not None and topology.key in node.labels), None
             )
             if domain is not None:
-                choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
+                choices = [_narrowed(choice, workload, topology.key, domain) for choice in choices]
         self._rested[id(workload)] = tuple(choices)
         self._mates[id(workload)] = pods
 
@@ -114,7 +116,7 @@ class Gate:
         account = self._books.now.account
         return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
-    def judge(self, workload: Workload) -> Charge | None:
+    def rule_on(self, workload: Workload) -> Charge | None:
         """Admit a workload, or say why it waits; a charge, if it is to be asked again when it has its turn for that."""
         if workload.is_rest and gang_of(workload) in self._going:
             self.answers.say(workload, verdict.behind(workload))
@@ -140,7 +142,7 @@ class Gate:
         turn = self.turn(workload, charge)
         had = self._turns.get(id(workload))
         if had is None:
-            had = min(self.turn(workload, each) for _, each in self._charged(workload))
+            had = min(self.turn(workload, charge) for _, charge in self._charged(workload))
         if turn <= had:
             return False
         self._turns[id(workload)] = turn
@@ -165,14 +167,14 @@ class Gate:
         return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
 
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
-        charged = [(each, self._books.charge(workload, each)) for each in self._choices(workload)]
+        charged = [(choice, self._books.charge(workload, choice)) for choice in self._choices(workload)]
         if len(charged) > 1:
             # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
-            charged.sort(key=lambda each: not self._books.now.account.within_nominal(workload.tenant, each[1]))
+            charged.sort(key=lambda charged: not self._books.now.account.within_nominal(workload.tenant, charged[1]))
         return charged
 
     def returns(self, workload: Workload) -> bool:
-        """Admit what comes in the stead of a pod that was moved; or let it wait for that pod's end."""
+        """Admit the successor of a moved pod; or let it wait for that pod's end."""
         home = self._homes.of(workload)
         if home is None:
             return False
@@ -180,7 +182,7 @@ class Gate:
             # The quota of one is not that of two.
             within = self._rules(workload).reclaim_within
             text = verdict.comes_back(verdict.asks(workload.asks), None, 0, within, mine=False)
-            self.answers.say(workload, Verdict(Why.RECLAIMING, text))
+            self.answers.say(workload, PodVerdict(Why.RECLAIMING, text))
             return True
         there = at_home(workload, home)
         for choice, charge in self._charged(workload):
@@ -196,7 +198,7 @@ class Gate:
         if rested is not None:
             return rested
         choices = self._books.flavors.choices(workload.tenant, workload.asks)
-        return tuple(each for each in choices if workload.flavor in {"", each.name}) or choices
+        return tuple(choice for choice in choices if workload.flavor in {"", choice.name}) or choices
 
     def _admit(self, workload: Workload, choice: Choice, charge: Charge, nodes: Sequence[str], instead: str = "") -> None:
         self._books.do(Done(workload, charge, nodes))
@@ -214,7 +216,7 @@ class Gate:
         self.outcome.admitted.extend(reversed(admitted))
 
     def _gang(self, workload: Workload, charge: Charge) -> AdmittedGang | None:
-        """What is noted of a gang as it is admitted, for whoever comes back to it."""
+        """What is noted of a gang as it is admitted, for members that come back to it."""
         if workload.rest_of is not None and workload.rest_of.gang is not None:
             return workload.rest_of.gang
         if not workload.is_gang:
@@ -235,7 +237,7 @@ class Gate:
         """Admit it in the room and quota that is kept for others, if it ends before any of these can start."""
         if workload.lasts is None or workload.is_rest:
             return False
-        ends = self._now + workload.lasts + _AROUND
+        ends = self._now + workload.lasts + _START_AND_STOP_SECONDS
         kept = self._heads.not_needed_before(ends)
         cost = sum(len(done.nodes) + 1 for done in kept)
         if not kept or cost > self._lifted:
@@ -257,21 +259,21 @@ class Gate:
 
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
         """Find out what it waits for."""
-        possible = [each for each in options if each.lack != "never" and self._could_ever(workload, each.choice)]
+        possible = [option for option in options if option.lack != "never" and self._could_ever(workload, option.choice)]
         if not possible:
             self.answers.say(workload, verdict.never(workload))
             return
-        kept = next((each for each in possible if self._comes(workload, each)), None)
-        kept = kept or next((each for each in possible if self._reclaims(workload, each)), None)
+        kept = next((option for option in possible if self._comes(workload, option)), None)
+        kept = kept or next((option for option in possible if self._reclaims(workload, option)), None)
         if kept is None:
             # The one for which the least is missing.
-            best = min(possible, key=lambda each: _SEVERITY[each.lack])
+            best = min(possible, key=lambda option: _SEVERITY[option.lack])
             kept = best if self._hold_place(workload, best) else None
             self._is_broken(workload, best)
         # What is not kept for it, it may take all the same when it comes free: who is behind it would take that back in vain.
-        for each in possible:
-            if each is not kept:
-                self._heads.stall(workload.tenant, each.charge)
+        for option in possible:
+            if option is not kept:
+                self._heads.stall(workload.tenant, option.charge)
 
     def _is_broken(self, workload: Workload, option: Option) -> None:
         """See at the end of the turn whether it helps to move pods, unless it starts soon anyway."""
@@ -285,7 +287,7 @@ class Gate:
             self.outcome.broken.setdefault((cohort, *sorted(option.charge)), broken)
 
     def consolidate(self) -> None:
-        """Nobody else is judged after this: have pods moved for those who have quota and no room."""
+        """Have pods moved for workloads that have quota and no room. No workload is judged after this."""
         if not self.outcome.broken:
             return
         consolidation = Consolidation(self._snapshot, self._books, self._candidates, self._now)
@@ -293,13 +295,19 @@ class Gate:
             workload, within = broken.workload, self._rules(broken.workload).reclaim_within
             deadline, moves = self._now + within, consolidation.moves(broken)
             message = verdict.taken_back(Cause.MOVED)
-            self.outcome.backs.extend(
-                Back(move.group, Cause.MOVED, deadline, message, workload.tenant, move.to) for move in moves
+            self.outcome.reclamations.extend(
+                Reclamation(move.group, Cause.MOVED, deadline, message, workload.tenant, move.to) for move in moves
             )
             if moves:
                 option = Option(broken.choice, broken.charge, None)
-                self.answers.say(workload, Verdict(Why.RECLAIMING, self.answers.comes_back(workload, option, within), deadline))
+                self.answers.say(
+                    workload, PodVerdict(Why.RECLAIMING, self.answers.comes_back(workload, option, within), deadline)
+                )
         self.outcome.times.extend(consolidation.times)
+
+    def reserved_rooms(self) -> tuple[ReservedRoom, ...]:
+        """The free devices that are reserved for workloads that wait, once all have been judged."""
+        return reserved_rooms(self._books, self._heads.reservations())
 
     def _comes(self, workload: Workload, option: Option) -> bool:
         """Keep for it what is on its way out, if that is enough."""
@@ -312,7 +320,7 @@ class Gate:
         if nodes is None:
             return False
         deadlines = [held.pod.reclaim_by for held in self._books.coming if held.pod.reclaim_by is not None]
-        deadlines += [back.deadline for back in self.outcome.backs]
+        deadlines += [reclamation.deadline for reclamation in self.outcome.reclamations]
         self._reclaiming(workload, option, nodes, max(deadlines, default=None))
         return True
 
@@ -327,7 +335,7 @@ class Gate:
             staying = tuple(held.pod for held in self._books.staying(group))
             gone = replace(group, pods=staying)
             message = verdict.taken_back(found.cause)
-            self.outcome.backs.append(Back(gone, found.cause, deadline, message, workload.tenant))
+            self.outcome.reclamations.append(Reclamation(gone, found.cause, deadline, message, workload.tenant))
             self._books.comes(gone)
             self._candidates.gone(gone)
             if gone.is_gang:
@@ -336,7 +344,7 @@ class Gate:
         return True
 
     def _search(self, workload: Workload, option: Option, at: float) -> Found | None:
-        """Whose borrowed quota would do."""
+        """Find borrowed quota that suffices if it is taken back."""
         key = (workload.tenant, workload.shape, workload.topology, option.choice.name, at)
         if option.lack == "own" or key in self._futile or self._heads.is_stalled(workload.tenant, option.charge):
             return None
@@ -358,7 +366,7 @@ class Gate:
         """It waits for what is on its way out."""
         text = self.answers.comes_back(workload, option, self._rules(workload).reclaim_within)
         self._heads.keep(workload, option, nodes, None)
-        self.answers.say(workload, Verdict(Why.RECLAIMING, text, deadline))
+        self.answers.say(workload, PodVerdict(Why.RECLAIMING, text, deadline))
 
     def _hold_place(self, workload: Workload, option: Option) -> bool:
         """It is the first that waits for this, or it is behind the one that is; whether it is the first."""
@@ -376,8 +384,8 @@ class Gate:
         answers.say(workload, self._first(workload, option, said) if first else said)
         return first
 
-    def _first(self, workload: Workload, option: Option, said: Verdict) -> Verdict:
-        """Keep for the first one what it waits for, and say when it can start, if anybody can know."""
+    def _first(self, workload: Workload, option: Option, said: PodVerdict) -> PodVerdict:
+        """Reserve for the first one what it waits for, and say when it can start, if that can be known."""
         nodes: tuple[str, ...] = ()
         until: float | None = None
         start = self._forecast(workload, option)
@@ -400,8 +408,8 @@ class Gate:
         """Room that is kept for it for a while: what it waits for may never come free, and idles as long as it is kept."""
         first = workload.pods[0].uid
         self.outcome.keeps.append(first)
-        ends = self._snapshot.kept_since.get(first, self._now) + KEPT_WITHOUT_FORECAST
-        # Who may go to one node alone chose it, and waits for whoever is there; the rest of it is of use to others.
+        ends = self._snapshot.kept_since.get(first, self._now) + KEPT_WITHOUT_FORECAST_SECONDS
+        # A workload that may go to one node alone chose that node, and waits for its pods; others may use the rest of the node.
         is_pinned = _chose(workload) and self._books.now.board.reach(workload.pods, option.choice.flavor) <= 1
         if ends <= self._now or is_pinned:
             return ()

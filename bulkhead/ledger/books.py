@@ -1,10 +1,11 @@
-"""Quota and room together, as they are now and as they will be once what is on its way out is gone.
+"""Quota and room together: as they are now, and as they will be once ending and reclaimed pods are gone.
 
     Snapshot ──> Books ──> now:   all that holds something
-                       ──> later: the same without what is ending or being taken back; made when somebody asks for it
+                       ──> later: the same without what is ending or being taken back; made on first use
 
-What is admitted or reserved is held in both, so what is coming free is given once. Whoever has no node yet but will get one
-without the ledger has a likely node held: pinned, or found as the scheduler would. Nothing is decided here.
+Both hold what is admitted or reserved, so capacity that comes free is given away once. A pod without a node that the host's
+scheduler will still place holds a likely node: the one that it is pinned to, or one found as the scheduler would. This module
+decides nothing.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.account import Charge, QuotaAccount
 from bulkhead.ledger.flavors import Choice, Flavors
 from bulkhead.ledger.model import GATED, Line, Pod, Rules, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
@@ -20,12 +21,12 @@ from bulkhead.ledger.place import Board
 
 Where: TypeAlias = tuple[Shape, str, Topology | None, str]
 Mark: TypeAlias = tuple[int, int, set[Where]]
-_COPIED: Final = 64  # notes that are worth a copy
+_MOST_NOTES_COPIED: Final = 64  # notes that are worth a copy
 _NO_MATTER_WHEN: Final = float("inf")
 # So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
-LAST_GRACE: Final = 30
+LAST_GRACE_SECONDS: Final = 30
 # A pod that is still there this many seconds after its deadline is on a lost or hanging node: its end is unknown.
-OVERDUE: Final = 60.0
+OVERDUE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Held:
     """A pod that holds something, and what."""
 
     pod: Pod
-    # Where it runs, is pinned, or will likely run; "" where nobody knows.
+    # Where it runs, is pinned, or will likely run; "" where that is unknown.
     node: str
     charge: Charge
 
@@ -53,7 +54,7 @@ class Done:
 class Side:
     """Quota and room at one time."""
 
-    def __init__(self, account: Account, board: Board) -> None:
+    def __init__(self, account: QuotaAccount, board: Board) -> None:
         self.account = account
         self.board = board
         # What found no room; true until room comes free.
@@ -62,7 +63,7 @@ class Side:
     def mark(self) -> Mark:
         """The state as it is, for `undo`."""
         full = self._full
-        self._full = set(full) if len(full) < _COPIED else set()
+        self._full = set(full) if len(full) < _MOST_NOTES_COPIED else set()
         return self.account.mark(), self.board.mark(), full
 
     def undo(self, mark: Mark) -> None:
@@ -101,7 +102,7 @@ class Side:
 
     def place(self, workload: Workload, choice: Choice) -> tuple[str, ...] | None:
         """A node for each of its pods."""
-        # What fits nowhere fits nowhere for anybody; a tenant that has nodes to avoid looks for itself.
+        # What fits nowhere fits nowhere for any tenant; a tenant with nodes to avoid has an entry of its own.
         avoids = workload.tenant if self.board.avoids(workload.tenant) else ""
         where = (workload.shape, choice.name, workload.topology, avoids)
         if where in self._full and not workload.is_rest:
@@ -141,8 +142,8 @@ class Books:
         self._open(snapshot.pods)
 
     def _blank(self) -> Side:
-        """Without pods. What claims hold nobody takes back; it is charged as the flavor that its tenant likes best."""
-        account = Account(self._snapshot.tenants)
+        """Without pods. What claims hold is never taken back; it is charged as the flavor that its tenant prefers."""
+        account = QuotaAccount(self._snapshot.tenants)
         for claim in self._snapshot.claims:
             account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
         return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid, self._staying))
@@ -160,17 +161,17 @@ class Books:
                 self.now.hold(held)
             if not node and not pod.ending:
                 homeless.append(held)
-            # On a node that is lost nobody ends: nothing may wait for it.
+            # On a lost node no pod ends: no workload may wait for it.
             if pod.ending and self.is_overdue(pod):
                 self._stuck.add(pod.uid)
             elif (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
                 self._comes(held)
-        for held in sorted(homeless, key=lambda each: age(each.pod)):
+        for held in sorted(homeless, key=lambda held: age(held.pod)):
             self._settle(held)
 
     def is_overdue(self, pod: Pod) -> bool:
         """Whether it had to be gone for a while, and is there."""
-        return pod.ends_by is not None and pod.ends_by + OVERDUE < self._now < _NO_MATTER_WHEN
+        return pod.ends_by is not None and pod.ends_by + OVERDUE_SECONDS < self._now < _NO_MATTER_WHEN
 
     def _ends_soon(self, pod: Pod) -> bool:
         """Whether a pod that is being deleted is gone as soon as one that is taken back: its tenant chose its grace."""
@@ -178,11 +179,16 @@ class Books:
             return pod.ending
         tenant = self._snapshot.tenants.get(pod.tenant)
         rules = self._snapshot.rules.get(tenant.cohort if tenant else "", Rules())
-        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE
+        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE_SECONDS
 
     def _settle(self, held: Held) -> None:
         flavor = next(
-            (each.flavor for each in self.flavors.choices(held.pod.tenant, held.pod.asks) if each.name == held.pod.flavor), None
+            (
+                choice.flavor
+                for choice in self.flavors.choices(held.pod.tenant, held.pod.asks)
+                if choice.name == held.pod.flavor
+            ),
+            None,
         )
         found = self.now.board.place((held.pod,), flavor)
         if found is not None:

@@ -1,9 +1,8 @@
-"""What the tenants of a cohort have together, what waits, and whether its rules can do what they say; for the Cohort's status.
+"""Sums up a cohort for its status: what its tenants have together, what waits, and which of its rules cannot work.
 
     Snapshot, Decisions ──> Summary by cohort: tenants, sums by line, workloads that wait, faults of the rules ──> status
 
-Numbers are those of the decision, so they say what `bulkhead top` says. Everything that is listed is bounded. Pure; time is
-passed in.
+The numbers are those of the decision, so they agree with `bulkhead top`. Every list is bounded. Pure; time is passed in.
 """
 
 from collections import Counter
@@ -17,13 +16,14 @@ from bulkhead.api.conditions import CohortCondition, CohortReason, set_condition
 from bulkhead.api.ledger import MOST_LINES_SHOWN, MOST_TENANTS_SHOWN, line_name
 from bulkhead.api.quantity import shown
 from bulkhead.api.untrusted import mappings
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.ledger.flavors import Flavors
-from bulkhead.ledger.model import GATED, Decisions, Flavor, Line, Node, Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.model import GATED, Decisions, Flavor, Line, Node, Rules, Snapshot, Tenant
 from bulkhead.ledger.verdict import listed
 
 _SUMS: Final = ("nominal", "used", "borrowed", "lent")
 _MOST_COUNTED: Final = 1_000_000
-_NAMED: Final = 4  # faults of one kind in a message
+_MOST_FAULTS_NAMED: Final = 4  # faults of one kind in a message
 _WORK: Final = "its tenants lend each other what is idle by these rules"
 
 
@@ -39,7 +39,7 @@ class Summary:
     faults: tuple[tuple[CohortReason, str], ...] = ((CohortReason.NO_TENANTS, "no tenant is in it"),)
 
 
-# Of a cohort in which nobody is.
+# Of a cohort without tenants.
 EMPTY: Final = Summary()
 
 
@@ -64,7 +64,11 @@ def status(summary: Summary, before: Mapping[str, Any], generation: int, now: da
     return {
         "observedGeneration": generation,
         "conditions": set_condition(
-            [each for each in mappings(before.get("conditions")) if each.get("type") == CohortCondition.RULES_WORK],
+            [
+                condition
+                for condition in mappings(before.get("conditions"))
+                if condition.get("type") == CohortCondition.RULES_WORK
+            ],
             CohortCondition.RULES_WORK,
             "False" if summary.faults else "True",
             reason,
@@ -75,8 +79,8 @@ def status(summary: Summary, before: Mapping[str, Any], generation: int, now: da
         "tenants": len(summary.tenants),
         "tenantNames": list(summary.tenants[:MOST_TENANTS_SHOWN]),
         "waiting": min(summary.waiting, _MOST_COUNTED),
-        "devices": f"{sum(each['used'] for each in devices)}/{sum(each['nominal'] for each in devices)}"[:64],
-        "borrowed": min(sum(each["borrowed"] for each in devices), _MOST_COUNTED),
+        "devices": f"{sum(line['used'] for line in devices)}/{sum(line['nominal'] for line in devices)}"[:64],
+        "borrowed": min(sum(line["borrowed"] for line in devices), _MOST_COUNTED),
         "resources": [
             {
                 "name": line_name(*line),
@@ -111,8 +115,8 @@ def _summary(
 
 def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, str]) -> dict[str, Counter[Line | None]]:
     """By cohort how many workloads wait for a line, and at None how many in all; each for what its tenant likes best."""
-    admitted = {each.pod.uid for each in decisions.admit}
-    wanted: dict[tuple[str, ...], set[Line]] = {}
+    admitted = {admission.pod.uid for admission in decisions.admit}
+    wanted: dict[WorkloadKey, set[Line]] = {}
     flavors, chosen = Flavors(snapshot), dict[tuple[str, frozenset[str]], frozenset[Line]]()
     for pod in snapshot.pods:
         if pod.tenant not in cohort_of or pod.stage not in GATED or pod.ending or pod.uid in admitted:
@@ -122,24 +126,20 @@ def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, s
             of = flavors.best(*asked)
             lines = {(of.get(name, ""), name) for name in pod.asks}
             chosen[asked] = frozenset(lines & snapshot.tenants[pod.tenant].shares.keys())
-        wanted.setdefault(_workload(pod), set()).update(chosen[asked])
+        wanted.setdefault(pod.workload, set()).update(chosen[asked])
     found: dict[str, Counter[Line | None]] = {}
-    for (tenant, *_), lines in wanted.items():
-        found.setdefault(cohort_of[tenant], Counter()).update([None, *lines])
+    for workload, lines in wanted.items():
+        found.setdefault(cohort_of[workload.tenant], Counter()).update([None, *lines])
     return found
-
-
-def _workload(pod: Pod) -> tuple[str, ...]:
-    return (pod.tenant, pod.uid) if pod.gang is None else (pod.tenant, pod.virtual_namespace, pod.gang.name)
 
 
 def _faults(members: Sequence[Tenant], rules: Rules, nodes: Iterable[Node]) -> Iterator[tuple[CohortReason, str]]:
     """What of the rules cannot work, the gravest first."""
     if not members:
         yield from EMPTY.faults
-    known = {(each.name, each.resource) for each in rules.flavors}
+    known = {(flavor.name, flavor.resource) for flavor in rules.flavors}
     named: dict[Line, list[str]] = {}
-    for tenant in sorted(members, key=lambda each: each.name):
+    for tenant in sorted(members, key=lambda flavor: flavor.name):
         for line in tenant.shares:
             if line[0] and line not in known:
                 named.setdefault(line, []).append(tenant.name)
@@ -188,7 +188,7 @@ def _told(faults: Sequence[tuple[CohortReason, str]]) -> str:
         return _WORK
     said: list[str] = []
     for reason in dict.fromkeys(reason for reason, _ in faults):
-        texts = [text for each, text in faults if each is reason]
-        said += texts[:_NAMED]
-        said += [f"and {len(texts) - _NAMED} more like this"] if len(texts) > _NAMED else []
+        texts = [text for fault, text in faults if fault is reason]
+        said += texts[:_MOST_FAULTS_NAMED]
+        said += [f"and {len(texts) - _MOST_FAULTS_NAMED} more like this"] if len(texts) > _MOST_FAULTS_NAMED else []
     return "; ".join(said)

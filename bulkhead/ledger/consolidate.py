@@ -1,16 +1,16 @@
-"""Whom to move to other nodes, so that a workload with quota finds room among accelerators that are free in pieces.
+"""Chooses pods that move to other nodes, so that a workload with quota finds room where accelerators are free in pieces.
 
     has quota, no room ──> nodes (or domains) that the least has to leave ──> small pods released one by one until it fits
                                                                          ──> each of them fits elsewhere, now ──> they are moved
 
-Moved are single pods alone, of which nothing but what is checked here decides where they fit, and which their tenant's plane
-makes again: the beneficiary's own tenant's, and where it is within its nominal, those of tenants that borrow, no more of them
-than is borrowed. None of higher priority, none before its minimum runtime, and none that is not smaller than the beneficiary:
-what is larger never makes way for what is smaller, so no two ever move each other in turn.
+Only single pods move that a controller in their plane makes again, and whose place depends on nothing that is not checked here.
+They belong to the beneficiary's own tenant; if the beneficiary stays within nominal, also to tenants that borrow, up to what
+these borrow. No pod moves that has a higher priority, that has not run for its minimum runtime, or that is not smaller than the
+beneficiary. A larger workload never makes way for a smaller one, so no two workloads move each other in turn.
 
-A pod that goes keeps its quota and room on its new node (`homes`); it does not go where another one has to leave first. It is
-looked at only at the end of a turn: whoever could start without anybody's moving has started by then. The search is bounded: in
-pods and nodes looked at, in places tried, in moves. It leaves the books as they will be after the moves.
+A moved pod keeps its quota, and room on its new node (`homes`); that room is free at once. Moves are considered at the end of a
+turn, when every workload that can start without them has started. The search is bounded in pods, nodes, places and moves. It
+leaves the books as they will be after the moves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ from bulkhead.ledger.nodes import only
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates
 
-_PLACES: Final = 96  # tried for one workload
-_UNITS: Final = 32  # nodes or domains
+_MOST_PLACES_TRIED: Final = 96  # tried for one workload
+_MOST_UNITS_TRIED: Final = 32  # nodes or domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Consolidation:
 
     def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
         self._snapshot, self._books, self._candidates, self._now = snapshot, books, candidates, now
-        # When somebody has run for its minimum who could be moved then.
+        # When a pod that could be moved has run for its minimum.
         self.times: list[float] = []
         # One after the other: while pods of a cohort are on their way, no others go for it.
         on_their_way = (held.pod for held in books.coming if held.pod.reclaim_cause == Cause.MOVED)
         self._busy = {snapshot.tenants[pod.tenant].cohort for pod in on_their_way if pod.tenant in snapshot.tenants}
 
     def moves(self, broken: Broken) -> tuple[Move, ...]:
-        """Who makes room for a workload; nobody if that does not help."""
+        """The moves that make room for a workload; none if that does not help."""
         tenant = self._snapshot.tenants.get(broken.workload.tenant)
         if tenant is None or tenant.cohort in self._busy:
             return ()
@@ -94,7 +94,7 @@ class _Search:
     # What each of its pods asks for, at most.
     _each: int = field(init=False)
     _on: dict[str, list[Group]] = field(init=False, default_factory=dict)
-    _places: int = field(init=False, default=_PLACES)
+    _places: int = field(init=False, default=_MOST_PLACES_TRIED)
 
     def __post_init__(self) -> None:
         self._side = self.books.now
@@ -111,7 +111,7 @@ class _Search:
         if self.broken.kept is not None:
             self._side.do(self.broken.kept, -1)
         self._look()
-        found = next((each for each in self._trials() if each is not None), None)
+        found = next((trial for trial in self._trials() if trial is not None), None)
         self._side.undo(mark)
         if found is None:
             return ()
@@ -166,8 +166,8 @@ class _Search:
             for node in nodes:
                 domains.setdefault(self.candidates.nodes[node].labels.get(topology.key, ""), []).append(node)
             domains.pop("", None)
-            return list(domains.values())[:_UNITS]
-        return [[node] for node in nodes[:_UNITS]] if len(self.broken.workload.pods) == 1 else [nodes]
+            return list(domains.values())[:_MOST_UNITS_TRIED]
+        return [[node] for node in nodes[:_MOST_UNITS_TRIED]] if len(self.broken.workload.pods) == 1 else [nodes]
 
     def _work(self, node: str) -> float:
         """What was done there since these began, which those that leave lose."""
@@ -189,7 +189,7 @@ class _Search:
     def _clear(self, node: str, order: Callable[[int], int], taken: list[Group]) -> bool:
         """Release pods of a node until one pod more has room there."""
         mark, before, lack = self._side.mark(), len(taken), self._lacks(node)
-        for group in sorted(self._on[node], key=lambda each: order(self._asks(each))):
+        for group in sorted(self._on[node], key=lambda group: order(self._asks(group))):
             if lack <= 0 or len(taken) >= self.most:
                 break
             if group not in taken and self._may_take(group):
@@ -234,7 +234,7 @@ class _Search:
         """A node with room for a pod as things are, of the kind that it is on; "" for none."""
         pod, flavors = held.pod, self.books.flavors
         used = flavors.used(pod)
-        choice = next((each for each in flavors.choices(pod.tenant, pod.asks) if each.of == used), None)
+        choice = next((choice for choice in flavors.choices(pod.tenant, pod.asks) if choice.of == used), None)
         if choice is None:
             return ""
         away = only(pod.needs, "NotIn", left | self.snapshot.avoid.get((pod.tenant, pod.needs), frozenset()))
@@ -242,7 +242,7 @@ class _Search:
         return found[0] if found is not None else ""
 
     def _carry_out(self, nodes: tuple[str, ...], moves: tuple[Move, ...]) -> None:
-        """The books as they will be: nothing is judged any more, so `later` is of no use to anybody."""
+        """The books as they will be: no workload is judged any more, so `later` is not needed."""
         if self.broken.kept is not None:
             self._side.do(self.broken.kept, -1)
         for move in moves:

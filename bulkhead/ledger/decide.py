@@ -1,24 +1,24 @@
-"""From a snapshot to decisions: what the ledger's shell does next.
+"""Makes decisions from a snapshot: what the ledger's shell does next.
 
     Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs, successors of moved pods
-                 ──> the queue, one by one ──> who is moved ──> Decisions
+                 ──> the queue, one by one ──> moves ──> Decisions
 
-The same snapshot, its pods in any order, gives the same decisions. All of them are made at one moment and fit each other, so
-the shell may stop after any of its writes: the next snapshot shows what was done, and the rest is decided anew.
+The same snapshot, its pods in any order, gives the same decisions. They are made at one moment and fit each other, so the
+shell may stop after any write: the next snapshot shows what was done, and the ledger decides the rest again.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from bulkhead.ledger import verdict
-from bulkhead.ledger.admit import Gate, Outcome
+from bulkhead.ledger.admit import AdmissionJudge, Outcome
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.gangs import is_staying
-from bulkhead.ledger.model import Decisions, Reclaim, Snapshot, Verdict
+from bulkhead.ledger.model import Decisions, PodVerdict, Reclaim, Snapshot
 from bulkhead.ledger.order import Queue, Sorted, Workload, age, sort_out
 from bulkhead.ledger.reclaim import Candidates
 from bulkhead.ledger.spare import spared
-from bulkhead.ledger.takeback import Back, due, gang_of, over_quotas
+from bulkhead.ledger.takeback import Reclamation, gang_of, over_quotas, plan_reclaims
 
 
 def decide(snapshot: Snapshot, now: float) -> Decisions:
@@ -29,71 +29,74 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     found = sort_out(snapshot.pods)
     books = Books(snapshot, now)
     candidates = Candidates(found.groups, books, snapshot)
-    back = due(snapshot, books, candidates, found, now)
+    plan = plan_reclaims(snapshot, books, candidates, found, now)
     notices = over_quotas(snapshot, books, candidates)
-    gate = Gate(snapshot, books, candidates, now)
-    gate.outcome.backs.extend(back.backs)
-    rests = _rests(gate, found, back.backs)
-    waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
-    queue = Queue([*rests, *filter(gate.can_start, waiting)], gate.charges, gate.turn)
+    judge = AdmissionJudge(snapshot, books, candidates, now)
+    judge.outcome.reclamations.extend(plan.reclamations)
+    rests = _rests(judge, found, plan.reclamations)
+    waiting = [workload for workload in found.workloads if not judge.returns(workload)] if snapshot.moved else found.workloads
+    queue = Queue([*rests, *filter(judge.can_start, waiting)], judge.charges, judge.turn)
     while (workload := queue.next()) is not None:
-        charge = gate.judge(workload)
+        charge = judge.rule_on(workload)
         if charge is None:
             queue.judged(workload)
         else:
             queue.again(workload, charge)
-    gate.consolidate()
-    outcome = gate.outcome
+    judge.consolidate()
+    outcome = judge.outcome
     for unready in found.unready:
         said = verdict.of_unready(unready)
-        gate.answers.verdicts.update((pod.uid, said) for pod in unready.pods)
+        judge.answers.verdicts.update((pod.uid, said) for pod in unready.pods)
     return Decisions(
         admit=tuple(outcome.admitted),
-        reclaim=tuple(_reclaims(outcome.backs)),
+        reclaim=tuple(_reclaims(outcome.reclamations)),
         spare=spared(snapshot),
-        verdicts=gate.answers.verdicts,
+        verdicts=judge.answers.verdicts,
         notices=notices,
         standings=books.now.account.standings(),
         keeps=tuple(outcome.keeps),
-        next_at=_next(snapshot, outcome, back.times, now),
+        reserved=judge.reserved_rooms(),
+        next_at=_next(snapshot, outcome, plan.times, now),
     )
 
 
-def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> list[Workload]:
-    """Complete gangs that are admitted in part before anybody else is looked at, as far as they stay within nominal.
+def _rests(judge: AdmissionJudge, found: Sorted, reclamations: Iterable[Reclamation]) -> list[Workload]:
+    """Complete gangs that are admitted in part before all other workloads, as far as they stay within nominal.
 
     Returns those that would borrow: they wait in the queue, because a workload within nominal could take their quota back at
     once. A gang that is being taken back is not completed.
     """
     staying = (group for group in found.groups if group.is_gang and any(is_staying(pod) for pod in group.pods))
     groups = {gang_of(group): group for group in staying}
-    gone = {gang_of(back.group) for back in backs if back.group.is_gang}
+    gone = {gang_of(reclamation.group) for reclamation in reclamations if reclamation.group.is_gang}
     queued = []
     for workload in found.rests:
         gang = gang_of(workload)
         if gang in gone:
-            said: Verdict = verdict.behind(workload)
-            gate.answers.verdicts.update((pod.uid, said) for pod in workload.pods)
+            said: PodVerdict = verdict.behind(workload)
+            judge.answers.verdicts.update((pod.uid, said) for pod in workload.pods)
             continue
-        gate.joins(workload, groups[gang])
-        if not gate.can_start(workload):
+        judge.joins(workload, groups[gang])
+        if not judge.can_start(workload):
             continue
-        if gate.is_own(workload):
-            gate.judge(workload)
+        if judge.is_own(workload):
+            judge.rule_on(workload)
         else:
             queued.append(workload)
     return queued
 
 
-def _reclaims(backs: Iterable[Back]) -> Iterable[Reclaim]:
-    for back in backs:
-        for pod in back.group.pods:
-            yield Reclaim(pod, back.cause, back.deadline, back.beneficiary, back.message, back.to)
+def _reclaims(reclamations: Iterable[Reclamation]) -> Iterable[Reclaim]:
+    for reclamation in reclamations:
+        for pod in reclamation.group.pods:
+            yield Reclaim(
+                pod, reclamation.cause, reclamation.deadline, reclamation.beneficiary, reclamation.message, reclamation.to
+            )
 
 
 def _next(snapshot: Snapshot, outcome: Outcome, times: Iterable[float], now: float) -> float | None:
     """When something is due by itself."""
     deadlines = [pod.reclaim_by for pod in snapshot.pods if pod.reclaim_by is not None]
-    deadlines += [each.until for each in snapshot.moved if each.until is not None]
-    due_times = [*deadlines, *times, *outcome.times, *(back.deadline for back in outcome.backs)]
+    deadlines += [moved.until for moved in snapshot.moved if moved.until is not None]
+    due_times = [*deadlines, *times, *outcome.times, *(reclamation.deadline for reclamation in outcome.reclamations)]
     return min((at for at in due_times if at > now), default=None)

@@ -1,8 +1,8 @@
-"""What is said to those who wait: the sentences of `verdict` with the numbers of one turn.
+"""Tells waiting workloads why they wait: the sentences of `verdict` with the numbers of one turn.
 
-    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for all alike, a bounded number) ──> Verdict
+    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for all alike, bounded) ──> PodVerdict
 
-Nothing is decided here.
+This module decides nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from bulkhead.ledger import verdict
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.heads import Option
-from bulkhead.ledger.model import Flavor, Line, Verdict
+from bulkhead.ledger.model import Flavor, Line, PodVerdict
 from bulkhead.ledger.order import Workload
 from bulkhead.ledger.place import Shortfall
 
 # Bounds of one turn; what lies beyond them gets a shorter answer.
-_EXPLAINED: Final = 256
-_EXPLAINED_OF_ONE: Final = 32
+_MOST_EXPLAINED: Final = 256
+_MOST_EXPLAINED_OF_ONE_TENANT: Final = 32
 
 
 class Answers:
@@ -26,11 +26,11 @@ class Answers:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, PodVerdict] = {}
         self._shortfalls: dict[tuple[object, ...], Shortfall] = {}
         self._explained: dict[str, int] = {}
 
-    def say(self, workload: Workload, said: Verdict) -> None:
+    def say(self, workload: Workload, said: PodVerdict) -> None:
         """The same to all pods of a workload."""
         if workload.is_rest:
             said = verdict.unplaced_rest(said, workload)
@@ -40,16 +40,16 @@ class Answers:
 
     def cannot(
         self, workload: Workload, choices: Sequence[Choice], given: Sequence[Choice], flavors: Iterable[Flavor]
-    ) -> Verdict:
+    ) -> PodVerdict:
         """Why it could not start even if nothing else ran; of several flavors by the one that its own needs leave."""
         if not choices:
             return verdict.flavors_apart(workload)
         # Who waits for a node that is down does not wait for another kind.
         board = self._books.now.board.emptied()
-        left = [each for each in choices if not each.name or board.reach(workload.pods, each.flavor)]
-        told = min(choices, key=lambda each: (each not in left, each not in given))
+        left = [choice for choice in choices if not choice.name or board.reach(workload.pods, choice.flavor)]
+        told = min(choices, key=lambda choice: (choice not in left, choice not in given))
         if not left and (nodes := board.reach(workload.pods)):
-            kinds = [each for each in flavors if board.reach(workload.pods, each)]
+            kinds = [flavor for flavor in flavors if board.reach(workload.pods, flavor)]
             return verdict.of_no_kind(workload, nodes, kinds, self._nominals(workload.tenant, told.of))
         if told not in given:
             return self.of_quota(workload, Option(told, self._books.charge(workload, told), "never"))
@@ -61,18 +61,18 @@ class Answers:
         line = verdict.lacking(option.charge, entries) or min(option.charge)
         return line, option.charge[line] - entries[line].room()
 
-    def of_quota(self, workload: Workload, option: Option) -> Verdict:
+    def of_quota(self, workload: Workload, option: Option) -> PodVerdict:
         """Quota is too small, or held."""
         line, _ = self.missing(workload, option)
         entry = self._books.now.account.entry(workload.tenant, line)
         return verdict.of_quota(option.lack or "own", line, option.charge[line], entry)
 
-    def of_room(self, workload: Workload, choice: Choice) -> Verdict | None:
+    def of_room(self, workload: Workload, choice: Choice) -> PodVerdict | None:
         """No nodes have room; None where too much was explained already."""
         short = self._shortfall(workload, choice)
         return None if short is None else verdict.of_room(short, workload.topology, choice.name)
 
-    def behind(self, workload: Workload, option: Option) -> Verdict:
+    def behind(self, workload: Workload, option: Option) -> PodVerdict:
         """Others are first."""
         if option.lack is None:
             return verdict.behind(workload)
@@ -97,7 +97,7 @@ class Answers:
         found = self._shortfalls.get(key)
         if found is None:
             count = self._explained.get(workload.tenant, 0)
-            if count >= _EXPLAINED_OF_ONE or len(self._shortfalls) >= _EXPLAINED:
+            if count >= _MOST_EXPLAINED_OF_ONE_TENANT or len(self._shortfalls) >= _MOST_EXPLAINED:
                 return None
             self._explained[workload.tenant] = count + 1
             found = self._books.now.board.explain(workload.pods, choice.flavor, workload.topology)

@@ -1,11 +1,11 @@
-"""Which flavor of a resource a workload may use, and which one a pod that runs does use.
+"""Tells which flavors of a resource a workload may use, and which one a running pod uses.
 
     tenant, what is asked ──> choices, in the order of the tenant's preference ──> charge, placement
     pod with a node ──> the first flavor of which the node has all labels
 
-What a node is, decides what is counted on it: a note on a pod is believed only where the node has no word. A workload that asks
-for two resources with flavors gets a flavor of the same name in both, since it is one kind of node. Of a flavor that no Cohort
-lists there are no nodes. Pure.
+The labels of a node decide as which flavor its devices count. The note on a pod counts only where the node's labels say
+nothing. A workload that asks for two resources with flavors gets a flavor of the same name in both, because a flavor is one
+kind of node. A flavor that no Cohort lists has no nodes. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,11 +40,11 @@ class Flavors:
     def choices(self, tenant: str, asks: Iterable[str]) -> tuple[Choice, ...]:
         """What a workload that asks for these resources may use, the best first; none where flavors have no name in common."""
         named = self._named.get(tenant)
-        resources = sorted(each for each in asks if each in named) if named else []
+        resources = sorted(resource for resource in asks if resource in named) if named else []
         if not named or not resources:
             return (_PLAIN,)
-        names = [name for name in named[resources[0]] if all(name in named[each] for each in resources)]
-        known = {(each.name, each.resource): each for each in self._rule(tenant).flavors}
+        names = [name for name in named[resources[0]] if all(name in named[resource] for resource in resources)]
+        known = {(flavor.name, flavor.resource): flavor for flavor in self._rule(tenant).flavors}
         return tuple(
             Choice(
                 name, dict.fromkeys(resources, name), known.get((name, resources[0])) or Flavor(name, resources[0], _NO_NODES)
@@ -108,7 +108,7 @@ def named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
 def whole(asks: Iterable[Amounts]) -> dict[str, int]:
     """What pods ask for together."""
     found: dict[str, int] = {}
-    for each in asks:
-        for name, amount in each.items():
+    for amounts in asks:
+        for name, amount in amounts.items():
             found[name] = found.get(name, 0) + amount
     return found

@@ -1,4 +1,4 @@
-"""When a workload that waits can start, as far as anybody can know; and which nodes it waits for.
+"""Forecasts when a waiting workload can start, if that can be known, and chooses the nodes that it waits for.
 
     what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
 
@@ -62,7 +62,7 @@ def by_known_ends(books: Books, workload: Workload, choice: Choice, charge: Char
 
 
 def nodes_to_wait_for(books: Books, workload: Workload, choice: Choice, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Where it starts if nobody knows when: on nodes (or in a domain) of which as little as possible has to come free."""
+    """Where it starts if the time is unknown: on nodes (or in a domain) of which as little as possible has to come free."""
     side = books.later
     units = _units(books, workload, nodes)
     start = side.mark()

@@ -1,11 +1,11 @@
-"""What belongs together in a gang: which pods are held as one, and which of those that wait are the same gang's.
+"""Puts the pods of a gang together: which held pods are one gang, and which waiting pods belong to it.
 
     held pods of one name ──> by the moment that is noted on them ──> groups: gangs, and single pods beside them
     a group, pods that wait ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
 
-What a gang is, is fixed when it is admitted. A tenant may delete its pods and make others under their names: one that asks for
-more, or has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides
-about Workloads, whose podSets cannot be changed. Pure.
+A gang is fixed when it is admitted. Its tenant may delete pods and make others under their names: one that asks for more, or
+has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides about
+Workloads, whose podSets cannot be changed. Pure.
 """
 
 import functools
@@ -72,7 +72,7 @@ def generations(held: Iterable[Pod]) -> list[Generation]:
             since = None if pod.admitted_gang is None else pod.admitted_gang.since
             found.setdefault(since, []).append(pod)
             gangs[since] = pod.admitted_gang
-    return [Generation(tuple(found[since]), gangs[since]) for since in sorted(found, key=lambda each: each or 0.0)]
+    return [Generation(tuple(found[since]), gangs[since]) for since in sorted(found, key=lambda since: since or 0.0)]
 
 
 def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterator[Pod]:
@@ -117,20 +117,26 @@ def as_admitted(admission: Admission) -> Pod:
 
 
 def shape_of(pod: Pod) -> str:
-    """A digest of what a pod asks for and where it may go. Nobody can make two that are alike on purpose."""
+    """A digest of what a pod asks for and where it may go. A tenant cannot make two pods with the same digest on purpose."""
     return _digest(tuple(sorted(pod.asks.items())), pod.needs)
 
 
 @functools.lru_cache(maxsize=4096)
 def _digest(asks: tuple[tuple[str, int], ...], needs: Needs) -> str:
-    terms = [[[each.key, each.operator, each.values, each.of_name] for each in term] for term in _lasting(needs.terms)]
-    tolerations = [[each.key, each.value, each.effect, each.exists] for each in needs.tolerations]
+    terms = [
+        [[expression.key, expression.operator, expression.values, expression.of_name] for expression in term]
+        for term in _lasting(needs.terms)
+    ]
+    tolerations = [[toleration.key, toleration.value, toleration.effect, toleration.exists] for toleration in needs.tolerations]
     written = json.dumps([asks, needs.selector, terms, tolerations], separators=(",", ":"))
     return hashlib.sha256(written.encode()).hexdigest()[:32]
 
 
 def _lasting(terms: tuple[tuple[Expression, ...], ...]) -> list[list[Expression]]:
     """Without the nodes that a pod avoids: those are what its tenant had cordoned when it was made."""
-    left = [([each for each in term if not (each.of_name and each.operator == "NotIn")], bool(term)) for term in terms]
+    left = [
+        ([expression for expression in term if not (expression.of_name and expression.operator == "NotIn")], bool(term))
+        for term in terms
+    ]
     # An alternative that asked for nothing else lets the pod go anywhere; one that was empty from the first, nowhere.
     return [] if any(had_some and not kept for kept, had_some in left) else [kept for kept, _ in left]

@@ -1,11 +1,11 @@
-"""What each tenant was given, as its ResourceQuota on the host notes it, and the rules of its cohort.
+"""Reads what each tenant was given, from its ResourceQuota on the host, and the rules of its cohort.
 
     Tenant + class ──> controller ──> tenant-quota: hard (the ceilings), annotation GIVEN ──> tenant_of ──> model.Tenant
     Cohort ──> rules_of ──> model.Rules
 
-The note is written with the quota, by the controller alone, so the ledger, the ceilings of others and people's tools go by
-what is applied and not by what is asked for: a tenant that is held, paused or refused has what it had, and one that is taken
-down lends nothing once its note is gone. What cannot be read is read as nothing lent and nothing borrowed. Pure.
+Only the controller writes the note, together with the quota. So the ledger, the ceilings of other tenants and the command line
+go by what is applied, not by what is asked for: a tenant that is held, paused or refused keeps what it had, and a tenant that
+is taken down lends nothing once its note is gone. A note that cannot be read lends and borrows nothing. Pure.
 """
 
 import json
@@ -20,10 +20,10 @@ from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
 
 _COUNTED: Final = "requests."
-_LINES: Final = 256
-_HEAVIEST: Final = 1000
+_MOST_LINES: Final = 256
+_LARGEST_WEIGHT: Final = 1000
 _MOST_FLAVORS: Final = 64
-_MOVES: Final = 4
+_DEFAULT_MOVES: Final = 4
 _MOST_MOVES: Final = 32
 
 
@@ -52,19 +52,19 @@ def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
     noted = read_object(annotations.get(GIVEN))
     if not noted:
         return Tenant(name, shares=_counted(quota), over_since=since)
-    lines = list(mapping(noted.get("lines")).items())[:_LINES]
+    lines = list(mapping(noted.get("lines")).items())[:_MOST_LINES]
     weight = noted.get("weight")
     return Tenant(
         name,
         cohort=text(noted.get("cohort")),
-        weight=weight if type(weight) is int and 1 <= weight <= _HEAVIEST else 1,
+        weight=weight if type(weight) is int and 1 <= weight <= _LARGEST_WEIGHT else 1,
         shares={line_named(line): _read_share(mapping(share)) for line, share in lines},
         prefers={
-            resource: tuple(each for each in sequence(flavors) if isinstance(each, str))
+            resource: tuple(flavor for flavor in sequence(flavors) if isinstance(flavor, str))
             for resource, flavors in mapping(noted.get("prefers")).items()
         },
         over_since=since,
-        devices={name: each for name, each in mapping(noted.get("devices")).items() if isinstance(each, str)},
+        devices={name: resource for name, resource in mapping(noted.get("devices")).items() if isinstance(resource, str)},
     )
 
 
@@ -80,12 +80,12 @@ def rules_of(cohort: Mapping[str, Any]) -> Rules:
         over_quota_grace=_duration(over.get("grace"), usual.over_quota_grace),
         bind_within=_duration(mapping(spec.get("gangs")).get("bindWithin"), usual.bind_within),
         max_moves=_moves(mapping(spec.get("consolidation"))),
-        flavors=tuple(_flavor(each) for each in mappings(spec.get("flavors"), _MOST_FLAVORS)),
+        flavors=tuple(_flavor(flavor) for flavor in mappings(spec.get("flavors"), _MOST_FLAVORS)),
     )
 
 
 def _moves(said: Mapping[str, Any]) -> int:
-    most = said.get("maxMoves", _MOVES)
+    most = said.get("maxMoves", _DEFAULT_MOVES)
     known = type(most) is int and 1 <= most <= _MOST_MOVES
     return most if said.get("policy") == "WhenBroken" and known else 0
 
@@ -112,7 +112,7 @@ def _counted(quota: Mapping[str, Any]) -> dict[Line, Share]:
     """The devices of which the host's quota says how many; its numbers are ceilings, which without a note are nominal."""
     hard = mapping(mapping(quota.get("spec")).get("hard"))
     names = [name for name in hard if name.startswith(f"{_COUNTED}hugepages-") or (name.startswith(_COUNTED) and "/" in name)]
-    resources = {name.removeprefix(_COUNTED): readable(hard[name]) or Decimal(0) for name in names[:_LINES]}
+    resources = {name.removeprefix(_COUNTED): readable(hard[name]) or Decimal(0) for name in names[:_MOST_LINES]}
     return {("", resource): Share(base_units(resource, number, "down"), lending=0) for resource, number in resources.items()}
 
 

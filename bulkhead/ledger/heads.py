@@ -1,10 +1,10 @@
-"""What is kept for those who wait, and who is the first to wait for what.
+"""Keeps the reservations of one turn, and which workload is the first to wait for a quota or for room.
 
-    waits for its tenant's own ceiling, a cohort's quota, or room ──> nobody waits for that yet ──> the first: it is kept for it
-                                                                └──> somebody does ──> behind
+    waits for its tenant's own ceiling, a cohort's quota, or room ──> none waits for that yet ──> the first: it is reserved
+                                                                └──> one does ──> behind
 
-What is kept is reserved in the books: nobody behind gets it, unless he is known to end before it is needed. Nothing is judged
-here, and nothing said.
+Reservations stand in the books, so later workloads cannot use them unless they are known to finish first. This module judges no
+workload and writes no messages.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from bulkhead.ledger.books import Books, Done
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Line, Snapshot
 from bulkhead.ledger.order import Workload
+from bulkhead.ledger.reserved import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +33,36 @@ class Heads:
     def __init__(self, snapshot: Snapshot, books: Books) -> None:
         self._tenants, self._books = snapshot.tenants, books
         # What is kept, and until when at least: None where it may be needed at any moment.
-        self._kept: list[tuple[Done, float | None]] = []
-        # Which quota and which room somebody waits for who came first.
+        self._kept: list[tuple[Reservation, float | None]] = []
+        # The quota and the room that a first workload waits for.
         self._quota: set[tuple[str, Line]] = set()
         self._own: set[tuple[str, Line]] = set()
         self._room: set[tuple[str, Line]] = set()
         self._led: set[tuple[str, str]] = set()
-        # Lines for which a tenant has somebody waiting for whom they are not kept: who is behind him takes nothing back.
+        # Lines that a tenant's workload waits for and that are not reserved for it: the ones behind it take nothing back.
         self._stalled: set[tuple[str, Line]] = set()
 
     def keep(self, workload: Workload, option: Option, nodes: Sequence[str], until: float | None) -> Done:
         """Keep quota, and these nodes, for a workload."""
         done = Done(workload, option.charge, nodes, reserved=True, own=option.lack == "own")
         self._books.do(done)
-        self._kept.append((done, until))
+        self._kept.append((Reservation(done, option.choice.of), until))
         return done
 
     def kept_for(self, workload: Workload) -> Done | None:
         """What is kept for a workload."""
-        return next((done for done, _ in self._kept if done.workload is workload), None)
+        return next((kept.done for kept, _ in self._kept if kept.done.workload is workload), None)
+
+    def reservations(self) -> list[Reservation]:
+        """Everything that is reserved, in the order in which it was."""
+        return [kept for kept, _ in self._kept]
 
     def not_needed_before(self, ends: float) -> list[Done]:
         """What is kept for those who cannot start any sooner."""
-        return [done for done, until in self._kept if until is not None and ends <= until]
+        return [kept.done for kept, until in self._kept if until is not None and ends <= until]
 
     def is_first(self, workload: Workload, option: Option, missing: Line | None) -> bool:
-        """Whether nobody waits for this quota or room yet; from now on somebody does."""
+        """Whether it is the first that waits for this quota or room; from now on a workload waits for it."""
         waits: set[tuple[str, Line]]
         if option.lack == "own" and missing is not None:
             waits, heads = {(workload.tenant, missing)}, self._own
@@ -79,7 +84,7 @@ class Heads:
         return True
 
     def is_behind(self, workload: Workload, charge: Charge) -> bool:
-        """Whether somebody of the cohort waits for quota of these lines already."""
+        """Whether a workload of the cohort waits for quota of these lines already."""
         return any(pool in self._quota for pool in self._pools(workload, charge))
 
     def stall(self, tenant: str, charge: Charge) -> None:

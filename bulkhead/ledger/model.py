@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from bulkhead.api import ledger
+from bulkhead.api import ledger, quotalines
+from bulkhead.api.workloads import WorkloadKey, workload_key
 
 Amounts: TypeAlias = Mapping[str, int]
-# A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
-Line: TypeAlias = tuple[str, str]
+Line: TypeAlias = quotalines.Line
 # Nodes to avoid, by tenant and by what a pod needs: a tenant's failed bindings affect its own pods alone.
 Avoid: TypeAlias = Mapping[tuple[str, "Needs"], frozenset[str]]
 # As they stand in the notes on pods; shapes are those of `gangs.shape_of`.
 Topology: TypeAlias = ledger.Topology
 AdmittedGang: TypeAlias = ledger.AdmittedGang
-# So much a node has of devices that it has and nobody can count.
+# The amount that stands for devices of a node that cannot be counted.
 UNCOUNTED: Final = 1 << 40
 
 
@@ -56,9 +56,9 @@ class Rules:
     # What happens to pods over a quota that was lowered, and after how long.
     over_quota: Literal["Keep", "Reclaim"] = "Keep"
     over_quota_grace: float = 600.0
-    # An admitted gang that is not bound whole after so long is taken back, and admitted anew.
+    # An admitted gang that is not bound whole after so long is taken back, and admitted again.
     bind_within: float = 60.0
-    # How many pods may be moved to other nodes at once so that a workload finds room; 0: nobody is moved.
+    # How many pods may be moved to other nodes at once so that a workload finds room; 0: none is moved.
     max_moves: int = 0
     flavors: tuple[Flavor, ...] = ()
 
@@ -68,7 +68,7 @@ class Tenant:
     """One tenant's quotas. What has no share is not limited here; what is counted and not given has a share of 0."""
 
     name: str
-    # "" for a tenant that lends to nobody and borrows from nobody: it is judged as a cohort of one.
+    # "" for a tenant that neither lends nor borrows: it is judged as a cohort of one.
     cohort: str = ""
     weight: int = 1
     shares: Mapping[Line, Share] = field(default_factory=dict)
@@ -206,8 +206,15 @@ class Pod:
     slurm_worker: bool = False
     # What in its tenant's plane makes another one when it goes; "" for nothing.
     maker: str = ""
-    # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: nobody has said.
+    # The same by kind and name, or the pod itself, as metering names it: `Job/train`; "" for a pod that is past the gate.
+    owner: str = ""
+    # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: unknown.
     loss: int | None = None
+
+    @property
+    def workload(self) -> WorkloadKey:
+        """What is admitted and taken back in one piece with this pod."""
+        return workload_key(self.tenant, self.virtual_namespace, gang=self.gang.name if self.gang else None, pod=self.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +288,20 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodVerdict:
     """Why a pod waits: for all pods of a workload the same text, free of what changes at each turn."""
 
     why: Why
     message: str
-    # When it starts at the latest, if what holds its place ends or is taken back in time; None: nobody can know.
+    # When it starts at the latest, if what holds its place ends or is taken back in time; None: unknown.
     starts_by: float | None = None
 
 
 class Cause(StrEnum):
     """Why a pod is taken back."""
 
-    BORROWED = "ReclaimedBorrowed"  # somebody needs the nominal quota that it borrowed
-    FAIRNESS = "ReclaimedFairShare"  # somebody borrows less, by weight
+    BORROWED = "ReclaimedBorrowed"  # a workload needs the nominal quota that it borrowed
+    FAIRNESS = "ReclaimedFairShare"  # a workload whose tenant borrows less, by weight, needs it
     LOWERED = "ReclaimedOverQuota"  # its tenant's quota was lowered
     ROLLBACK = "GangNotBound"  # its gang was not bound whole in time
     MOVED = "Consolidated"  # something larger needs its node, and it fits on another
@@ -308,7 +315,7 @@ class Reclaim:
     cause: Cause
     # Budgets and grace hold until then.
     deadline: float
-    # For whom: a tenant; "" for a rollback.
+    # The tenant whose workload needs it; "" for a rollback.
     beneficiary: str = ""
     message: str = ""
     # The node on which room is kept for its successor; "" unless it is moved.
@@ -337,13 +344,15 @@ class Decisions:
 
     admit: tuple[Admission, ...] = ()
     reclaim: tuple[Reclaim, ...] = ()
-    # Being taken back, and nobody waits for it any more.
+    # Being taken back, and no workload waits for it any more.
     spare: tuple[Pod, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by pod UID
+    verdicts: Mapping[str, PodVerdict] = field(default_factory=dict)  # by pod UID
     # What pods that run should know, by UID.
-    notices: Mapping[str, Verdict] = field(default_factory=dict)
+    notices: Mapping[str, PodVerdict] = field(default_factory=dict)
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
     # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: tuple[str, ...] = ()
+    # Devices that are free and reserved for workloads that wait, for metering.
+    reserved: tuple[quotalines.ReservedRoom, ...] = ()
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
     next_at: float | None = None

@@ -1,11 +1,11 @@
-"""Which nodes a pod may go to by its needs, as the host's scheduler judges selector, required affinity and taints.
+"""Finds the nodes that a pod may go to, as the host's scheduler judges selector, required affinity and taints.
 
     nodes ──> by label and value, by taint: sets of bits ──> matching(needs, flavor): a few operations on whole sets
 
 A set of nodes is one whole number, bit N for node N, so what thousands of different needs cost does not grow with the nodes.
-Only what labels, names and taints say is judged here; room is the matter of `room`. Nodes that are not usable match nothing.
-What Kubernetes would not take as a requirement (an operator without its values, a value that no label has) matches no node,
-as with the scheduler. Everything that is remembered here is bounded.
+This module judges labels, names and taints; `room` judges room. Nodes that are not usable match nothing. A requirement that
+Kubernetes would refuse (an operator without its values, a value that no label can have) matches no node, as with the scheduler.
+Everything that is remembered here is bounded.
 """
 
 import re
@@ -112,7 +112,11 @@ class Nodes:
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bits:
         found = self._tolerating.get(tolerations)
         if found is None:
-            kept = (bits for taint, bits in self._taints.items() if not any(tolerates(each, taint) for each in tolerations))
+            kept = (
+                bits
+                for taint, bits in self._taints.items()
+                if not any(tolerates(toleration, taint) for toleration in tolerations)
+            )
             found = self._every & ~_any(kept)
             _keep(self._tolerating, tolerations, found)
         return found
@@ -120,10 +124,10 @@ class Nodes:
     def _term(self, term: tuple[Expression, ...]) -> Bits:
         # A term that asks for nothing matches nothing.
         found = self._every if term else 0
-        for each in term:
+        for expression in term:
             if not found:
                 break
-            found &= self._named(each) if each.of_name else self._expressed(each)
+            found &= self._named(expression) if expression.of_name else self._expressed(expression)
         return found
 
     def _named(self, asked: Expression) -> Bits:
@@ -210,8 +214,8 @@ def _union(nodes: Iterable[int]) -> Bits:
 
 def _any(sets: Iterable[Bits]) -> Bits:
     found = 0
-    for each in sets:
-        found |= each
+    for nodes in sets:
+        found |= nodes
     return found
 
 

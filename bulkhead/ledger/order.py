@@ -1,15 +1,14 @@
-"""What is admitted in one piece, and who is next.
+"""Forms workloads, which are admitted in one piece, and says which of them is next.
 
     pods ──> workloads: single pods, whole gangs, what is missing of gangs that are admitted already
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
-Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
-then host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before
-other borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too.
-A gang is as old as the pod that completed it.
-Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
-himself gets no more for it. Pure; the same pods in any order give the same workloads.
+Workloads that stay within their tenant's nominal quota come first, then those whose tenant would borrow least by weight; then
+host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before other
+borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too. A gang
+is as old as the pod that completed it. If pods of a gang contradict each other, the larger size and the required topology hold,
+so a contradiction brings no advantage. Pure; the same pods in any order give the same workloads.
 """
 
 import heapq
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.ledger.account import Charge
 from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_staying, lacking
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
@@ -68,7 +68,7 @@ class Workload:
 
     @property
     def lasts(self) -> float | None:
-        """How long it runs at most; None: nobody knows."""
+        """How long it runs at most; None: unknown."""
         times = [pod.lasts for pod in self.pods]
         return None if None in times else max((time for time in times if time is not None), default=None)
 
@@ -120,20 +120,20 @@ def age(pod: Pod) -> tuple[float, str, str, str]:
 def sort_out(pods: Iterable[Pod]) -> Sorted:
     """Put the pods of tenants together."""
     found = Sorted()
-    gangs: dict[Key, list[Pod]] = {}
+    gangs: dict[WorkloadKey, list[Pod]] = {}
     for pod in pods:
         if not pod.tenant:
             continue
         if pod.gang is not None:
-            gangs.setdefault((pod.tenant, pod.virtual_namespace, pod.gang.name), []).append(pod)
+            gangs.setdefault(pod.workload, []).append(pod)
         elif pod.stage in HELD:
             found.groups.append(_group((pod,)))
         elif not pod.ending:
             _single(pod, found)
     for members in gangs.values():
         _gang(members, found)
-    found.rests.sort(key=lambda each: (each.tenant, each.rank))
-    found.groups.sort(key=lambda each: (each.tenant, each.key))
+    found.rests.sort(key=lambda rest: (rest.tenant, rest.rank))
+    found.groups.sort(key=lambda group: (group.tenant, group.key))
     return found
 
 
@@ -149,14 +149,14 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in HELD]
     of_gangs = generations(held)
-    found.groups.extend(_group(each.pods, each) for each in of_gangs)
+    found.groups.extend(_group(generation.pods, generation) for generation in of_gangs)
     found.groups.extend(_group((pod,)) for pod in held if pod.alone)
     waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
     # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
-    running = next((each for each in reversed(of_gangs) if each.staying), None)
-    known = [*(pod for each in of_gangs for pod in each.pods), *waiting]
+    running = next((generation for generation in reversed(of_gangs) if generation.staying), None)
+    known = [*(pod for generation in of_gangs for pod in generation.pods), *waiting]
     said = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
     if running is not None:
         _rest(waiting, running, said, found)
@@ -199,9 +199,10 @@ def _rest(waiting: Sequence[Pod], running: Generation, said: _Said, found: Sorte
 
 def _agreed(said: Sequence[Gang]) -> _Said:
     """What a gang's pods say of it: size, topology, and in what they contradict each other."""
-    sizes = sorted({each.size for each in said})
+    sizes = sorted({gang.size for gang in said})
     topologies = sorted(
-        {each.topology for each in said}, key=lambda each: (each is None, each and (not each.required, each.key))
+        {gang.topology for gang in said},
+        key=lambda topology: (topology is None, topology and (not topology.required, topology.key)),
     )
     remarks = []
     if len(sizes) > 1:
@@ -253,7 +254,7 @@ def by_loss(groups: Iterable[Group]) -> list[Group]:
     Of Slurm's workers, those that run nothing go before all else of their priority; the others share among themselves, by what
     is lost with each, the places that their ages give them.
     """
-    found = sorted(groups, key=lambda each: (each.priority, _loss(each) >= 0, -each.since, each.key))
+    found = sorted(groups, key=lambda group: (group.priority, _loss(group) >= 0, -group.since, group.key))
     places: dict[int, list[int]] = {}
     for place, group in enumerate(found):
         if _loss(group) > 0:
@@ -266,7 +267,7 @@ def by_loss(groups: Iterable[Group]) -> list[Group]:
 
 
 def _loss(group: Group) -> int:
-    """What is lost with a worker, from 1 on where it runs anything; 0 for what is none, or of which nobody has said."""
+    """What is lost with a worker, from 1 on where it runs anything; 0 for other pods and unknown workers."""
     loss = group.pods[0].loss
     return 0 if loss is None or group.is_gang else min(loss, -1) if loss < 0 else loss + 1
 
@@ -280,7 +281,7 @@ def _key(pod: Pod) -> Key:
 
 
 class Queue:
-    """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
+    """Which workload is next. What was taken and what is reserved since then changes the order of what is left."""
 
     def __init__(
         self,
@@ -293,11 +294,11 @@ class Queue:
         # What a workload may be charged, the best first.
         self._charges = charges
         self._lines: dict[_Line, list[Workload]] = {}
-        for each in workloads:
-            self._lines.setdefault(self._line(each), []).append(each)
+        for workload in workloads:
+            self._lines.setdefault(self._line(workload), []).append(workload)
         self._heap: list[tuple[int, float, int, float, str, Key, _Line]] = []
         for line, them in self._lines.items():
-            them.sort(key=lambda each: each.rank, reverse=True)
+            them.sort(key=lambda workload: workload.rank, reverse=True)
             self._push(line)
 
     def next(self) -> Workload | None:

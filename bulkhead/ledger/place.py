@@ -1,14 +1,15 @@
-"""Which node each pod of a workload would get, all or nothing, on a working copy of all nodes' room.
+"""Finds a node for each pod of a workload, all or nothing, on a working copy of the room of all nodes.
 
     Board(nodes) ── hold what runs ──> place(pods) ──> a node for each, or None ──> explain(pods): why not, in numbers
 
-- Pods that ask for all accelerators of a node find empty ones. Smaller ones go where the fewest are left over, to nodes that
-  are broken already, so that whole nodes stay whole; and if one has to be broken, then in a rack and NVLink domain that is.
-- With a required topology all go into one domain, the tightest that has room; with a preferred one into as few as there have to
-  be, else anywhere. Pods of different sizes: the big ones first.
+- Pods that ask for all accelerators of a node get empty nodes. Smaller pods go where the fewest accelerators are left over, to
+  nodes that are in use already, so that empty nodes stay empty. If an empty node has to be used, it is one in a rack and NVLink
+  domain that is in use already.
+- With a required topology all pods go into one domain, the tightest with room. With a preferred topology they go into as few
+  domains as possible, else anywhere. Larger pods are placed first.
 
-Deterministic: the same nodes and pods give the same answer. It judges needs (`nodes`) and room (`room`), and neither quotas nor
-who is next. Nothing is held by asking.
+Deterministic: the same nodes and pods give the same answer. Needs (`nodes`) and room (`room`) decide; quotas and the order of
+workloads do not. Asking holds nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ class _Kind:
 
 
 class Board:
-    """A mutable working copy of all nodes' room. Whoever holds counts as one pod, beside what it asks for."""
+    """A mutable working copy of all nodes' room. Each that holds something counts as one pod, beside what it asks for."""
 
     def __init__(self, nodes: Sequence[Node], avoid: Avoid = _NOTHING, staying: Iterable[Pod] = ()) -> None:
         """`staying` are pods that never make way: they hold their room even on a board that is otherwise empty."""
@@ -178,7 +179,7 @@ class Board:
         """Some pods ask for what no node has at all."""
         unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
         pod, name = next(unknown)
-        of_them = [each for each in pods if each.asks == pod.asks and each.needs == pod.needs]
+        of_them = [other for other in pods if other.asks == pod.asks and other.needs == pod.needs]
         nodes = self._allowed(pod, flavor).bit_count()
         return Shortfall(len(of_them), name, pod.asks[name], nodes, 0, 0, 0, 0, 0, could_ever)
 
@@ -283,14 +284,14 @@ class Board:
 
     def _in_one(self, kinds: Sequence[_Kind], domains: Domains) -> bool:
         """Place what is missing in the tightest domain that has room for all of it."""
-        each = [_rooms(kind, domains) for kind in kinds]
+        rooms_of_kinds = [_rooms(kind, domains) for kind in kinds]
         enough = (
             domain
             for domain in range(len(domains.masks))
-            if all(rooms[domain] >= kind.missing for kind, rooms in zip(kinds, each, strict=True))
+            if all(rooms[domain] >= kind.missing for kind, rooms in zip(kinds, rooms_of_kinds, strict=True))
         )
         before, mark = [len(kind.placed) for kind in kinds], self.mark()
-        for domain in sorted(enough, key=lambda domain: [rooms[domain] for rooms in each]):
+        for domain in sorted(enough, key=lambda domain: [rooms[domain] for rooms in rooms_of_kinds]):
             if self._fill(kinds, domains.masks[domain]):
                 return True
             self.undo(mark)

@@ -1,20 +1,20 @@
-"""Host objects as the ledger sees them: nodes and pods, from what the host's API decoded to.
+"""Reads nodes, pods and claims of the host as the ledger sees them.
 
     Node ──> node_of ──> model.Node         labels, taints that keep pods away, room, Ready
     Pod  ──> pod_of  ──> model.Pod | None   asks, stage, gang, needs; None once it has ended
     ResourceClaim ──> bare_claim ──> claim_of ──> model.Claim | None   what it asks for of the classes that stand for a resource
 
-Objects may hold anything: what has the wrong shape reads as absent, and where absence would give a pod more nodes than the
-host's scheduler gives it (a selector, an affinity), it reads as what matches none. Whose a pod is, its namespace says. Pure.
+Objects may hold anything. A field of the wrong shape reads as absent; a selector or an affinity of the wrong shape matches no
+node, because without it the pod would get more nodes than the host's scheduler gives it. The namespace of a pod says which
+tenant it belongs to. Pure.
 """
 
 import functools
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements
+from bulkhead.api import deviceclaims, labels, ledger, names, podresources, requirements, virtualowners
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
@@ -46,9 +46,8 @@ _ANYWHERE: Final = frozenset(
 _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _INT32: Final = 2**31
-GRACE: Final = 30  # where a pod says none
+DEFAULT_GRACE_SECONDS: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
-_OWNERS: Final = 65_536
 
 
 def node_of(obj: Mapping[str, Any]) -> Node:
@@ -56,8 +55,8 @@ def node_of(obj: Mapping[str, Any]) -> Node:
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     room = ((name, readable(value)) for name, value in mapping(status.get("allocatable")).items())
     taints = (
-        Taint(text(each.get("key")), text(each.get("value")), text(each.get("effect")))
-        for each in mappings(spec.get("taints"), _MOST_TAINTS)
+        Taint(text(taint.get("key")), text(taint.get("value")), text(taint.get("effect")))
+        for taint in mappings(spec.get("taints"), _MOST_TAINTS)
     )
     return Node(
         name=text(meta.get("name")),
@@ -93,6 +92,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
     ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
     pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
     settled = bool(node) and admitted is None
+    controller = virtualowners.controller_of(noted) if tenant else {}
     return Pod(
         uid=uid,
         namespace=namespace,
@@ -123,7 +123,8 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
         slurm_worker=bool(tenant) and _says_slurm_worker(meta, noted),
-        maker=_maker(noted) if tenant else "",
+        maker=text(controller.get("uid"))[:_LONGEST_NAME],
+        owner=virtualowners.owner_name(controller, text(noted.get(labels.VIRTUAL_NAME)) or name) if tenant and not held else "",
     )
 
 
@@ -150,7 +151,7 @@ def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | N
 
 
 def _stage(spec: Mapping[str, Any], node: str) -> Stage:
-    gates = [each.get("name") for each in mappings(spec.get("schedulingGates"))]
+    gates = [gate.get("name") for gate in mappings(spec.get("schedulingGates"))]
     if node:
         return Stage.BOUND
     if ledger.GATE in gates:
@@ -161,7 +162,7 @@ def _stage(spec: Mapping[str, Any], node: str) -> Stage:
 def grace_of(spec: Mapping[str, Any]) -> int:
     """How many seconds a pod may take to end, by its own spec."""
     grace = spec.get("terminationGracePeriodSeconds")
-    return min(grace, _INT32) if type(grace) is int and grace >= 0 else GRACE
+    return min(grace, _INT32) if type(grace) is int and grace >= 0 else DEFAULT_GRACE_SECONDS
 
 
 def _asks(obj: Mapping[str, Any]) -> dict[str, int]:
@@ -191,24 +192,9 @@ def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> boo
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
         return False
     return all(marks.get(key) == value for key, value in _SLURM.items()) and any(
-        each.get("controller") is True and text(each.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
-        for each in _owners(noted)
+        owner.get("controller") is True and text(owner.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
+        for owner in virtualowners.owners_of(noted)
     )
-
-
-def _maker(noted: Mapping[str, Any]) -> str:
-    found = (text(each.get("uid")) for each in _owners(noted) if each.get("controller") is True)
-    return next(found, "")[:_LONGEST_NAME]
-
-
-def _owners(noted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of the virtual pod, as its tenant says."""
-    owners = noted.get(labels.VIRTUAL_OWNERS)
-    try:
-        listed = json.loads(owners) if isinstance(owners, str) and len(owners) <= _OWNERS else []
-    except (ValueError, RecursionError):
-        return []
-    return mappings(listed)
 
 
 def _plain(spec: Mapping[str, Any]) -> bool:
@@ -218,10 +204,12 @@ def _plain(spec: Mapping[str, Any]) -> bool:
         return False
     if spec.get("topologySpreadConstraints") or spec.get("resourceClaims"):
         return False
-    if any(not _ANYWHERE.issuperset(each) for each in mappings(spec.get("volumes"))):
+    if any(not _ANYWHERE.issuperset(volume) for volume in mappings(spec.get("volumes"))):
         return False
     return not any(
-        port.get("hostPort") for each in podresources.containers({"spec": spec}) for port in mappings(each.get("ports"))
+        port.get("hostPort")
+        for container in podresources.containers({"spec": spec})
+        for port in mappings(container.get("ports"))
     )
 
 
@@ -244,13 +232,17 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
 
 def weight(needs: Needs) -> int:
     """How many terms, expressions and values that are: some hundred bytes each."""
-    return len(needs.selector) + len(needs.tolerations) + sum(1 + len(each.values) for term in needs.terms for each in term)
+    return (
+        len(needs.selector)
+        + len(needs.tolerations)
+        + sum(1 + len(expression.values) for term in needs.terms for expression in term)
+    )
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:
-    asked = [(each, False) for each in mappings(term.get("matchExpressions"))]
-    asked += [(each, True) for each in mappings(term.get("matchFields"))]
-    return tuple(_expression(each, of_name=of_name) for each, of_name in asked)
+    asked = [(expression, False) for expression in mappings(term.get("matchExpressions"))]
+    asked += [(expression, True) for expression in mappings(term.get("matchFields"))]
+    return tuple(_expression(expression, of_name=of_name) for expression, of_name in asked)
 
 
 def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
@@ -265,11 +257,14 @@ def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
 def _tolerations(listed: list[Mapping[str, Any]]) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            text(each.get("key")), text(each.get("value")), text(each.get("effect")), exists=each.get("operator") == "Exists"
+            text(toleration.get("key")),
+            text(toleration.get("value")),
+            text(toleration.get("effect")),
+            exists=toleration.get("operator") == "Exists",
         )
-        for each in listed
+        for toleration in listed
         # It may be what has no hash.
-        if each.get("operator") in (None, "", "Equal", "Exists")
+        if toleration.get("operator") in (None, "", "Equal", "Exists")
     )
 
 

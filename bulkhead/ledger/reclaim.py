@@ -1,13 +1,13 @@
-"""Whose borrowed quota goes back, so that a workload can start.
+"""Chooses the borrowed quota that goes back, so that a workload can start.
 
     a workload that waits ──> candidates, by share, priority, newest ──> taken one by one until quota and room suffice
                                                                     └──> everything that turned out not to be needed is spared
 
-A workload within its tenant's nominal takes from whoever borrows. One that would borrow takes only from a tenant that borrows
-more by weight than its own would then (no two take from each other in turn), only if it is before the victim in the queue once
-that is gone (otherwise the victim would come back first), and no gang that is partly within nominal (what is taken of nominal
-may be taken back). Gangs go whole. Nobody goes before its minimum runtime. What is
-on its way out already was counted before anybody is asked here.
+A workload within its tenant's nominal takes from any tenant that borrows. A workload that would borrow takes only from a
+tenant that borrows more by weight than its own would then, so that no two take from each other in turn. It must come before
+the victim in the queue once the victim is gone, otherwise the victim would come back first. It takes no gang that is partly
+within nominal, because what is taken of nominal may be taken back. Gangs go whole. No pod goes before its minimum runtime.
+What is on its way out already is counted before this search begins.
 
 The search is bounded: in groups and nodes looked at, in places tried. It works on `Books.later` and leaves it as it was.
 """
@@ -23,10 +23,10 @@ from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Cause, Line, Node, Rules, Snapshot
 from bulkhead.ledger.order import Group, Workload, by_loss
 
-_PLACES: Final = 48  # tried for one workload
-_PLACES_OF_SMALL: Final = 1024  # divided by its pods, more of them to spare what is not needed
-_LOOKS: Final = 30_000
-_UNITS: Final = 32  # nodes or domains that are emptied on trial
+_MOST_PLACES_TRIED: Final = 48  # tried for one workload
+_MOST_PLACES_OF_SMALL: Final = 1024  # divided by its pods, more of them to spare what is not needed
+_MOST_LOOKS: Final = 30_000
+_MOST_UNITS_TRIED: Final = 32  # nodes or domains that are emptied on trial
 
 Everybody: TypeAlias = Mapping[str, Sequence[Group]]
 
@@ -55,7 +55,7 @@ class Candidates:
         self._loads: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
         self._on: dict[str, dict[str, dict[int, Group]]] = {}
         # How many groups are looked at in one turn.
-        self.budget = _LOOKS
+        self.budget = _MOST_LOOKS
         for group in groups:
             self._of.setdefault(group.tenant, []).append(group)
         self._of = {tenant: by_loss(mine) for tenant, mine in self._of.items()}
@@ -89,7 +89,7 @@ class Candidates:
 
     def gone(self, group: Group) -> None:
         """These pods are on their way out from now on."""
-        self._of[group.tenant] = [each for each in self._of[group.tenant] if each.key != group.key]
+        self._of[group.tenant] = [other for other in self._of[group.tenant] if other.key != group.key]
         for (resource, key), loads in self._loads.items():
             for pod in group.pods:
                 load = loads.get(self._unit(self._books.held[pod.uid].node, key))
@@ -138,7 +138,7 @@ class Search:
     _within: bool = field(init=False)
     _would: float = field(init=False, default=0.0)
     _has: float = field(init=False, default=0.0)
-    _places: int = field(init=False, default=_PLACES)
+    _places: int = field(init=False, default=_MOST_PLACES_TRIED)
 
     def __post_init__(self) -> None:
         self._side = self.books.later
@@ -149,7 +149,7 @@ class Search:
             self._has = account.share(tenant)
 
     def run(self) -> Found | None:
-        """Who has to go; None if that does not help, or nobody may be taken from."""
+        """The groups that have to go; None if that does not help, or no tenant may be taken from."""
         if not self.charge or not (self._within or self.fair):
             return None
         tenants = sorted(self._side.account.borrowers(self.workload.tenant, self.charge))
@@ -168,12 +168,12 @@ class Search:
             self._side.undo(mark)
 
     def _without_spare(self, taken: list[Group]) -> Found | None:
-        self._places = _PLACES + _PLACES_OF_SMALL // len(self.workload.pods)
+        self._places = _MOST_PLACES_TRIED + _MOST_PLACES_OF_SMALL // len(self.workload.pods)
         kept = self._spare(taken)
         nodes = self._side.place(self.workload, self.choice)
         if nodes is None:
             return None
-        ripe = max((self.candidates.ripe(each) for each in kept), default=0.0)
+        ripe = max((self.candidates.ripe(group) for group in kept), default=0.0)
         return Found(tuple(kept), nodes, Cause.BORROWED if self._within else Cause.FAIRNESS, ripe)
 
     def _for_quota(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
@@ -200,7 +200,7 @@ class Search:
         """Empty the nodes (or domains) first on which the least is held by others: fragments elsewhere would not help."""
         topology = self.workload.topology
         alone = len(self.workload.pods) == 1 or (topology is not None and topology.required)
-        for unit in self._units(everybody)[:_UNITS]:
+        for unit in self._units(everybody)[:_MOST_UNITS_TRIED]:
             mark, before = self._side.mark(), len(taken)
             for group in self._in_order(unit):
                 self._take(group, taken)
@@ -229,10 +229,10 @@ class Search:
             if goes > 0:
                 ranked.append((sum(load.values()) - goes, goes, unit))
         ranked.sort()
-        return [self.candidates.on(unit, key, everybody) for _, _, unit in ranked[:_UNITS]]
+        return [self.candidates.on(unit, key, everybody) for _, _, unit in ranked[:_MOST_UNITS_TRIED]]
 
     def _in_order(self, groups: Everybody) -> Iterator[Group]:
-        """By share of its tenant as it is at each moment, then as the tenant's stand; no more of whom nothing may be taken."""
+        """By share of its tenant at each moment, then in the tenant's order; without tenants that may lose no more."""
         account = self._side.account
         heap = [(-account.share(tenant, reserved=False), tenant, 0) for tenant in groups]
         heapq.heapify(heap)

@@ -1,9 +1,9 @@
-"""How much is free on each node, resource by resource, with a way back to every earlier state.
+"""Keeps how much of each resource is free on each node. Every change can be undone.
 
     take(node, …) ──> columns: free by node; of devices also the nodes by how many are free
          └──> log ──> undo(mark)
 
-It knows amounts and numbers of nodes, no pods and no needs. Less than nothing may be free: pods that run are facts.
+This module knows amounts and numbers of nodes, and no pods or needs. The free amount may be negative: running pods are facts.
 """
 
 from collections.abc import Sequence

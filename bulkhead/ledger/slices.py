@@ -1,13 +1,13 @@
-"""Devices that no node says it has, because its driver lists them in ResourceSlices: how many of a resource a node gives.
+"""Counts devices that a driver lists in ResourceSlices and that the node's own status does not show.
 
     DeviceClass ──> mapped_of ──> the resource that a device of the class is, and of which driver
     ResourceSlice ──> slice_of ──> a node's devices of a driver ──┴──> offered(nodes): the same nodes, with room for these too
 
-The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. What
-is counted is never less than there is: all devices of a node that are of the driver which the class selects, whatever else it
-selects by. Where that cannot be known (no driver is named, devices are of no one node or for several pods each, a pool is being
-written), the node is taken to have more than anybody asks for: what is unknown keeps nobody at the gate, quota and scheduler
-decide then. Nor is taken off what claims hold. So the scheduler alone knows what is free, and no pod is pinned for the sake of
+The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. The
+count is never too low: it is all devices on a node of the driver that the class selects, whatever else the class selects by.
+Where the number cannot be known (no driver is named, devices belong to no single node or to several pods, a pool is being
+written), the node counts as having more than any workload asks for: unknown devices keep no pod at the gate, and quota and
+scheduler decide. What claims hold is not subtracted. So only the scheduler knows what is free, and no pod is pinned because of
 these devices. Pure.
 """
 
@@ -33,7 +33,7 @@ class Mapped:
     """A class of devices that a resource stands for."""
 
     resource: str
-    # No other driver's devices are of it; "" where nobody can say so.
+    # No other driver's devices are of it; "" where that is unknown.
     driver: str
 
 
@@ -60,9 +60,9 @@ def mapped_of(device_class: Mapping[str, Any]) -> Mapped | None:
     if not 0 < len(resource) <= _LONGEST_NAME or "/" not in resource:
         return None
     expressions = (
-        text(mapping(each.get("cel")).get("expression")) for each in mappings(spec.get("selectors"), _MOST_SELECTORS)
+        text(mapping(selector.get("cel")).get("expression")) for selector in mappings(spec.get("selectors"), _MOST_SELECTORS)
     )
-    named = (_OF_DRIVER.fullmatch(each) for each in expressions)
+    named = (_OF_DRIVER.fullmatch(expression) for expression in expressions)
     return Mapped(resource, next((found[1] or found[2] for found in named if found), ""))
 
 
@@ -77,16 +77,16 @@ def slice_of(resource_slice: Mapping[str, Any]) -> Slice:
         _number(pool.get("resourceSliceCount")),
         text(spec.get("nodeName")),
         min(len(listed), _MOST_DEVICES),
-        not any(each.get("allowMultipleAllocations") is True for each in mappings(listed, _MOST_DEVICES)),
+        not any(device.get("allowMultipleAllocations") is True for device in mappings(listed, _MOST_DEVICES)),
     )
 
 
 def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[Slice]) -> tuple[Node, ...]:
     """The nodes with what slices offer on them; what a node says itself is what it has."""
     drivers: dict[str, str] = {}
-    for each in classes:
+    for device_class in classes:
         # Which of several classes the scheduler takes is its own affair.
-        drivers[each.resource] = "" if each.resource in drivers else each.driver
+        drivers[device_class.resource] = "" if device_class.resource in drivers else device_class.driver
     if not drivers:
         return tuple(nodes)
     counted, elsewhere = _counted(slices)
@@ -96,23 +96,23 @@ def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[S
 def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[str]]:
     """By node and driver how many there are; and drivers of which there are some that may be used from any node."""
     pools: dict[tuple[str, str], list[Slice]] = {}
-    for each in slices:
-        there = pools.setdefault((each.driver, each.pool), [])
-        if there and there[0].generation < each.generation:
+    for resource_slice in slices:
+        there = pools.setdefault((resource_slice.driver, resource_slice.pool), [])
+        if there and there[0].generation < resource_slice.generation:
             there.clear()
-        if not there or there[0].generation == each.generation:
-            there.append(each)
+        if not there or there[0].generation == resource_slice.generation:
+            there.append(resource_slice)
     counted: dict[str, dict[str, int]] = {}
     elsewhere: set[str] = set()
     for (driver, _), there in pools.items():
-        # Of a pool that is being written nobody knows yet what it has.
-        known = all(each.whole and each.slices == len(there) for each in there)
-        for each in there:
-            if not each.devices:
+        # While a pool is being written, what it has is unknown.
+        known = all(resource_slice.whole and resource_slice.slices == len(there) for resource_slice in there)
+        for resource_slice in there:
+            if not resource_slice.devices:
                 continue
-            if each.node:
-                on = counted.setdefault(each.node, Counter())
-                on[driver] = min(UNCOUNTED, on.get(driver, 0) + each.devices) if known else UNCOUNTED
+            if resource_slice.node:
+                on = counted.setdefault(resource_slice.node, Counter())
+                on[driver] = min(UNCOUNTED, on.get(driver, 0) + resource_slice.devices) if known else UNCOUNTED
             else:
                 elsewhere.add(driver)
     return counted, elsewhere

@@ -1,8 +1,8 @@
-"""Which workers of Slurm are being taken back although nobody waits for what they hold any more. Pure.
+"""Finds Slurm workers that are being taken back although no workload waits for what they hold any more. Pure.
 
-Other pods are evicted as soon as it is noted on them; a worker has its grace, and the pod for which it goes may be gone before
-that is over. It is spared only when no other tenant of its cohort has anything waiting that asks for what it holds, gated or
-not: then nothing that waits now can have it noted again.
+Other pods are evicted as soon as the reclaim is noted on them. A worker has its grace, and the pod that needs its devices may
+be gone before the grace ends. A worker is spared only when no other tenant of its cohort has a waiting pod, gated or blocked,
+that asks for what it holds: then no waiting pod can cause the same reclaim again.
 """
 
 from bulkhead.ledger.model import GATED, Cause, Pod, Snapshot, Stage
@@ -28,7 +28,7 @@ def spared(snapshot: Snapshot) -> tuple[Pod, ...]:
         if pod.stage in GATED and pod.tenant in snapshot.tenants:
             found = wanted.setdefault(snapshot.tenants[pod.tenant].cohort, set())
             found.update((pod.tenant, resource) for resource in pod.asks)
-    # Who has left every cohort lends to nobody and borrows from nobody.
+    # A tenant without a cohort neither lends nor borrows.
     wanted.pop("", None)
     return tuple(pod for pod in noted if not _is_wanted(pod, snapshot, wanted))
 

@@ -1,12 +1,12 @@
-"""What goes back although nobody in particular waits for it.
+"""Plans reclaims that no waiting workload causes.
 
-- A gang of which some pods are being taken back: the others too. Whoever marked the first ones was interrupted.
-- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time:
-  back, to be admitted anew. A pod that takes the place of an ended one of a gang that runs goes back alone.
-- What a tenant holds over a quota that was lowered, where its cohort wants that, after the grace: the lowest priority first,
-  then the newest, and no more than is over. Until then, and where it stays, those pods are told.
+- The rest of a gang of which some pods are being taken back: the process that marked the first pods was interrupted.
+- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time. They
+  are admitted again. A pod that replaces an ended member of a running gang goes back alone.
+- What a tenant holds over a quota that was lowered, if its cohort wants that, after the grace: the lowest priority first, then
+  the newest, and no more than is over. Until then those pods are told so, and also where they stay.
 
-Pure. What it decides holds until the pods are gone; `Books.comes` says so to whoever decides next.
+Pure. A reclamation holds until its pods are gone; `Books.comes` tells that to the rest of the turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
 from bulkhead.ledger.books import Books, Held
-from bulkhead.ledger.model import Cause, Line, Rules, Snapshot, Stage, Tenant, Verdict
+from bulkhead.ledger.model import Cause, Line, PodVerdict, Rules, Snapshot, Stage, Tenant
 from bulkhead.ledger.order import Group, Sorted, Workload
 from bulkhead.ledger.reclaim import Candidates
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Reclamation:
     """What goes, why, and by when."""
 
     group: Group
@@ -32,30 +32,30 @@ class Back:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ReclaimPlan:
     """Everything that goes back now, and when the next is due."""
 
-    backs: tuple[Back, ...]
+    reclamations: tuple[Reclamation, ...]
     times: tuple[float, ...]
 
 
-def due(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> Due:
+def plan_reclaims(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> ReclaimPlan:
     """What goes back; the books know of it afterwards."""
-    backs: list[Back] = []
+    reclamations: list[Reclamation] = []
     times: list[float] = []
-    rests = {gang_of(each): each for each in found.rests}
+    rests = {gang_of(rest): rest for rest in found.rests}
     for group in found.groups:
         tenant = snapshot.tenants.get(group.tenant)
         rules = snapshot.rules.get(tenant.cohort if tenant else "", Rules())
         rest = rests.get(gang_of(group)) if group.is_gang else None
-        back = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
-        if back is not None:
-            backs.append(back)
-            books.comes(back.group)
-    for back in _lowered(snapshot, books, candidates, now, times):
-        backs.append(back)
-        books.comes(back.group)
-    return Due(tuple(backs), tuple(times))
+        reclamation = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
+        if reclamation is not None:
+            reclamations.append(reclamation)
+            books.comes(reclamation.group)
+    for reclamation in _lowered(snapshot, books, candidates, now, times):
+        reclamations.append(reclamation)
+        books.comes(reclamation.group)
+    return ReclaimPlan(tuple(reclamations), tuple(times))
 
 
 def gang_of(what: Group | Workload) -> tuple[object, ...]:
@@ -64,7 +64,7 @@ def gang_of(what: Group | Workload) -> tuple[object, ...]:
     return what.tenant, what.key[0], what.key[1], generation
 
 
-def _interrupted(group: Group, books: Books) -> Back | None:
+def _interrupted(group: Group, books: Books) -> Reclamation | None:
     marked = [pod for pod in group.pods if pod.reclaim_by is not None and pod.reclaim_cause != Cause.ROLLBACK]
     left = tuple(held.pod for held in books.staying(group))
     if not marked or not left:
@@ -72,10 +72,10 @@ def _interrupted(group: Group, books: Books) -> Back | None:
     first = min(marked, key=lambda pod: (pod.reclaim_by, pod.uid))
     cause = Cause(first.reclaim_cause) if first.reclaim_cause in set(Cause) else Cause.BORROWED
     deadline = first.reclaim_by or 0.0
-    return Back(replace(group, pods=left), cause, deadline, verdict.taken_back(cause))
+    return Reclamation(replace(group, pods=left), cause, deadline, verdict.taken_back(cause))
 
 
-def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Back | None:
+def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Reclamation | None:
     """What was admitted and has not arrived."""
     staying = [pod for pod in group.pods if not pod.ending and pod.reclaim_by is None]
     late = [
@@ -100,10 +100,10 @@ def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, time
         return None
     whole = bool(stuck) or any(pod.uid not in replaced for pod in late)
     gone = tuple(staying) if whole else tuple(pod for pod in late if (pod.admitted or 0.0) + rules.bind_within <= now)
-    return Back(replace(group, pods=gone), Cause.ROLLBACK, now, verdict.not_bound(rules.bind_within, len(gone)))
+    return Reclamation(replace(group, pods=gone), Cause.ROLLBACK, now, verdict.not_bound(rules.bind_within, len(gone)))
 
 
-def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Back]:
+def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Reclamation]:
     """What is over quotas that were lowered, where the grace is over."""
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
@@ -115,12 +115,12 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
             continue
         deadline = now + rules.reclaim_within
         for group in _too_much(name, books, candidates):
-            yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
+            yield Reclamation(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
 
 
-def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, Verdict]:
+def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, PodVerdict]:
     """What pods should know that are over quotas that were lowered, by UID; not those that go back already."""
-    found: dict[str, Verdict] = {}
+    found: dict[str, PodVerdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
         ends = _grace_ends(tenant, rules)
@@ -133,7 +133,7 @@ def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dic
 
 
 def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
-    """When what a tenant holds over its quota begins to be taken back; None: never, or nobody has noted since when it does."""
+    """When what a tenant holds over its quota begins to be taken back; None: never, or it is not noted since when it does."""
     if rules.over_quota != "Reclaim" or tenant.over_since is None:
         return None
     return tenant.over_since + rules.over_quota_grace

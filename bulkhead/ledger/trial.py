@@ -1,8 +1,9 @@
-"""What would become of everybody if a tenant's quota were changed: a dry run, for `bulkhead quota try`.
+"""Shows what a change of a tenant's quota would do: a dry run for `bulkhead quota try`.
 
-    Snapshot, other shares ──> the decisions at once, and after the grace for quotas that were lowered ──> who loses what, when
+    Snapshot, other shares ──> decisions now, and after the grace for lowered quotas ──> which pods go, and when
 
-It decides as the ledger would and writes nothing. What happens later for other reasons is not foreseen: pods end, others come.
+It decides as the ledger does, and writes nothing. It does not foresee what happens later for other reasons: pods that end or
+come.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,11 +46,13 @@ def try_quota(snapshot: Snapshot, tenant: str, shares: Mapping[Line, Share], now
     for wait in sorted(set(grace.values())):
         due = [name for name, its in grace.items() if its == wait]
         later = decide(_since(changed, due, now, losses), now + wait)
-        losses += [Loss(each.pod, each.cause, each.deadline) for each in later.reclaim if each.cause is Cause.LOWERED]
-    there = {each.pod.uid for each in before.admit}
+        losses += [
+            Loss(reclaim.pod, reclaim.cause, reclaim.deadline) for reclaim in later.reclaim if reclaim.cause is Cause.LOWERED
+        ]
+    there = {admission.pod.uid for admission in before.admit}
     return Trial(
         losses=tuple(losses),
-        starts=tuple(each.pod for each in after.admit if each.pod.uid not in there),
+        starts=tuple(admission.pod for admission in after.admit if admission.pod.uid not in there),
         kept={name: lines for name, lines in over.items() if name not in grace},
         before=before.standings,
         after=after.standings,
@@ -57,15 +60,15 @@ def try_quota(snapshot: Snapshot, tenant: str, shares: Mapping[Line, Share], now
 
 
 def _losses(after: Decisions, before: Decisions) -> list[Loss]:
-    anyway = {each.pod.uid for each in before.reclaim}
-    return [Loss(each.pod, each.cause, each.deadline) for each in after.reclaim if each.pod.uid not in anyway]
+    anyway = {reclaim.pod.uid for reclaim in before.reclaim}
+    return [Loss(reclaim.pod, reclaim.cause, reclaim.deadline) for reclaim in after.reclaim if reclaim.pod.uid not in anyway]
 
 
 def _over(decisions: Decisions) -> dict[str, dict[Line, int]]:
     """Who holds more than it may ever hold."""
     found: dict[str, dict[Line, int]] = {}
     for name, lines in decisions.standings.items():
-        over = {line: each.used - each.ceiling for line, each in lines.items() if each.used > each.ceiling}
+        over = {line: standing.used - standing.ceiling for line, standing in lines.items() if standing.used > standing.ceiling}
         if over:
             found[name] = over
     return found
@@ -81,7 +84,7 @@ def _with(snapshot: Snapshot, changes: Mapping[str, Mapping[Line, Share]]) -> Sn
 def _since(snapshot: Snapshot, over: Iterable[str], now: float, losses: Iterable[Loss]) -> Snapshot:
     """The grace of these has begun now, and what goes anyway is on its way."""
     tenants = {**snapshot.tenants, **{name: replace(snapshot.tenants[name], over_since=now) for name in over}}
-    gone = {each.pod.uid: each for each in losses}
+    gone = {loss.pod.uid: loss for loss in losses}
     pods = tuple(
         replace(pod, reclaim_by=gone[pod.uid].by, reclaim_cause=gone[pod.uid].cause) if pod.uid in gone else pod
         for pod in snapshot.pods

@@ -1,10 +1,10 @@
-"""The sentences of the ledger: why a workload waits, and why a pod is taken back.
+"""Writes the messages of the ledger: why a workload waits, and why a pod is taken back.
 
     asks 8 nvidia.com/gpu; of your quota of 16, 4 are free; 0 can be borrowed now; 4 that you lent come back within 3 min
 
-Each is complete in itself, with numbers, and the same for all pods of a workload. What is free is said to the first of a
-tenant that waits for something; what is behind it reads its quota alone, since the rest would change at every turn. Other
-tenants appear as numbers, never by name. Pure.
+Each message is complete, has numbers, and is the same for all pods of a workload. Only the first waiting workload of a tenant
+reads what is free. Workloads behind it read their quota alone, since the rest would change at every turn. Other tenants appear
+as numbers, never by name. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from typing import Final
 
 from bulkhead.api.ledger import line_name
 from bulkhead.api.quantity import written
-from bulkhead.ledger.account import Charge, Entry, Lack
-from bulkhead.ledger.model import UNCOUNTED, Amounts, Cause, Flavor, Line, Topology, Verdict, Why
+from bulkhead.ledger.account import Charge, Lack, TenantLine
+from bulkhead.ledger.model import UNCOUNTED, Amounts, Cause, Flavor, Line, PodVerdict, Topology, Why
 from bulkhead.ledger.order import Unready, Workload
 from bulkhead.ledger.place import Shortfall
 
-_NAMED: Final = 3  # resources, flavors or tenants in one sentence
+_MOST_NAMED: Final = 3  # resources, flavors or tenants in one sentence
 
 
 def duration(seconds: float) -> str:
@@ -37,12 +37,12 @@ def clock(at: float) -> str:
 
 def asks(amounts: Amounts) -> str:
     """What a workload asks for: accelerators first."""
-    named = sorted((("/" not in name, name, number) for name, number in amounts.items() if number > 0))[:_NAMED]
-    devices = [each for each in named if not each[0]] or named
+    named = sorted((("/" not in name, name, number) for name, number in amounts.items() if number > 0))[:_MOST_NAMED]
+    devices = [amount for amount in named if not amount[0]] or named
     return "asks " + (" and ".join(f"{written(name, number)} {name}" for _, name, number in devices) or "nothing")
 
 
-def of_quota(lack: Lack, line: Line, number: int, entry: Entry) -> Verdict:
+def of_quota(lack: Lack, line: Line, number: int, entry: TenantLine) -> PodVerdict:
     """Quota is too small, or held."""
     name, resource = line_name(*line), line[1]
     held = entry.used + entry.reserved + entry.own
@@ -51,13 +51,13 @@ def of_quota(lack: Lack, line: Line, number: int, entry: Entry) -> Verdict:
         beside = (
             f", and {written(resource, entry.ceiling)} with all that can be borrowed" if entry.ceiling > entry.nominal else ""
         )
-        return Verdict(Why.QUOTA, f"{text}{beside}: it can never start")
+        return PodVerdict(Why.QUOTA, f"{text}{beside}: it can never start")
     free = max(0, entry.nominal - held)
     quota = f"of your quota of {written(resource, entry.nominal)}, {written(resource, free)} are free"
     text = f"asks {written(resource, number)} {name}; {quota}"
     if entry.ceiling > entry.nominal:
         text += f"; {written(resource, max(0, entry.room() - free))} can be borrowed now"
-    return Verdict(Why.QUOTA if lack == "own" else Why.COHORT, text)
+    return PodVerdict(Why.QUOTA if lack == "own" else Why.COHORT, text)
 
 
 def comes_back(before: str, line: Line | None, missing: int, within: float, *, mine: bool) -> str:
@@ -78,91 +78,91 @@ def starts(before: str, at: float) -> str:
     return f"{before}; starts by {clock(at)} at the latest"
 
 
-def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verdict:
+def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> PodVerdict:
     """Quota suffices, and no nodes have room."""
-    each = f"{written(short.resource, short.asks)} {short.resource}"
-    pods = f"{short.pods} pods ask {each} each" if short.pods > 1 else f"asks {each}"
+    asked = f"{written(short.resource, short.asks)} {short.resource}"
+    pods = f"{short.pods} pods ask {asked} each" if short.pods > 1 else f"asks {asked}"
     nodes = f"{short.nodes} {kind + ' ' if kind else ''}{'node' if short.nodes == 1 else 'nodes'}"
     if not short.could_ever:
         domain = f" in one {topology.key}" if topology is not None and topology.required else ""
-        return Verdict(Why.NEVER, f"{pods}; {nodes} match, and even if all were empty there would be no room for it{domain}")
+        return PodVerdict(Why.NEVER, f"{pods}; {nodes} match, and even if all were empty there would be no room for it{domain}")
     # How much cpu and memory is free on a node tells what others use of it. Of devices a tenant has to know, to plan.
     private = "/" not in short.resource
     # Counted is what is asked for most: where there is enough of that, something else is short.
     if topology is not None and topology.required and (private or short.fitting_domain >= short.pods):
-        return Verdict(
+        return PodVerdict(
             Why.TOPOLOGY, f"{pods}, all in one {topology.key}; none of {short.domains} such domains has room for it now"
         )
     if topology is not None and topology.required:
         best = f"the best of {short.domains} such domains has room for {short.fitting_domain} of {short.pods}"
-        return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
+        return PodVerdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
     if short.largest > UNCOUNTED // 2:
-        return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and nobody knows how many {short.resource} are free on them")
+        return PodVerdict(Why.CAPACITY, f"{pods}; {nodes} match, and nobody knows how many {short.resource} are free on them")
     if private:
         room = "they do not all find room there now" if short.pods > 1 else "none of them has room for it now"
-        return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and {room}")
+        return PodVerdict(Why.CAPACITY, f"{pods}; {nodes} match, and {room}")
     free, largest = written(short.resource, short.free), written(short.resource, short.largest)
     room = f"there is room for {short.fitting}" if short.pods > 1 else f"the most that is free on one is {largest}"
-    return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")
+    return PodVerdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")
 
 
-def of_unready(unready: Unready) -> Verdict:
+def of_unready(unready: Unready) -> PodVerdict:
     """It cannot be admitted whatever is free."""
     if unready.beyond:
         text = f"its gang says {unready.size} pods and has {unready.there}: this one starts after the others"
-        return Verdict(Why.GANG, _with(text, unready.remark))
+        return PodVerdict(Why.GANG, _with(text, unready.remark))
     if unready.there < unready.size:
-        return Verdict(Why.GANG, _with(f"its gang has {unready.there} of {unready.size} pods", unready.remark))
+        return PodVerdict(Why.GANG, _with(f"its gang has {unready.there} of {unready.size} pods", unready.remark))
     if unready.size:
         text = f"{unready.blocked} of the {unready.size} pods of its gang have scheduling gates of their own"
-        return Verdict(Why.GATED, _with(text, unready.remark))
-    return Verdict(Why.GATED, "it has scheduling gates of its own")
+        return PodVerdict(Why.GATED, _with(text, unready.remark))
+    return PodVerdict(Why.GATED, "it has scheduling gates of its own")
 
 
-def behind(workload: Workload, line: Line | None = None, entry: Entry | None = None) -> Verdict:
+def behind(workload: Workload, line: Line | None = None, entry: TenantLine | None = None) -> PodVerdict:
     """Something before it waits for the same; where that is quota, it is named by what does not change at every turn."""
     text = f"{asks(workload.asks)}; waits behind other work of its queue"
     if line is not None and entry is not None:
         text += f" for room in your quota of {written(line[1], entry.nominal)} {line_name(*line)}"
         if entry.ceiling > entry.nominal:
             text += f", at most {written(line[1], entry.ceiling)} with what can be borrowed"
-    return Verdict(Why.QUEUE, text)
+    return PodVerdict(Why.QUEUE, text)
 
 
-def never(workload: Workload) -> Verdict:
+def never(workload: Workload) -> PodVerdict:
     """No nodes would do that are usable now."""
-    return Verdict(Why.CAPACITY, f"{asks(workload.asks)}; even if the nodes were empty there would be no room for it")
+    return PodVerdict(Why.CAPACITY, f"{asks(workload.asks)}; even if the nodes were empty there would be no room for it")
 
 
-def flavors_apart(workload: Workload) -> Verdict:
+def flavors_apart(workload: Workload) -> PodVerdict:
     """No kind of node has all of what it asks for."""
-    return Verdict(Why.NEVER, f"{asks(workload.asks)}; there is no flavor that your quota names for all of these")
+    return PodVerdict(Why.NEVER, f"{asks(workload.asks)}; there is no flavor that your quota names for all of these")
 
 
-def of_no_kind(workload: Workload, nodes: int, kinds: Sequence[Flavor], nominals: Mapping[Line, int]) -> Verdict:
+def of_no_kind(workload: Workload, nodes: int, kinds: Sequence[Flavor], nominals: Mapping[Line, int]) -> PodVerdict:
     """Of the kinds of node to which its own needs leave it none is one of which its tenant has a quota."""
     match = f"{nodes} {'node matches' if nodes == 1 else 'nodes match'}"
-    theirs = listed(list(dict.fromkeys(each.name for each in kinds)))
+    theirs = listed(list(dict.fromkeys(flavor.name for flavor in kinds)))
     yours = listed([f"{written(resource, number)} of {flavor}" for (flavor, resource), number in nominals.items()])
     of = f"of flavor {theirs}" if theirs else "of no flavor"
-    return Verdict(Why.NEVER, f"{asks(workload.asks)}; {match}, {of}; your quota is for others: {yours}")
+    return PodVerdict(Why.NEVER, f"{asks(workload.asks)}; {match}, {of}; your quota is for others: {yours}")
 
 
 def listed(words: Sequence[str]) -> str:
     """Words as people list them: `a, b and c`; of many the first, and how many more there are."""
-    words = [*words[:_NAMED], f"{len(words) - _NAMED} more"] if len(words) > _NAMED else words
+    words = [*words[:_MOST_NAMED], f"{len(words) - _MOST_NAMED} more"] if len(words) > _MOST_NAMED else words
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
-def unplaced_rest(verdict: Verdict, workload: Workload) -> Verdict:
+def unplaced_rest(verdict: PodVerdict, workload: Workload) -> PodVerdict:
     """The rest of a gang waits."""
     pods = "pod" if len(workload.pods) == 1 else "pods"
-    return Verdict(verdict.why, f"the last {len(workload.pods)} {pods} of its gang: {verdict.message}", verdict.starts_by)
+    return PodVerdict(verdict.why, f"the last {len(workload.pods)} {pods} of its gang: {verdict.message}", verdict.starts_by)
 
 
-def remarked(verdict: Verdict, workload: Workload) -> Verdict:
+def remarked(verdict: PodVerdict, workload: Workload) -> PodVerdict:
     """With what the tenant should know anyway."""
-    return Verdict(verdict.why, _with(verdict.message, workload.remark), verdict.starts_by)
+    return PodVerdict(verdict.why, _with(verdict.message, workload.remark), verdict.starts_by)
 
 
 def taken_back(cause: Cause) -> str:
@@ -170,20 +170,20 @@ def taken_back(cause: Cause) -> str:
     return _CAUSES[cause]
 
 
-def over_quota(at: float | None) -> Verdict:
+def over_quota(at: float | None) -> PodVerdict:
     """What becomes of a pod that runs beyond its tenant's quota: it goes at that time, or never."""
     if at is None:
         fate = "it runs until it ends, and nothing starts in its stead before there is quota for it"
     else:
         fate = f"it is taken back after {clock(at)}, unless there is quota for it by then"
-    return Verdict(Why.LOWERED, f"the quota of its tenant was lowered: {fate}")
+    return PodVerdict(Why.LOWERED, f"the quota of its tenant was lowered: {fate}")
 
 
 def not_bound(within: float, pods: int) -> str:
     """Why what was admitted is taken back."""
     if pods <= 1:
         return f"it was not bound within {duration(within)} of its admission, and is admitted anew"
-    # What ran comes back only if somebody in the plane makes it again.
+    # What ran comes back only if a controller or a user in the plane makes it again.
     return (
         f"its gang was not bound whole within {duration(within)} of its admission: "
         "what has started of it ends, to start with all the others once it is made again"
@@ -199,7 +199,7 @@ _CAUSES: Final[Mapping[Cause, str]] = {
 }
 
 
-def lacking(charge: Charge, entries: Mapping[Line, Entry]) -> Line | None:
+def lacking(charge: Charge, entries: Mapping[Line, TenantLine]) -> Line | None:
     """The first line that a charge does not fit into, accelerators first."""
     lines = sorted(charge, key=lambda line: ("/" not in line[1], line))
     return next((line for line in lines if charge[line] > entries[line].room()), None)

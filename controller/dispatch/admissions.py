@@ -1,9 +1,9 @@
-"""Admits pods: each by one patch that takes the gate away, a whole gang in one go.
+"""Admits pods: one patch for each pod takes the gate away, and the pods of a gang follow one another directly.
 
-    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what is begun is finished
+    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what was begun is finished
 
-What is left goes into the next turn's decision, as does a pod whose patch failed: of a gang of which one pod is admitted the
-others go first.
+The next turn decides again about what is left, and about pods whose patch failed. If one pod of a gang is admitted, the others
+of the gang come first then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from bulkhead.ledger.gangs import as_admitted
-from bulkhead.ledger.model import Admission, Node, Pod, Stage
+from bulkhead.ledger.model import Admission, Node, Stage
 from bulkhead.work.clock import Clock
 from controller.dispatch import metrics, patches
-from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
 
 # So long new workloads are begun in one turn.
 _BEGIN_WITHIN_SECONDS: Final = 1.0
-
-
-def workload(pod: Pod) -> tuple[str, ...]:
-    """What is admitted and taken back in one piece with this pod."""
-    return (pod.tenant, pod.virtual_namespace, pod.gang.name) if pod.gang is not None else (pod.uid,)
 
 
 class Admissions:
@@ -39,8 +34,8 @@ class Admissions:
     async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
         """Write as many as there is time for."""
         deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
-        begun = until(admissions, deadline, self._clock.monotonic, lambda admission: workload(admission.pod))
-        await each(begun, lambda admission: self._admit(admission, nodes))
+        begun = take_until_deadline(admissions, deadline, self._clock.monotonic, lambda admission: admission.pod.workload)
+        await run_bounded(begun, lambda admission: self._admit(admission, nodes))
 
     async def _admit(self, admission: Admission, nodes: Mapping[str, Node]) -> None:
         seen = self._pods.get(admission.pod.uid)

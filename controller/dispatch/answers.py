@@ -1,10 +1,10 @@
-"""Tells why pods wait, which run over a quota and what tenants have, by annotations that are read. Never touches a gate.
+"""Writes annotations: why pods wait, which running pods are over a quota, and what tenants have. It never touches a gate.
 
     verdicts ──> another text than the pod bears? ──> pods without any first ──> as many as there is time for
     notices ──┘      └── none any more, and the pod runs: the text goes
     standings ──> another text than the quota bears? ──> at most one write a second for a tenant
 
-A pod that has only just come is given a moment: most are admitted in it, and the members of a gang come one after another.
+A new pod is told nothing for a moment: most pods are admitted within it, and the members of a gang come one after another.
 """
 
 import dataclasses
@@ -16,22 +16,22 @@ from bulkhead.api import ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.ledger.model import HELD, Line, Rules, Standing, Verdict
+from bulkhead.ledger.model import HELD, Line, PodVerdict, Rules, Standing
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics, patches
-from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.hostpod import Seen
 from controller.dispatch.quotas import Quota
 from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
 # Together with a turn well within the two seconds in which a pod is to know.
-_SPEAKS_AFTER_SECONDS: Final = 0.7
+_UNTOLD_SECONDS: Final = 0.7
 # A text that changes is written again after so long.
 _REWRITE_AFTER_SECONDS: Final = 2.0
 _BEGIN_WITHIN_SECONDS: Final = 0.5
-_MESSAGE_CHARACTERS: Final = 1024
+_LONGEST_MESSAGE: Final = 1024
 _MOST_REMEMBERED: Final = 20_000
 
 
@@ -44,31 +44,33 @@ class Verdicts:
         self._clock = clock
         self._written: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
 
-    async def carry_out(self, verdicts: Mapping[str, Verdict], notices: Mapping[str, Verdict]) -> float | None:
+    async def carry_out(self, verdicts: Mapping[str, PodVerdict], notices: Mapping[str, PodVerdict]) -> float | None:
         """Write what is due, in the order of the queue; returns in how many seconds more is."""
         now = self._clock.monotonic()
         due: list[tuple[bool, Seen, str | None]] = []
         later = []
         for uid, verdict in (*verdicts.items(), *notices.items(), *self._over(notices)):
             seen = self._pods.get(uid)
-            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_MESSAGE_CHARACTERS])
+            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
             if seen is None or seen.verdict == (text or ""):
                 continue
-            written = self._written.get(uid, now - _REWRITE_AFTER_SECONDS)
-            wait = max(seen.since + _SPEAKS_AFTER_SECONDS, written + _REWRITE_AFTER_SECONDS) - now
+            wait = (
+                max(seen.since + _UNTOLD_SECONDS, self._written.get(uid, now - _REWRITE_AFTER_SECONDS) + _REWRITE_AFTER_SECONDS)
+                - now
+            )
             if wait > 0:
                 later.append(wait)
             else:
                 due.append((bool(seen.verdict), seen, text))
         due.sort(key=lambda item: item[0])
         started = len(due)
-        begun = until(due, now + _BEGIN_WITHIN_SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
-        await each(begun, lambda item: self._write(item[1], item[2]))
+        begun = take_until_deadline(due, now + _BEGIN_WITHIN_SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
+        await run_bounded(begun, lambda item: self._write(item[1], item[2]))
         if started and self._clock.monotonic() > now + _BEGIN_WITHIN_SECONDS:
             later.append(0.0)
         return min(later, default=None)
 
-    def _over(self, notices: Mapping[str, Verdict]) -> Iterator[tuple[str, None]]:
+    def _over(self, notices: Mapping[str, PodVerdict]) -> Iterator[tuple[str, None]]:
         """Pods that run and bear a notice that does not hold any more."""
         for seen in self._pods.seen():
             if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
@@ -111,14 +113,14 @@ class Standings:
                 later.append(at + 1.0 - now)
             else:
                 due.append((quota, said))
-        await each(due, lambda item: self._write(*item))
+        await run_bounded(due, lambda item: self._write(*item))
         return min(later, default=None)
 
     def _said(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
         """The annotations that have to change."""
         text = ledger.write_standing({line: dataclasses.asdict(standing) for line, standing in lines.items()})
         said: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
-        over = rules.over_quota == "Reclaim" and any(each.used > each.ceiling for each in lines.values())
+        over = rules.over_quota == "Reclaim" and any(standing.used > standing.ceiling for standing in lines.values())
         if over != (quota.tenant.over_since is not None):
             said[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
         return said

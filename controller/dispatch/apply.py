@@ -1,11 +1,11 @@
-"""Writes what was decided: many pods at once, each in one request, never more than one at a time for a pod.
+"""Writes decisions: to many pods at once, in one request for each pod, and never two requests for one pod at the same time.
 
     decision ──> body ──> request ──┬─ answer ──────────────> the pod as it is now
                                     ├─ refused, gone ────────> the next turn sees what is there, and waits with this pod
                                     └─ no answer, conflict ──> doubt: read again before anything is decided
 
-Nothing is repeated here: whether a write is still wanted, only the next decision knows. A pod that the host refuses keeps no
-other waiting; a host that is away does.
+This module repeats no write: only the next decision knows whether it is still wanted. A refused write holds up that pod alone;
+a host that does not answer holds up all of them.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-AT_ONCE: Final = 16
-_MOST: Final = 20_000
+MOST_WRITES_AT_ONCE: Final = 16
+_MOST_PODS_REMEMBERED: Final = 20_000
 
 
 class DeposedError(Exception):
-    """The lease is another's, or nobody's: nothing may be written any more."""
+    """The process does not hold the lease any more, so it may write nothing."""
 
 
-async def each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
+async def run_bounded(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
     """Do all of it, a few at a time, in order."""
     left = iter(items)
 
@@ -45,11 +45,13 @@ async def each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> No
             await work(item)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
+        for _ in range(MOST_WRITES_AT_ONCE):
             group.create_task(worker())
 
 
-def until(items: Iterable[T], deadline: float, monotonic: Callable[[], float], whole: Callable[[T], object]) -> Iterator[T]:
+def take_until_deadline(
+    items: Iterable[T], deadline: float, monotonic: Callable[[], float], whole: Callable[[T], object]
+) -> Iterator[T]:
     """Items until a moment has passed, and then those that belong together with the last one."""
     last: object = None
     for item in items:
@@ -68,9 +70,9 @@ class Writes:
         self._leads = leads
         self._pods = pods
         self._clock = clock
-        self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.5, 60.0, max_keys=_MOST)
+        self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.5, 60.0, max_keys=_MOST_PODS_REMEMBERED)
         # Before when nothing is written to a pod that was refused.
-        self._refused: Remembered[str, float] = Remembered(_MOST)
+        self._refused: Remembered[str, float] = Remembered(_MOST_PODS_REMEMBERED)
         # How often in this turn the host was away.
         self.away = 0
 
@@ -123,7 +125,7 @@ class Writes:
 
     async def read_again(self) -> None:
         """Read the pods of which it is not known what they are."""
-        await each(self._pods.doubts(), self._read)
+        await run_bounded(self._pods.doubts(), self._read)
 
     async def _read(self, pod: Pod) -> None:
         try:

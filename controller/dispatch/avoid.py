@@ -1,9 +1,9 @@
-"""Nodes to which a pod was pinned and on which it was not bound in time: avoided for a while by pods like it of its tenant.
+"""Remembers nodes on which a pinned pod was not bound in time. Similar pods of the same tenant avoid them for a while.
 
-A tenant can keep its own pods from being bound, by anti-affinity, a volume or a host port: that says nothing about others.
+Other tenants do not avoid them: a tenant can keep its own pods from being bound, by anti-affinity, a volume or a host port.
 
-Memory only, bounded for each tenant: after a restart a node that fails is tried once more. Why it failed is not asked: a node
-that the check takes for good and the scheduler does not would otherwise be chosen again and again.
+This is memory only, bounded for each tenant. After a restart a failed node is tried once more. The cause does not matter:
+without this, the check would choose a node again and again that the scheduler refuses.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from bulkhead.ledger.model import Avoid, Needs, Pod
 from bulkhead.work.remembered import Remembered
 
 _AVOIDED_FOR_SECONDS: Final = 300.0
-_MOST_OF_A_TENANT: Final = 128
+_MOST_NODES_OF_ONE_TENANT: Final = 128
 _MOST_TENANTS: Final = 1024
 
 
@@ -24,7 +24,7 @@ class Avoided:
 
     def note(self, pod: Pod, now: float) -> None:
         """A pod was not bound on the node that it was pinned to."""
-        mine = self._until.get(pod.tenant) or Remembered(_MOST_OF_A_TENANT)
+        mine = self._until.get(pod.tenant) or Remembered(_MOST_NODES_OF_ONE_TENANT)
         mine[pod.needs, pod.pinned] = now + _AVOIDED_FOR_SECONDS
         self._until[pod.tenant] = mine
 

@@ -1,9 +1,9 @@
-"""Says on each Cohort what its tenants have together, what waits, and what of its rules cannot work. Never makes a Cohort.
+"""Writes the status of each Cohort: what its tenants have together, what waits, and which rules cannot work.
 
     Snapshot, Decisions ──> summaries, in a thread ──> another status than the Cohort bears? ──> one write of it
 
-Counted at most once a second, whatever happens in between. A cohort without an object has no status, and one that was deleted
-meanwhile is left alone. What an outsider wrote there is put right with the next turn.
+It counts at most once a second. It never makes a Cohort: a cohort without an object has no status, and an object that was
+deleted meanwhile stays deleted. The next turn corrects a status that another writer changed.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from bulkhead.ledger.model import Decisions, Snapshot
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics
-from controller.dispatch.apply import DeposedError, each
+from controller.dispatch.apply import DeposedError, run_bounded
 from controller.dispatch.quotas import Cohort
 
 _log = logging.getLogger(__name__)
-_WRITE_PERIOD_SECONDS: Final = 1.0
+_COUNT_EVERY_SECONDS: Final = 1.0
 # What was written is not written again before the watch can have shown it; where it was refused, nothing is for longer.
 _REWRITE_AFTER_SECONDS: Final = 2.0
-_REFUSED_PAUSE_SECONDS: Final = 30.0
+_REFUSED_WAIT_SECONDS: Final = 30.0
 # Where there are no turns.
-_LONGEST_PAUSE_SECONDS: Final = 30.0
-_MOST_REMEMBERED: Final = 10_000
+_LOOK_EVERY_SECONDS: Final = 30.0
+_MOST_COHORTS_REMEMBERED: Final = 10_000
 
 
 class Statuses:
@@ -40,9 +40,9 @@ class Statuses:
         self._client = client
         self._leads = leads
         self._clock = clock
-        self._at = -_WRITE_PERIOD_SECONDS
+        self._at = -_COUNT_EVERY_SECONDS
         # What was written last, without the times in it, and before when that is not written again; None: nothing is.
-        self._written: Remembered[str, tuple[Obj | None, float]] = Remembered(_MOST_REMEMBERED)
+        self._written: Remembered[str, tuple[Obj | None, float]] = Remembered(_MOST_COHORTS_REMEMBERED)
 
     async def carry_out(self, snapshot: Snapshot, decisions: Decisions, cohorts: Mapping[str, Cohort]) -> float | None:
         """Write where something else stands there; returns in how many seconds more is due."""
@@ -51,15 +51,15 @@ class Statuses:
             return wait if cohorts else None
         return await self._say(await asyncio.to_thread(summaries, snapshot, decisions, cohorts.keys()), cohorts)
 
-    async def of_nobody(self, cohorts: Mapping[str, Cohort]) -> float | None:
+    async def without_tenants(self, cohorts: Mapping[str, Cohort]) -> float | None:
         """The same where no tenant is in any cohort."""
         wait = self._wait()
         if wait > 0 or not cohorts:
             return wait if cohorts else None
-        return await self._say(dict.fromkeys(cohorts, EMPTY), cohorts) or _LONGEST_PAUSE_SECONDS
+        return await self._say(dict.fromkeys(cohorts, EMPTY), cohorts) or _LOOK_EVERY_SECONDS
 
     def _wait(self) -> float:
-        return self._at + _WRITE_PERIOD_SECONDS - self._clock.monotonic()
+        return self._at + _COUNT_EVERY_SECONDS - self._clock.monotonic()
 
     async def _say(self, found: Mapping[str, Summary], cohorts: Mapping[str, Cohort]) -> float | None:
         self._at = now = self._clock.monotonic()
@@ -74,7 +74,7 @@ class Statuses:
                 later.append(until - now)
             else:
                 due.append((name, said))
-        await each(due, lambda item: self._write(*item))
+        await run_bounded(due, lambda item: self._write(*item))
         refused = (self._written.get(name, ({}, now)) for name, _ in due)
         later += [until - now for written, until in refused if written is None]
         return min(later, default=None)
@@ -88,9 +88,9 @@ class Statuses:
             await self._client.patch(kinds.COHORTS, name, {"status": said}, subresource="status")
         except NotFound:
             # It was deleted, or its definition is of an older version.
-            self._written[name] = (None, now + _REFUSED_PAUSE_SECONDS)
+            self._written[name] = (None, now + _REFUSED_WAIT_SECONDS)
         except KubeError as error:
-            self._written[name] = (None, now + _REFUSED_PAUSE_SECONDS)
+            self._written[name] = (None, now + _REFUSED_WAIT_SECONDS)
             metrics.writes.labels("status", "failed").inc()
             _log.warning("status of a cohort not written: %s", error, extra={"cohort": name})
         else:

@@ -27,7 +27,7 @@ class Seen:
     reclaim: Reclaimed | None = None
     # It bears the condition of a pod that is about to be taken from its node.
     disrupted: bool = False
-    grace: int = read.GRACE
+    grace: int = read.DEFAULT_GRACE_SECONDS
 
     def same(self, other: "Seen | None") -> bool:
         """Whether both are the same to every decision and every write."""
@@ -71,4 +71,4 @@ def _shared(asks: tuple[tuple[str, int], ...]) -> Amounts:
 
 def _disrupted(status: Mapping[str, Any]) -> bool:
     conditions = mappings(status.get("conditions"))
-    return any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "DisruptionTarget" and condition.get("status") == "True" for condition in conditions)

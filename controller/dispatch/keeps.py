@@ -1,9 +1,9 @@
-"""Since when nodes are reserved for workloads without a forecast of their start.
+"""Remembers since when nodes are reserved for workloads without a forecast of their start.
 
     decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is reserved for them
                        └──> the pod is gone or starts ──> forgotten
 
-Memory only, bounded: after a restart the time begins again. A pod that is made again is another one, and younger in the queue.
+This is memory only, and bounded. After a restart the time begins again. A pod that is made again counts as a new, younger pod.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from typing import Final
 
 from bulkhead.work.remembered import Remembered
 
-_MOST: Final = 1024
+_MOST_WORKLOADS_REMEMBERED: Final = 1024
 
 
 class Keeps:
     """By UID of a workload's first pod."""
 
     def __init__(self) -> None:
-        self._since: Remembered[str, float] = Remembered(_MOST)
+        self._since: Remembered[str, float] = Remembered(_MOST_WORKLOADS_REMEMBERED)
 
     def note(self, keeps: Iterable[str], waiting: Iterable[str], now: float) -> None:
         """Room is kept for these, among those that wait."""

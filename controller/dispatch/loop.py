@@ -1,19 +1,20 @@
-"""The ledger while its process leads: one turn after another, never two at once.
+"""Runs the ledger while its process leads: one turn after another, never two at once.
 
     needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
                   ^                                                                              │
                   └─ a pause <── statuses <── standings <── verdicts <── admissions <── reclaims ┘
 
-Losing the lease cancels it, and with it every write that has not been sent; and none is begun without a look at the lease. What
-was sent then the next leader sees, as it does what a dead one left.
+When the process loses the lease, the ledger is cancelled, and with it every write that has not been sent. Each write checks the
+lease first. The next leader sees the writes that were sent, as it sees those of a leader that died.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.decide import decide
@@ -33,13 +34,19 @@ from controller.dispatch.reclaims import Reclaims
 from controller.slurm.board import Board
 
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
+# Hears of each decision which free devices it reserves, and of none once no more are taken.
+Reserved: TypeAlias = Callable[[Sequence[ReservedRoom]], None]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
 _PAUSE_SECONDS: Final = 0.1
 # While nothing can be given, deciding takes half of a processor at most.
 _LONGEST_PAUSE_SECONDS: Final = 0.3
 # What an outsider wrote over is put right so late at the latest.
-_LONGEST_REST_SECONDS: Final = 30.0
+_NEXT_TURN_WITHIN_SECONDS: Final = 30.0
+
+
+def _tell_none(_: Sequence[ReservedRoom]) -> None:
+    """Nothing meters what is reserved."""
 
 
 class Ledger:
@@ -51,9 +58,12 @@ class Ledger:
         leads: Callable[[], bool],
         clock: Clock | None = None,
         decide: Decide = decide,
+        *,
         board: Board | None = None,
+        reserved: Reserved = _tell_none,
     ) -> None:
         self._client = client
+        self._reserved = reserved
         self._leads = leads
         self._board = board or Board()
         self._decide = decide
@@ -61,18 +71,18 @@ class Ledger:
         self._news = asyncio.Event()
         self._memory = Avoided(), Moves(), Keeps()
         self._statuses = Statuses(client, leads, self._clock)
-        # Whether it has found that nobody needs it, and watches no pods.
+        # Whether it has found that no tenant needs it, and watches no pods.
         self.resting = False
 
     async def run(self) -> None:
-        """Decide while anybody needs it, until cancelled."""
+        """Decide while any tenant needs it, until cancelled."""
         need = Need(self._client, self._news.set)
         async with asyncio.TaskGroup() as group:
             for informer in need.informers:
                 group.create_task(informer.run(), name=f"ledger: {informer.resource}")
             for informer in need.informers:
                 await informer.synced()
-            # Pods with the gate are looked for once: nobody gives it to new ones where no Tenant and no class says so.
+            # Pods with the gate are looked for once: new ones do not get it where no Tenant and no class says so.
             left = not need.said() and await self._any_gated(need)
             while True:
                 self._news.clear()
@@ -83,9 +93,9 @@ class Ledger:
                     await self._rest(need)
 
     async def _rest(self, need: Need) -> None:
-        """Wait for news. Nobody is in any cohort; of those that have rules that is said."""
+        """Wait for news. No tenant is in a cohort; the statuses of Cohorts say so."""
         self.resting = True
-        due = await self._statuses.of_nobody(need.cohorts.by_name())
+        due = await self._statuses.without_tenants(need.cohorts.by_name())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(due):
                 await self._news.wait()
@@ -101,7 +111,7 @@ class Ledger:
                 await self._clock.sleep(backoff.next())
 
     async def _watch(self, need: Need) -> None:
-        """Take turns for as long as anybody needs them."""
+        """Take turns for as long as any tenant needs them."""
         observed = Observed(self._client, self._clock, self._news.set, self._board, need.cohorts)
         turns = Turns(
             self._client,
@@ -111,6 +121,7 @@ class Ledger:
             observed=observed,
             memory=self._memory,
             statuses=self._statuses,
+            reserved=self._reserved,
         )
         _log.info("ledger: watching")
         try:
@@ -118,10 +129,15 @@ class Ledger:
         except BaseException:
             self._board.silent()
             raise
+        finally:
+            # Without a turn that confirms it nothing is reserved.
+            self._reserved(())
 
     async def _watching(self, need: Need, turns: "Turns") -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
+            tasks = [
+                group.create_task(informer.run(), name=f"ledger: {informer.resource}") for informer in turns.observed.informers
+            ]
             for informer in turns.observed.informers:
                 await informer.synced()
             while need.said() or turns.observed.pods.any_open():
@@ -133,7 +149,7 @@ class Ledger:
                 await self._clock.sleep(turns.pause)
             for task in tasks:
                 task.cancel()
-        # Nobody is taken back any more.
+        # No pod is taken back any more.
         self._board.show(())
         _log.info("ledger: not needed any more")
 
@@ -151,8 +167,10 @@ class Turns:
         observed: Observed,
         memory: tuple[Avoided, Moves, Keeps],
         statuses: Statuses,
+        reserved: Reserved = _tell_none,
     ) -> None:
         self._decide = decide
+        self._reserved = reserved
         self.observed = observed
         self._statuses = statuses
         pods = observed.pods
@@ -178,8 +196,12 @@ class Turns:
             took = self._clock.monotonic() - begun
             metrics.decide_seconds.observe(took)
             self._keeps.note(decisions.keeps, decisions.verdicts, now)
-            longer = min(max(_PAUSE_SECONDS, took), _LONGEST_PAUSE_SECONDS)
-            self.pause = _PAUSE_SECONDS if decisions.admit or decisions.reclaim else longer
+            self._reserved(decisions.reserved)
+            self.pause = (
+                _PAUSE_SECONDS
+                if decisions.admit or decisions.reclaim
+                else min(max(_PAUSE_SECONDS, took), _LONGEST_PAUSE_SECONDS)
+            )
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()
             self._report(decisions)
@@ -202,7 +224,7 @@ class Turns:
         ]
         now = self._now()
         seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
-        return max(0.0, min((each for each in seconds if each is not None), default=_LONGEST_REST_SECONDS))
+        return max(0.0, min((wait for wait in seconds if wait is not None), default=_NEXT_TURN_WITHIN_SECONDS))
 
     def _report(self, decisions: Decisions) -> None:
         metrics.pods.set(len(self.observed.pods))

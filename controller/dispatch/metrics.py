@@ -1,11 +1,11 @@
-"""What the ledger counts, for Prometheus, at the controller's port. Names and labels are part of the interface."""
+"""Metrics of the ledger, for Prometheus, at the controller's port. Names and labels are part of the interface."""
 
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from bulkhead.ledger.model import Cause, Line, Standing, Verdict
+from bulkhead.ledger.model import Cause, Line, PodVerdict, Standing
 
 _SHOWN = ("nominal", "used", "borrowed", "lent")
 
@@ -40,9 +40,9 @@ def count_reclaim(cause: str) -> None:
     reclaims.labels(cause if cause in set(Cause) else "other").inc()
 
 
-def report_waiting(verdicts: Iterable[Verdict]) -> None:
+def report_waiting(verdicts: Iterable[PodVerdict]) -> None:
     """Take over why pods wait; a reason that none has any more stands at nothing."""
-    counted = Count(str(each.why) for each in verdicts)
+    counted = Count(str(verdict.why) for verdict in verdicts)
     waiting.clear()
     for reason, number in counted.items():
         waiting.labels(reason).set(number)

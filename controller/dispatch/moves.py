@@ -1,10 +1,11 @@
-"""Pods that are moved to other nodes, and for how long their places are kept once they are gone.
+"""Remembers pods that move to other nodes, and for how long their new places stay reserved once the pods are gone.
 
     noted that it goes ──> remembered ──> gone ──> a while more ──> forgotten
                                 │          └──> its successor is admitted ──> forgotten
                                 └──> the host did not take the note, so it stays ──> forgotten
 
-Memory only, bounded: after a restart a successor waits like everybody else, and whoever comes first has the room.
+This is memory only, and bounded. After a restart a successor queues like any other pod, and the first in the queue gets the
+room.
 """
 
 from collections.abc import Callable
@@ -15,17 +16,17 @@ from bulkhead.ledger.model import Moved, Pod, Reclaim
 from bulkhead.work.remembered import Remembered
 
 # A Job waits ten seconds before it makes another pod.
-_KEPT_WITHOUT_POD_SECONDS: Final = 60.0
+_PLACE_KEPT_SECONDS: Final = 60.0
 # Longer than a note takes to be seen on a pod.
-_SHOWN_WITHIN_SECONDS: Final = 30.0
-_MOST_REMEMBERED: Final = 1024
+_NOTE_SHOWN_WITHIN_SECONDS: Final = 30.0
+_MOST_MOVES_REMEMBERED: Final = 1024
 
 
 class Moves:
     """Who is moved where."""
 
     def __init__(self) -> None:
-        self._moved: Remembered[str, Moved] = Remembered(_MOST_REMEMBERED)
+        self._moved: Remembered[str, Moved] = Remembered(_MOST_MOVES_REMEMBERED)
 
     def note(self, reclaim: Reclaim, now: float) -> None:
         """That it goes is about to be noted on a pod."""
@@ -39,9 +40,13 @@ class Moves:
         """What is kept at this moment."""
         for uid, moved in list(self._moved.items()):
             there = pod(uid)
-            shown = now > moved.since + _SHOWN_WITHIN_SECONDS
-            stays = there is not None and there.reclaim_by is None and not there.ending and shown
-            until = now + _KEPT_WITHOUT_POD_SECONDS if moved.until is None and there is None else moved.until
+            stays = (
+                there is not None
+                and there.reclaim_by is None
+                and not there.ending
+                and now > moved.since + _NOTE_SHOWN_WITHIN_SECONDS
+            )
+            until = now + _PLACE_KEPT_SECONDS if moved.until is None and there is None else moved.until
             if stays or (until is not None and until <= now):
                 del self._moved[uid]
             elif until != moved.until:

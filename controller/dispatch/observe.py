@@ -1,8 +1,8 @@
-"""What the ledger watches while it is needed: pods that have not ended, nodes and their devices, tenants' quotas, cohorts.
+"""Watches what the ledger decides from: pods that have not ended, nodes and their devices, quotas of tenants, cohorts.
 
     Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: informers, and Cohorts ──> Snapshot
 
-A host that has none of these watches three small kinds and nothing of pods. A standby watches nothing.
+On a host without any of these, the leader watches three small kinds and no pods. A standby watches nothing.
 """
 
 from collections.abc import Callable
@@ -46,14 +46,14 @@ _pod: Final = msgspec.json.Decoder(_Pod)
 
 
 class Need:
-    """Whether anybody needs the ledger."""
+    """Whether any tenant needs the ledger."""
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._client = client
         self._tell, self._told = changed, False
         self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=self._heard)
         self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=self._heard)
-        # Nobody needs the ledger for a Cohort without tenants, but it says so in its status.
+        # A Cohort without tenants needs no ledger, but its status says that it has none.
         self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
         self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
 
@@ -77,7 +77,7 @@ class Need:
         async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
             for raw in page.items:
                 spec = decode_with(_pod, raw).spec
-                if spec is not None and any(each.get("name") == ledger.GATE for each in mappings(spec.scheduling_gates)):
+                if spec is not None and any(gate.get("name") == ledger.GATE for gate in mappings(spec.scheduling_gates)):
                     return True
         return False
 

@@ -3,7 +3,7 @@
     admission ──> gate away, annotation, node selector, in one patch
     reclaim ──> note, condition, eviction          answers ──> verdict, standing
 
-Each names the UID of the pod that was judged: a pod that took its name since is refused by the API server.
+Each patch names the UID of the pod that was judged, so the API server refuses it for another pod of the same name.
 """
 
 from collections.abc import Mapping

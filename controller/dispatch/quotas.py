@@ -1,9 +1,10 @@
-"""What is neither pod nor running: nodes, what tenants were given, and the rules of cohorts, each decoded once for a change.
+"""Keeps decoded nodes, quotas of tenants and rules of cohorts. Each object is decoded once for a change.
 
     Node ──> model.Node      tenant-quota ──> Quota: model.Tenant and the standing that it bears
     Cohort ──> Cohort: model.Rules, and the status that it bears
 
-A node says every few minutes that it lives and a quota at each pod what is used: only what matters to a decision is news.
+A node changes every few minutes with its heartbeat, and a quota with each pod. Only what matters to a decision counts as a
+change.
 """
 
 from collections.abc import Callable

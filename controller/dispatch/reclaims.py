@@ -1,8 +1,8 @@
-"""Takes pods back, step by step (`steps`), whole workloads side by side.
+"""Takes pods back step by step (`steps`), all pods of a workload together.
 
     decided, or noted before ──> all of a workload that has a node noted ──> marked, evicted, at the deadline deleted
 
-Once noted, a pod is taken back by whoever leads then: the note is the decision. A deadline that stands there is never moved.
+The note on a pod is the decision: every later leader takes the pod back. The deadline in the note never changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,21 +11,21 @@ from typing import Final
 
 from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.ledger.model import Cause, Pod, Reclaim, Stage
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics, patches
-from controller.dispatch.admissions import workload
-from controller.dispatch.apply import Writes, each, until
+from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.avoid import Avoided
 from controller.dispatch.hostpod import Seen
 from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
-from controller.dispatch.steps import Step, last_grace, next_step
+from controller.dispatch.steps import ReclaimStep, last_grace, next_step
 
 # A disruption budget that says no is asked again so often.
-_EVICT_RETRY_SECONDS: Final = 2.0
-_MOST_REMEMBERED: Final = 20_000
+_EVICT_AGAIN_AFTER_SECONDS: Final = 2.0
+_MOST_PODS_REMEMBERED: Final = 20_000
 # So long new workloads are begun in one turn.
 _BEGIN_WITHIN_SECONDS: Final = 1.0
 
@@ -39,15 +39,15 @@ class Reclaims:
         self._avoided = avoided
         self._moves = moves
         self._clock = clock
-        self._refused: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
+        self._refused: Remembered[str, float] = Remembered(_MOST_PODS_REMEMBERED)
 
     async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
         """Do what is due; returns when more is, by the wall clock."""
-        await each(spare, self._spare)
+        await run_bounded(spare, self._spare)
         deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
         moved = {reclaim.pod.uid: reclaim for reclaim in decided if reclaim.to}
         begun: list[tuple[Pod, Reclaimed]] = []
-        broken: set[tuple[str, ...]] = set()
+        broken: set[WorkloadKey] = set()
 
         async def note(item: tuple[Pod, Reclaimed]) -> None:
             begun.append(item)
@@ -55,15 +55,15 @@ class Reclaims:
             if item[0].uid in moved:
                 self._moves.note(moved[item[0].uid], self._now())
             if not await self._note(*item):
-                broken.add(workload(item[0]))
+                broken.add(item[0].workload)
 
-        workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
+        workloads: dict[WorkloadKey, list[tuple[Pod, Reclaimed]]] = {}
         for item in self._all(decided):
-            workloads.setdefault(workload(item[0]), []).append(item)
+            workloads.setdefault(item[0].workload, []).append(item)
         all_of_it = [item for members in workloads.values() for item in members]
-        await each(until(all_of_it, deadline, self._clock.monotonic, lambda item: workload(item[0])), note)
+        await run_bounded(take_until_deadline(all_of_it, deadline, self._clock.monotonic, lambda item: item[0].workload), note)
         # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
-        whole = [item for item in begun if workload(item[0]) not in broken]
+        whole = [item for item in begun if item[0].workload not in broken]
         due = [] if len(begun) == len(all_of_it) else [self._now()]
 
         async def go_on(item: tuple[Pod, Reclaimed]) -> None:
@@ -71,7 +71,7 @@ class Reclaims:
             if at is not None:
                 due.append(at)
 
-        await each(whole, go_on)
+        await run_bounded(whole, go_on)
         return min(due, default=None)
 
     def _all(self, decided: Sequence[Reclaim]) -> Iterable[tuple[Pod, Reclaimed]]:
@@ -86,7 +86,7 @@ class Reclaims:
                 yield seen.pod, seen.reclaim
 
     async def _spare(self, pod: Pod) -> None:
-        """Of a worker that nobody waits for any more the note goes; its Slurm takes the drain away."""
+        """Take the note from a worker that no workload waits for any more; its Slurm takes the drain away."""
         seen = self._pods.get(pod.uid)
         if seen is not None and seen.reclaim is not None and not seen.disrupted:
             then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
@@ -94,7 +94,7 @@ class Reclaims:
 
     async def _note(self, pod: Pod, reclaimed: Reclaimed) -> bool:
         seen = self._pods.get(pod.uid)
-        if seen is None or next_step(seen, reclaimed, self._now()).step is not Step.NOTE:
+        if seen is None or next_step(seen, reclaimed, self._now()).step is not ReclaimStep.NOTE:
             return True
         body = patches.reclaim(seen.pod, reclaimed)
         then = replace(seen.pod, reclaim_by=reclaimed.by, reclaim_cause=reclaimed.cause)
@@ -107,22 +107,22 @@ class Reclaims:
         """As many steps as can be done now; returns when there is one more."""
         marked = False
         while (seen := self._pods.get(uid)) is not None:
-            # Its condition is for those who read it: that the host does not take it keeps nobody from the pod's end.
+            # The condition is information alone: if the host refuses it, the pod ends all the same.
             following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
-            if following.step is Step.EVICT:
+            if following.step is ReclaimStep.EVICT:
                 return await self._evict(seen, following.at)
-            if following.step in (Step.DELETE, Step.DROP):
+            if following.step in (ReclaimStep.DELETE, ReclaimStep.DROP):
                 await self._end(following.step, seen, reclaimed)
-            if following.step is not Step.MARK:
+            if following.step is not ReclaimStep.MARK:
                 return following.at
             body = patches.disruption(seen.pod, reclaimed, ledger.moment(self._now())[:19] + "Z")
             await self._writes.patch("mark", seen.pod, body, then=seen.pod, subresource="status")
             marked = True
         return None
 
-    async def _end(self, step: Step, seen: Seen, reclaimed: Reclaimed) -> None:
+    async def _end(self, step: ReclaimStep, seen: Seen, reclaimed: Reclaimed) -> None:
         pod = seen.pod
-        if step is Step.DELETE:
+        if step is ReclaimStep.DELETE:
             await self._writes.delete("delete", pod, grace=last_grace(seen))
             return
         if reclaimed.cause == Cause.ROLLBACK and pod.stage is Stage.ADMITTED and pod.pinned:
@@ -136,7 +136,7 @@ class Reclaims:
         if now >= again:
             if await self._writes.evict(seen.pod, patches.eviction(seen.pod)):
                 return None
-            again = self._refused[uid] = now + _EVICT_RETRY_SECONDS
+            again = self._refused[uid] = now + _EVICT_AGAIN_AFTER_SECONDS
         at = self._now() + again - now
         return at if deadline is None else min(at, deadline)
 
@@ -145,6 +145,6 @@ class Reclaims:
 
 
 def _reclaimed(reclaim: Reclaim, *, said: bool) -> Reclaimed:
-    """The note; of a pod that says that it is a worker, with whether it is one, so that whoever leads next need not ask."""
+    """The note; of a pod that says that it is a worker, with whether it is one, so that the next leader need not ask."""
     worker = reclaim.pod.slurm_worker if said else None
     return Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message, worker)

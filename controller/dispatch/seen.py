@@ -1,10 +1,10 @@
-"""Host pods as the ledger keeps them: decoded once for each change, and what was written on top until the host shows it.
+"""Keeps the decoded host pods, together with own writes that the host's watch has not shown yet.
 
     event ──> Seen ──┐ older than an own write? ── yes ──> left out, for at most half a minute
     answer to a write ┴──> by UID ──> pods of the next decision
     no answer ──> doubt: it counts as written ──> read again before the next decision
 
-Never asks the host anything.
+This module sends no requests.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from controller.dispatch.hostpod import Seen, decoded
 # Some hundred bytes each. What says little is shared between pods that are alike, and is not counted.
 MOST_REQUIREMENTS_OF_A_TENANT: Final = 65_536
 # Longer than any watch is behind on a host that works.
-_SHOWN_WITHIN_SECONDS: Final = 30.0
+_WRITE_SHOWN_WITHIN_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Pods:
             # Deleted since, and the watch has shown that.
             return
         elif _older(self._seen[uid].version, seen.version):
-            self._own[uid] = _Own(seen.version, self._monotonic() + _SHOWN_WITHIN_SECONDS)
+            self._own[uid] = _Own(seen.version, self._monotonic() + _WRITE_SHOWN_WITHIN_SECONDS)
             self._take(seen)
         elif seen.version == self._seen[uid].version:
             self._own.pop(uid, None)
@@ -110,12 +110,12 @@ class Pods:
     def all(self) -> tuple[Pod, ...]:
         """Every pod, as the next decision takes it to be."""
         if not self._doubts:
-            return tuple(each.pod for each in self._seen.values())
-        return tuple(self._doubts.get(uid, each.pod) for uid, each in self._seen.items())
+            return tuple(seen.pod for seen in self._seen.values())
+        return tuple(self._doubts.get(uid, seen.pod) for uid, seen in self._seen.items())
 
     def any_open(self) -> bool:
         """Whether any pod bears the gate, or a note that it is taken back."""
-        return any(each.reclaim is not None or each.pod.stage in GATED for each in self._seen.values())
+        return any(seen.reclaim is not None or seen.pod.stage in GATED for seen in self._seen.values())
 
     def _take(self, seen: Seen) -> None:
         before = self._seen.get(seen.pod.uid)

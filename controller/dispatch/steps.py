@@ -1,12 +1,12 @@
-"""What is to be done next with a pod that is taken back. Pure.
+"""Decides the next step for a pod that is taken back. Pure.
 
     no node ──> DROP: it is made again, gated
     else NOTE ──> its gang was not bound ──> DROP
          NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
          being deleted for longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
-         NOTE ──> a worker of Slurm: drained by those who know its jobs ──> deadline and a while more ──> MARK ──> DELETE
+         NOTE ──> a worker of Slurm: drained by its cluster's reconcile ──> deadline and a while more ──> MARK ──> DELETE
 
-Each step is seen in the pod afterwards, so whoever comes next goes on where the last one ended.
+Each step shows in the pod afterwards, so the next leader goes on where the last one ended.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from enum import StrEnum
 from typing import Final
 
 from bulkhead.api.ledger import Reclaimed
-from bulkhead.ledger.books import LAST_GRACE
+from bulkhead.ledger.books import LAST_GRACE_SECONDS
 from bulkhead.ledger.model import Cause, Stage
 from controller.dispatch.hostpod import Seen
 
 # Slurm ends jobs at the deadline, and then has to say so.
-_SLURM_GRACE_SECONDS: Final = 30.0
+_SLURM_EXTRA_SECONDS: Final = 30.0
 
 
-class Step(StrEnum):
+class ReclaimStep(StrEnum):
     """One write."""
 
     NOTE = "note"
@@ -36,7 +36,7 @@ class Step(StrEnum):
 class Next:
     """The next write; or None, and when there is one by itself."""
 
-    step: Step | None
+    step: ReclaimStep | None
     at: float | None = None
 
 
@@ -46,26 +46,26 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
     if pod.ending:
         return _ending(seen, reclaimed, now)
     if pod.stage is Stage.BOUND and seen.reclaim is None:
-        return Next(Step.NOTE)
+        return Next(ReclaimStep.NOTE)
     if pod.stage is not Stage.BOUND or reclaimed.cause == Cause.ROLLBACK:
-        return Next(Step.DROP)
+        return Next(ReclaimStep.DROP)
     # What a pod says of itself, its tenant chose. Notes of older controllers say nothing: they had believed it.
     worker = pod.slurm_worker if reclaimed.worker is None else reclaimed.worker
-    if worker and now < reclaimed.by + _SLURM_GRACE_SECONDS:
-        return Next(None, reclaimed.by + _SLURM_GRACE_SECONDS)
+    if worker and now < reclaimed.by + _SLURM_EXTRA_SECONDS:
+        return Next(None, reclaimed.by + _SLURM_EXTRA_SECONDS)
     if not seen.disrupted:
-        return Next(Step.MARK)
-    return Next(Step.EVICT, reclaimed.by) if now < reclaimed.by else Next(Step.DELETE)
+        return Next(ReclaimStep.MARK)
+    return Next(ReclaimStep.EVICT, reclaimed.by) if now < reclaimed.by else Next(ReclaimStep.DELETE)
 
 
 def last_grace(seen: Seen) -> int:
     """The seconds that a deletion at the deadline leaves it."""
-    return min(max(seen.grace, 1), LAST_GRACE)
+    return min(max(seen.grace, 1), LAST_GRACE_SECONDS)
 
 
 def _ending(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
-    if seen.pod.ends_at is None or seen.pod.ends_at <= max(now, reclaimed.by) + LAST_GRACE:
+    if seen.pod.ends_at is None or seen.pod.ends_at <= max(now, reclaimed.by) + LAST_GRACE_SECONDS:
         return Next(None)
     if seen.pod.stage is Stage.BOUND and seen.reclaim is None:
-        return Next(Step.NOTE)
-    return Next(Step.DELETE) if now >= reclaimed.by else Next(None, reclaimed.by)
+        return Next(ReclaimStep.NOTE)
+    return Next(ReclaimStep.DELETE) if now >= reclaimed.by else Next(None, reclaimed.by)

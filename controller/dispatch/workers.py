@@ -1,14 +1,15 @@
-"""Tells the clusters of Slurm which of their workers' pods are on the host and which go back, and hears what each is worth.
+"""Tells Slurm clusters which of their workers are on the host and which are taken back, and learns what is lost with each.
 
     pods as observed ──> board ──> a cluster's reconcile: drains, signals, queues again
     snapshot        <── board <── its workers by what is lost with them
 
-The drain of a worker is theirs: what is written to its pod here is the note, and after its deadline, where that was not enough,
-its end (`steps`). Nothing is remembered.
+The cluster's reconcile drains a worker. The ledger writes the note to its pod, and ends the pod after the deadline if the drain
+was not enough (`steps`). Nothing is remembered.
 
-A worker is not evicted and has time beyond its deadline, and whatever a pod says of itself its tenant chose. So it counts as
-one if the note that takes it back says so, or the controller's own reconcile of its tenant's cluster vouches for its UID.
-Until that has spoken for the first time it has a minute, or a controller that has just started would evict what others drain.
+A worker is not evicted, and has time beyond its deadline. What a pod says of itself, its tenant chose. So a pod counts as a
+worker only if the note that takes it back says so, or if the controller's own reconcile of the tenant's cluster vouches for its
+UID. Until that reconcile has run once, a pod that looks like a worker counts as one for a minute. Otherwise a controller that
+has just started would evict workers that are being drained.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from bulkhead.work.clock import Clock
 from controller.dispatch.seen import Pods
 from controller.slurm.board import Board, OnHost
 
-_UNTIL_IT_SPEAKS: Final = 60.0
+_UNVOUCHED_FOR_SECONDS: Final = 60.0
 
 
 class Workers:
@@ -59,4 +60,4 @@ class Workers:
         vouched = self._board.vouched(pod.tenant)
         if vouched is not None:
             return pod.virtual_uid in vouched
-        return pod.stage is Stage.BOUND and self._clock.monotonic() - self._began < _UNTIL_IT_SPEAKS
+        return pod.stage is Stage.BOUND and self._clock.monotonic() - self._began < _UNVOUCHED_FOR_SECONDS

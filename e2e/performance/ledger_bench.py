@@ -24,7 +24,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.resources import PODS
-from controller.dispatch.apply import each
+from controller.dispatch.apply import run_bounded
 from e2e import machine
 from e2e.performance import ledger_process
 from e2e.performance.ledger_victims import LENT, Victims
@@ -107,7 +107,7 @@ class Bench:
             marks = {_RACK: f"rack-{number // 16}"} | (lent if number * shape.gpus < shape.victims else {})
             await host.node(f"n{number}", shape.gpus, **marks)
 
-        await each(range(shape.nodes), node)
+        await run_bounded(range(shape.nodes), node)
         cohort = await host.cohort("bench", reclaim={"minRuntime": "0s", "within": "10s"})
         total = shape.nodes * shape.gpus
         # One owns nothing but what it lends; the ceilings are for the syncer to keep, and none is here.
@@ -213,7 +213,7 @@ class Bench:
 
     async def _create(self, wanted: list[tuple[str, str, int]], gang: tuple[str, int] | None = None) -> float:
         """Create pods, a few at a time; returns when that was done."""
-        await each(wanted, lambda item: self._pod(*item, gang=gang))
+        await run_bounded(wanted, lambda item: self._pod(*item, gang=gang))
         return time.monotonic()
 
     async def _pod(self, tenant: str, name: str, gpus: int, gang: tuple[str, int] | None) -> None:
@@ -242,7 +242,7 @@ class Bench:
         for team in self._teams:
             space = names.work_namespace(team)
             left = [pod["metadata"]["name"] for pod in await self._host.pods(team)]
-            await each(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
+            await run_bounded(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
         await self._reaches_none()
 
     async def _reaches_none(self) -> None:

@@ -20,7 +20,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import PODS
 from bulkhead.kube.watch import WatchEvent
-from controller.dispatch.apply import each
+from controller.dispatch.apply import run_bounded
 from e2e.performance import ledger_process
 from tests.kit.background import background
 from tests.kit.ledgerhost import LedgerHost, gated
@@ -113,7 +113,7 @@ class Victims:
         async with lender.watching():
             begin = time.monotonic()
             space = names.work_namespace(self._borrower)
-            await each(victims, lambda name: self._client.delete(PODS, name, space))
+            await run_bounded(victims, lambda name: self._client.delete(PODS, name, space))
             await self._ask("after")
             admitted = await lender.all("admitted", self._pods)
         await self._clear()
@@ -149,7 +149,7 @@ class Victims:
         space = names.work_namespace(self._borrower)
         seen = Times(self._client, space, {"running": _runs})
         async with seen.watching():
-            await each(victims, lambda name: self._host.run(self._borrower, name, 1, nodeSelector=self._where))
+            await run_bounded(victims, lambda name: self._host.run(self._borrower, name, 1, nodeSelector=self._where))
             await seen.all("running", self._victims)
         return victims
 
@@ -157,14 +157,14 @@ class Victims:
         """The lender's gang: whole nodes, as many as there are."""
         pods = [f"{gang}{number}" for number in range(self._pods)]
         more = {"gang": (gang, self._pods), "nodeSelector": self._where}
-        await each(pods, lambda name: self._host.run(self._lender, name, self._gpus, **more))
+        await run_bounded(pods, lambda name: self._host.run(self._lender, name, self._gpus, **more))
 
     async def _clear(self) -> None:
         """No pods any more."""
         for tenant in (self._lender, self._borrower):
             space = names.work_namespace(tenant)
             left = [pod["metadata"]["name"] for pod in await self._host.pods(tenant)]
-            await each(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
+            await run_bounded(left, lambda name, space=space: self._client.delete(PODS, name, space))  # type: ignore[misc]
         deadline = time.monotonic() + _WAIT
         while await self._host.pods(self._lender) or await self._host.pods(self._borrower):
             if time.monotonic() > deadline:

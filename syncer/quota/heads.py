@@ -6,9 +6,10 @@ A gang waits with those of its pods that do, and comes where its best pod does, 
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
-from syncer.quota.order import Entry, Rank, Workload
+from syncer.quota.order import Entry, Rank
 from syncer.quota.ranked import Ranked
 
 
@@ -16,7 +17,7 @@ from syncer.quota.ranked import Ranked
 class Head:
     """The best workload of those that wait for a resource, and the best of its pods that do."""
 
-    workload: Workload
+    workload: WorkloadKey
     rank: Rank
     key: Key
 
@@ -26,8 +27,8 @@ class Heads:
 
     def __init__(self) -> None:
         self._waiting: Final[dict[Key, Entry]] = {}
-        self._workloads: Final[dict[Workload, Crowd]] = {}
-        self._lines: Final[dict[str, Ranked[Workload]]] = {}
+        self._workloads: Final[dict[WorkloadKey, Crowd]] = {}
+        self._lines: Final[dict[str, Ranked[WorkloadKey]]] = {}
 
     def __contains__(self, key: object) -> bool:
         return key in self._waiting
@@ -51,7 +52,7 @@ class Heads:
         if not pods:
             del self._workloads[entry.workload]
 
-    def rank(self, workload: Workload, rank: Rank) -> None:
+    def rank(self, workload: WorkloadKey, rank: Rank) -> None:
         """Have a workload, if any of it waits, come there."""
         pods = self._workloads.get(workload)
         for name in pods.asked_for() if pods is not None else ():

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from bulkhead.api.workloads import WorkloadKey, workload_key
 from bulkhead.kube.objects import Key
 
 Amounts: TypeAlias = Mapping[str, int]
-# What is moved in one piece: a pod, or a gang, and its name.
-Workload: TypeAlias = tuple[str, Key]
 # The smaller is the better: 1 for what its tenant holds back, negated priorities, when the virtual pod was made, its UID.
 Rank: TypeAlias = tuple[int, int, int, str, str]
 LAST: Final[Rank] = (2, 0, 0, "", "")
@@ -51,6 +50,7 @@ class Entry:
     uid: str = ""
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> WorkloadKey:
         """What is moved in one piece with it."""
-        return ("Pod", self.key) if self.gang is None else ("Gang", self.gang.key)
+        scope = self.key.namespace if self.gang is None else self.gang.namespace
+        return workload_key("", scope, gang=None if self.gang is None else self.gang.name, pod=self.key.name)

@@ -15,11 +15,12 @@ from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import Final
 
+from bulkhead.api.workloads import WorkloadKey, workload_key
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
 from syncer.quota.gangs import Gangs
 from syncer.quota.heads import Head, Heads
-from syncer.quota.order import Entry, Gang, Rank, Workload
+from syncer.quota.order import Entry, Gang, Rank
 from syncer.quota.ranked import Ranked
 from syncer.quota.verdict import Others
 
@@ -43,8 +44,8 @@ class Roster:
 
     def __init__(self) -> None:
         self._hosted: Final[dict[Key, Entry]] = {}
-        self._workloads: Final[dict[Workload, Crowd]] = {}
-        self._order: Final[Ranked[Workload]] = Ranked()
+        self._workloads: Final[dict[WorkloadKey, Crowd]] = {}
+        self._order: Final[Ranked[WorkloadKey]] = Ranked()
         self._places: Final[dict[Key, tuple[Place, Entry]]] = {}
         self._waiting: Final = Heads()
         self._behind: Final[Ranked[Key]] = Ranked()
@@ -72,7 +73,7 @@ class Roster:
         self._unhost(key)
         return self._count(key)
 
-    def worst_first(self, *, but: Workload) -> Iterator[tuple[Rank, Crowd]]:
+    def worst_first(self, *, but: WorkloadKey) -> Iterator[tuple[Rank, Crowd]]:
         """The other workloads on the host, and their ranks."""
         return ((rank, self._workloads[each]) for each, rank in self._order.worst_first() if each != but)
 
@@ -150,7 +151,7 @@ class Roster:
         on_host = self._hosted.get(key) or (entry if is_open else None)
         again = self._gangs.place(key, on_host, None if is_open else entry)
         for name in dict.fromkeys((*before, *self._gangs.names(key))):
-            workload, rank = ("Gang", name), self._gangs.rank(name)
+            workload, rank = workload_key("", name.namespace, gang=name.name, pod=""), self._gangs.rank(name)
             self._waiting.rank(workload, rank)
             if workload in self._workloads and self._order.set(workload, rank):
                 self.changes += 1

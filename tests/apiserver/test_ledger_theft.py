@@ -228,7 +228,7 @@ async def test_who_lends_does_not_wait_for_what_a_lost_node_never_gives_back(
     ledger_host: LedgerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """slurm-bridge 49: a pod without a kubelet never ends. Another one that is lent goes in its stead, and it counts on."""
-    monkeypatch.setattr(books, "OVERDUE", 2.0)
+    monkeypatch.setattr(books, "OVERDUE_SECONDS", 2.0)
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(3)}
     cohort = await host.cohort("losing", reclaim={"minRuntime": "0s", "within": "10s"})

@@ -11,7 +11,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
-from bulkhead.ledger.claimed import claimed_of
+from bulkhead.metering.claimed import claimed_of
 from controller.plane.quota import resource_quotas
 from syncer.mirrors.copies import RETRY_SECONDS
 from tests.kit.syncerbed import SyncerBed, until

@@ -13,8 +13,8 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS
-from bulkhead.ledger.claimed import Claimed, claimed_of
-from bulkhead.ledger.metering import held_of
+from bulkhead.metering.claimed import Claimed, claimed_of
+from bulkhead.metering.held import held_of
 from tests.kit.ledgerhost import GPU, LedgerHost
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until

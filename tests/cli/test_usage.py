@@ -11,9 +11,9 @@ import pytest
 from bulkhead.api import deviceclaims, labels, ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Tally
-from bulkhead.ledger.usagebook import Page
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
+from bulkhead.metering.usagebook import Page
 from tests.kit.commandline import Cli
 
 pytestmark = pytest.mark.apiserver
@@ -38,9 +38,9 @@ class Stored:
 
     def tally(self, hours_ago: int, used: float, tenant: str, owner: str = "Job/a", **more: float) -> Tally:
         hour = self.now // HOUR - hours_ago
-        account = Account(tenant, "ml", owner, GPU, "")
-        idle, borrowed = (round(more.get(each, 0) * HOUR) for each in ("idle", "borrowed"))
-        return Tally(hour, account, round(used * HOUR), idle, borrowed)
+        account = UsageKey(tenant, "ml", owner, GPU, "")
+        idle, borrowed, reserved = (round(more.get(each, 0) * HOUR) for each in ("idle", "borrowed", "reserved"))
+        return Tally(hour, account, round(used * HOUR), idle, borrowed, reserved)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def stored(cli: Cli, host_client: Client, name: str) -> AsyncIterator[Stor
 
 
 async def test_pages_are_summed_and_each_number_counts_once(cli: Cli, stored: Stored, name: str) -> None:
-    old, new = stored.tally(300, 5, name), stored.tally(2, 1.5, name, idle=0.5, borrowed=1)
+    old, new = stored.tally(300, 5, name), stored.tally(2, 1.5, name, idle=0.5, borrowed=1, reserved=2)
     other = stored.tally(1, 3, name, "=Job/b")
     await stored.page(1, old, until=stored.now - 290 * HOUR, closed=True)
     await stored.page(2, new, until=stored.now - HOUR, closed=True)
@@ -65,12 +65,12 @@ async def test_pages_are_summed_and_each_number_counts_once(cli: Cli, stored: St
     done = await cli("usage", name, *where)
     assert done.code == 0, done.err
     assert [line.split() for line in done.out.splitlines()] == [
-        ["TENANT", "RESOURCE", "FLAVOR", "HOURS", "USED", "IDLE", "BORROWED"],
-        [name, GPU, "-", "5.00", "4.50", "0.50", "1.00"],
+        ["TENANT", "RESOURCE", "FLAVOR", "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"],
+        [name, GPU, "-", "5.00", "4.50", "0.50", "1.00", "2.00"],
     ]
     rows = json.loads((await cli("usage", name, *where, "--since", "30d", "--by", "owner", "-o", "json")).out)["items"]
-    assert [(each["namespace"], each["owner"], each["seconds"]) for each in rows] == [
-        ("ml", "Job/a", 7 * 3600), ("ml", "=Job/b", 3 * 3600)
+    assert [(each["namespace"], each["owner"], each["seconds"], each["reservedSeconds"]) for each in rows] == [
+        ("ml", "Job/a", 7 * 3600, 2 * 3600), ("ml", "=Job/b", 3 * 3600, 0)
     ]  # fmt: skip
     found = list(csv.DictReader(io.StringIO((await cli("usage", *where, "--by", "owner", "-o", "csv")).out)))
     assert [(each["owner"], each["usedSeconds"]) for each in found if each["tenant"] == name] == [

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from bulkhead.ledger import decide, takeback
-from bulkhead.ledger.account import Entry
+from bulkhead.ledger.account import TenantLine
 from bulkhead.ledger.books import Books, Held, Side
 from bulkhead.ledger.model import Stage
 
@@ -19,7 +19,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def lends_more_than_there_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Entry, "room", lambda self: max(0, self.ceiling - self.used - self.reserved - self.own))
+    patch.setattr(TenantLine, "room", lambda self: max(0, self.ceiling - self.used - self.reserved - self.own))
 
 
 def forgets_pods_between_admission_and_binding(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkhead.ledger.account import Account
+from bulkhead.ledger.account import QuotaAccount
 from bulkhead.ledger.model import Line, Share, Tenant
 
 GPU = "nvidia.com/gpu"
@@ -13,8 +13,8 @@ def tenant(name: str, nominal: int, *, cohort: str = "research", weight: int = 1
     return Tenant(name, cohort, weight, {LINE: Share(nominal, **{"borrowing": None} | share)})
 
 
-def account(*tenants: Tenant, **held: int) -> Account:
-    made = Account({each.name: each for each in tenants})
+def account(*tenants: Tenant, **held: int) -> QuotaAccount:
+    made = QuotaAccount({each.name: each for each in tenants})
     for name, amount in held.items():
         made.add(name, {LINE: amount})
     return made

@@ -69,7 +69,7 @@ def test_something_goes_ahead_at_all() -> None:
 
 
 def test_a_delay_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bulkhead.ledger.admit._AROUND", -1e9)
+    monkeypatch.setattr("bulkhead.ledger.admit._START_AND_STOP_SECONDS", -1e9)
     assert delays(snapshot_of([(4, 100.0), (4, 100.0)], [(1, 800.0)]))
     monkeypatch.undo()
     monkeypatch.setattr(Heads, "keep", lambda *_: None)

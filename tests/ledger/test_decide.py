@@ -211,7 +211,7 @@ def test_fairness_takes_no_gang_that_is_partly_nominal(monkeypatch: pytest.Monke
     case = {"tenants": {"ada": 0, "bob": 4, "cyd": 12}, "nodes": 2, "running": ["bob 8 n0 x2"], "waiting": ["ada 4"]}
     case["running"] = ["bob 8 n0 age 500 x1 of 2 named g", "bob 8 n1 age 500 x1 of 2 named g"]
     assert not decide(snapshot_of(case), NOW).reclaim
-    monkeypatch.setattr("bulkhead.ledger.account.Account.is_below_nominal", lambda *_: False)
+    monkeypatch.setattr("bulkhead.ledger.account.QuotaAccount.is_below_nominal", lambda *_: False)
     assert len(decide(snapshot_of(case), NOW).reclaim) == 2
 
 

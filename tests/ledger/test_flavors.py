@@ -138,6 +138,6 @@ def borrows_again(slow: Node) -> list[tuple[str, str]]:
 def test_who_has_a_turn_for_his_own_kind_does_not_borrow_of_another_in_it(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise what was taken back for its owner would go to who had borrowed it, again and again."""
     assert borrows_again(slow) == [("mine", "n-fast")]
-    monkeypatch.setattr("bulkhead.ledger.admit.Gate._is_out_of_turn", lambda *_: False)
+    monkeypatch.setattr("bulkhead.ledger.admit.AdmissionJudge._is_out_of_turn", lambda *_: False)
     monkeypatch.setattr("bulkhead.ledger.books.Books.could_ever", lambda *_: True)
     assert borrows_again(slow) == [("lent", "n-fast")]

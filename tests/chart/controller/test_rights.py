@@ -10,11 +10,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Informer
-from bulkhead.ledger.metering import HOUR, Account, Tally
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
 from bulkhead.work.clock import SystemClock
-from controller.dispatch.usagestore import UsageStore
 from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
+from controller.metering.store import UsageStore
 from controller.plane.syncer import PLANE_ROLE
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
@@ -199,7 +199,7 @@ async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limite
 async def test_it_stores_what_it_metered(admin: Client, limited: Client) -> None:
     store = UsageStore(limited, "bulkhead-system", "w")
     page = await store.open(5 * HOUR)
-    page.add(Tally(5, Account("team-a", "ml", "Job/a", "nvidia.com/gpu", ""), 1, 0, 0))
+    page.add(Tally(5, UsageKey("team-a", "ml", "Job/a", "nvidia.com/gpu", ""), 1, 0, 0))
     await store.save(page)
     page.until = 6 * HOUR
     following = await store.close(page, await store.save(page))

@@ -92,12 +92,12 @@ async def test_one_that_is_gone_or_refused_is_left_alone_for_a_while_and_tried_a
 async def test_a_cohort_without_an_object_costs_nothing(world: World) -> None:
     world.cohorts = {}
     assert await world.turn() is None
-    assert await world.statuses.of_nobody({}) is None
+    assert await world.statuses.without_tenants({}) is None
     assert world.host.asked == []
 
 
 async def test_where_nobody_is_in_any_cohort_that_is_said(world: World) -> None:
-    assert await world.statuses.of_nobody(world.cohorts) == pytest.approx(30.0)
+    assert await world.statuses.without_tenants(world.cohorts) == pytest.approx(30.0)
     (said,) = world.written()
     assert (said["tenants"], said["conditions"][0]["reason"]) == (0, "NoTenants")
 

@@ -8,7 +8,7 @@ import pytest
 
 from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
-from controller.dispatch.steps import Next, Step, last_grace, next_step
+from controller.dispatch.steps import Next, ReclaimStep, last_grace, next_step
 from tests.controller.dispatch.pods import seen
 
 DEADLINE = 1000.0
@@ -27,26 +27,26 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
 @pytest.mark.parametrize(
     ("pod", "cause", "now", "expected"),
     [
-        ({}, "ReclaimedBorrowed", 0, Next(Step.NOTE)),
-        ({"notes": NOTE}, "ReclaimedBorrowed", 0, Next(Step.MARK)),
-        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", 0, Next(Step.EVICT, DEADLINE)),
-        ({"notes": NOTE}, "ReclaimedBorrowed", DEADLINE, Next(Step.MARK)),
-        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
-        ({"node": ""}, "ReclaimedBorrowed", 0, Next(Step.DROP)),
-        ({"node": "", "notes": NOTE}, "ReclaimedBorrowed", 0, Next(Step.DROP)),
-        ({"node": ""}, "GangNotBound", 0, Next(Step.DROP)),
-        ({}, "GangNotBound", 0, Next(Step.NOTE)),
-        ({"notes": NOTE}, "GangNotBound", 0, Next(Step.DROP)),
+        ({}, "ReclaimedBorrowed", 0, Next(ReclaimStep.NOTE)),
+        ({"notes": NOTE}, "ReclaimedBorrowed", 0, Next(ReclaimStep.MARK)),
+        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", 0, Next(ReclaimStep.EVICT, DEADLINE)),
+        ({"notes": NOTE}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.MARK)),
+        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
+        ({"node": ""}, "ReclaimedBorrowed", 0, Next(ReclaimStep.DROP)),
+        ({"node": "", "notes": NOTE}, "ReclaimedBorrowed", 0, Next(ReclaimStep.DROP)),
+        ({"node": ""}, "GangNotBound", 0, Next(ReclaimStep.DROP)),
+        ({}, "GangNotBound", 0, Next(ReclaimStep.NOTE)),
+        ({"notes": NOTE}, "GangNotBound", 0, Next(ReclaimStep.DROP)),
         (SLURM, "ReclaimedBorrowed", DEADLINE + 29, Next(None, DEADLINE + 30)),
-        (SLURM, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.MARK)),
-        (FORGED, "ReclaimedBorrowed", 0, Next(Step.MARK)),
-        (FORGED | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
-        (SLURM | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.DELETE)),
+        (SLURM, "ReclaimedBorrowed", DEADLINE + 30, Next(ReclaimStep.MARK)),
+        (FORGED, "ReclaimedBorrowed", 0, Next(ReclaimStep.MARK)),
+        (FORGED | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
+        (SLURM | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE + 30, Next(ReclaimStep.DELETE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
-        ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
+        ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
         ({"notes": NOTE, "meta": GOING_SOON}, "ReclaimedBorrowed", DEADLINE, Next(None)),
         # Its tenant deleted it with an hour of grace before anybody took it back: it is noted, and its grace is shortened.
-        ({"meta": GOING}, "ReclaimedBorrowed", 0, Next(Step.NOTE)),
+        ({"meta": GOING}, "ReclaimedBorrowed", 0, Next(ReclaimStep.NOTE)),
         ({"meta": GOING, "node": ""}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
         ({"meta": GOING_SOON}, "ReclaimedBorrowed", 0, Next(None)),
     ],

@@ -9,11 +9,11 @@ from bulkhead.api import labels, ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
-from bulkhead.ledger.model import Admission, Cause, Needs, Node, Pod, Reclaim, Stage, Verdict, Why
+from bulkhead.ledger.model import Admission, Cause, Needs, Node, Pod, PodVerdict, Reclaim, Stage, Why
 from controller.dispatch import patches
 from controller.dispatch.admissions import Admissions
 from controller.dispatch.answers import Verdicts
-from controller.dispatch.apply import DeposedError, Writes, until
+from controller.dispatch.apply import DeposedError, Writes, take_until_deadline
 from controller.dispatch.avoid import Avoided
 from controller.dispatch.moves import Moves
 from controller.dispatch.reclaims import Reclaims
@@ -138,7 +138,7 @@ async def test_without_the_lease_nothing_is_written(world: World) -> None:
 
 async def test_a_verdict_is_written_after_a_moment_and_once(world: World) -> None:
     verdicts = Verdicts(world.writes, world.pods, world.clock)
-    said = {pod.uid: Verdict(Why.QUOTA, "asks 1") for pod in world.pods.all()}
+    said = {pod.uid: PodVerdict(Why.QUOTA, "asks 1") for pod in world.pods.all()}
     text = ledger.write_verdict("QuotaExceeded", "asks 1")
     world.host.answer = lambda _, name: host_pod(name, version=9, gated=True, notes={ledger.VERDICT: text})
     due = await verdicts.carry_out(said, {})
@@ -160,7 +160,7 @@ async def test_a_notice_on_a_pod_that_runs_goes_when_it_does_not_hold_any_more(w
     stays = next(pod for pod in world.pods.all() if pod.name == "stays")
     world.clock.advance(60)
     verdicts = Verdicts(world.writes, world.pods, world.clock)
-    await verdicts.carry_out({}, {stays.uid: Verdict(Why.LOWERED, "it runs until it ends")})
+    await verdicts.carry_out({}, {stays.uid: PodVerdict(Why.LOWERED, "it runs until it ends")})
     (asked,) = world.host.asked
     assert (asked[1], asked[2]["metadata"]["annotations"]) == ("runs", {ledger.VERDICT: None})
 
@@ -292,4 +292,4 @@ def test_an_eviction_is_of_that_one_pod(world: World) -> None:
 def test_what_belongs_together_is_written_together_and_no_more_after_the_moment() -> None:
     now = itertools.count()
     items = [("x", 1), ("x", 2), ("x", 3), ("y", 1)]
-    assert list(until(items, 0.5, lambda: next(now), lambda item: item[0])) == items[:3]
+    assert list(take_until_deadline(items, 0.5, lambda: next(now), lambda item: item[0])) == items[:3]

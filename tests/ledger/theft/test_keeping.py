@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST
+from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST_SECONDS
 from bulkhead.ledger.model import AdmittedGang, Flavor, Gang, Needs, Node, Pod, Rules, Share, Stage, Tenant, Topology, Why
 from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes
 
@@ -31,9 +31,9 @@ def test_room_that_may_never_come_free_is_kept_for_a_while_and_then_used() -> No
     world.create("cyd", 4)
     # At first it is kept: otherwise small work would for ever be put into what comes free.
     decisions = world.decide()
-    assert (starts(world), decisions.next_at) == ([], world.now + KEPT_WITHOUT_FORECAST)
+    assert (starts(world), decisions.next_at) == ([], world.now + KEPT_WITHOUT_FORECAST_SECONDS)
     world.apply(decisions)
-    world.now += KEPT_WITHOUT_FORECAST - 1.0
+    world.now += KEPT_WITHOUT_FORECAST_SECONDS - 1.0
     assert starts(world) == []
     world.now += 1.0
     decisions = world.decide()

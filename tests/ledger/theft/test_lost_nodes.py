@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from bulkhead.ledger.books import OVERDUE
+from bulkhead.ledger.books import OVERDUE_SECONDS
 from bulkhead.ledger.model import Cause, Node, Pod, Share, Stage, Tenant, Why
 from tests.ledger.world import COHORT, GPU, World, nodes
 
@@ -63,7 +63,7 @@ def test_what_is_taken_back_from_a_lost_node_and_never_ends_is_not_waited_for() 
     (back,) = world.decide().reclaim
     assert back.pod.node in world.silent
     # Twice the bound: the one that is lost had its chance, and then another one goes.
-    took = world.watched(2 * world.rules.reclaim_within + OVERDUE + 60.0, "lender")
+    took = world.watched(2 * world.rules.reclaim_within + OVERDUE_SECONDS + 60.0, "lender")
     assert took is not None
     # What is lost still counts: nobody knows whether its processes run on.
     assert world.used("thief", LINE) + 8 <= 16
@@ -77,11 +77,11 @@ def test_nor_is_what_its_tenant_deleted_itself() -> None:
     world.silence(lost.node, noticed=False)
     world.delete(lost, 30.0)
     world.create("lender", 8)
-    for late in (0.0, 30.0, OVERDUE):
+    for late in (0.0, 30.0, OVERDUE_SECONDS):
         # An end that is a little late is still the next thing to happen.
         world.now += late
         assert not world.decide().reclaim
-    assert world.watched(30.0 + OVERDUE + world.rules.reclaim_within + 60.0, "lender") is not None
+    assert world.watched(30.0 + OVERDUE_SECONDS + world.rules.reclaim_within + 60.0, "lender") is not None
 
 
 def test_nobody_reads_that_it_starts_at_a_time_that_has_passed() -> None:
@@ -92,7 +92,7 @@ def test_nobody_reads_that_it_starts_at_a_time_that_has_passed() -> None:
     world.silence("n0", noticed=False)
     world.create("bob", 8)
     assert [each.starts_by for each in world.decide().verdicts.values()] == [world.now + 100.0]
-    world.now += 100.0 + OVERDUE + 1.0
+    world.now += 100.0 + OVERDUE_SECONDS + 1.0
     assert [each.starts_by for each in world.decide().verdicts.values()] == [None]
 
 
@@ -116,7 +116,7 @@ def test_the_quota_of_what_is_lost_comes_back_when_the_host_forgets_it() -> None
     for pod in world.held():
         world.silence(pod.node)
     world.create("lender", 8)
-    assert world.watched(2 * world.rules.reclaim_within + OVERDUE + 300.0, "lender") is None
+    assert world.watched(2 * world.rules.reclaim_within + OVERDUE_SECONDS + 300.0, "lender") is None
     (text,) = {each.message for uid, each in world.decide().verdicts.items() if world.pods[uid].tenant == "lender"}
     assert "come back within" not in text
     # The host's garbage collector takes the pods of a node that was deleted.
@@ -181,7 +181,7 @@ def test_a_quota_that_only_the_lost_hold_is_told_as_that() -> None:
     for pod in world.held():
         world.silence(pod.node)
         world.delete(pod, 0.0)
-    world.now += OVERDUE + 1.0
+    world.now += OVERDUE_SECONDS + 1.0
     world.create("lender", 8)
     decisions = world.decide()
     assert not decisions.reclaim

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import syncer.quota
+from bulkhead.api.workloads import workload_key
 from bulkhead.kube.objects import Key
 from tests.syncer.quota.test_best import GPU, Bed
 
@@ -115,6 +116,6 @@ def test_the_count_sees_a_square() -> None:
             assert not bed.create(each)
         with steps.counted():
             for _ in range(size):
-                bed.best._take_back(entry for entry in bed.best._roster._workloads[("Gang", Key("team", "a"))])
+                bed.best._take_back(entry for entry in bed.best._roster._workloads[workload_key("", "team", gang="a", pod="")])
         costs.append(steps.count)
     assert costs[1] > 10 * costs[0]

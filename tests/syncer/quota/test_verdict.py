@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api.workloads import WorkloadKey
 from bulkhead.kube.objects import Key
 from syncer.quota import order, verdict
 from syncer.quota.crowd import Crowd
@@ -29,7 +30,7 @@ def others(on_host: Iterable[Entry] = (), in_plane: Iterable[Entry] = ()) -> Oth
 
 
 def worst_first(there: Iterable[Entry]) -> list[tuple[order.Rank, Crowd]]:
-    found: dict[order.Workload, list[Entry]] = {}
+    found: dict[WorkloadKey, list[Entry]] = {}
     for each in there:
         found.setdefault(each.workload, []).append(each)
     return sorted(((crowd.rank, crowd) for crowd in map(Crowd, found.values())), key=lambda each: each[0], reverse=True)

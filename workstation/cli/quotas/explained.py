@@ -126,12 +126,7 @@ def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
 def _gang(snapshot: Snapshot, pod: Pod) -> Company | None:
     if pod.gang is None:
         return None
-    mine = (pod.tenant, pod.virtual_namespace, pod.gang.name)
-    pods = [
-        each
-        for each in snapshot.pods
-        if each.gang is not None and (each.tenant, each.virtual_namespace, each.gang.name) == mine
-    ]
+    pods = [member for member in snapshot.pods if member.workload == pod.workload]
     size = max(each.gang.size for each in pods if each.gang is not None)
     topology = pod.gang.topology
     said = "" if topology is None else f"{'required' if topology.required else 'preferred'}: {topology.key}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.api.ledger import moment
-from bulkhead.ledger.model import Decisions, Pod, Snapshot, Verdict, Why
+from bulkhead.ledger.model import Decisions, Pod, PodVerdict, Snapshot, Why
 from bulkhead.ledger.order import sort_out
 from workstation.cli.quotas.summary import number
 
@@ -20,7 +20,7 @@ class Waiting:
     # From 1 on, in its cohort; None for what is not in the queue, since no room would help it.
     place: int | None
     pods: tuple[Pod, ...]
-    verdict: Verdict
+    verdict: PodVerdict
 
     @property
     def first(self) -> Pod:

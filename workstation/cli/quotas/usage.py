@@ -20,10 +20,11 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.claimed import claimed_of
-from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of
-from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
+from bulkhead.metering import usagebook
+from bulkhead.metering.claimed import claimed_of
+from bulkhead.metering.held import held_of
+from bulkhead.metering.meter import HOUR, Lines, Meter, UsageKey
+from bulkhead.metering.usagebook import Page, Sums, UnreadableError
 from workstation.cli import connection, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import CliError, Exit
@@ -111,7 +112,7 @@ def print_usage(request: UsageRequest) -> int:
     if request.tenant:
         rows = [row for row in rows if row[1].tenant == request.tenant]
     fields = (*_GROUPS[request.by], *_FLAVOR)
-    empty = Account("", "", "", "", "")
+    empty = UsageKey("", "", "", "", "")
     found = usagebook.summed(
         rows, since, lambda account: empty._replace(**{field: getattr(account, field) for field in fields})
     )
@@ -120,7 +121,7 @@ def print_usage(request: UsageRequest) -> int:
     return Exit.DONE
 
 
-async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Page], list[tuple[int, Account, Sums]], int]:
+async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]], int]:
     """The stored pages, what was not stored yet, and up to when that is."""
     async with connection.host_client(request.host) as client:
         if request.tenant:
@@ -138,7 +139,7 @@ async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Pa
                 meter.see(held, listed=True)
             lines = await _see_claims(client, meter, reading)
     found = meter.count(now, lines=lines)
-    rows = [(each.hour, each.account, Sums(each.used, each.idle, each.borrowed)) for each in found]
+    rows = [(each.hour, each.account, usagebook.sums_of(each)) for each in found]
     return pages, rows, now
 
 
@@ -197,7 +198,7 @@ def _until(config_map: Obj) -> int:
     return int(noted) if noted.isdecimal() and len(noted) < 20 else 1 << 62
 
 
-def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:
+def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:
     if form in {"json", "yaml"}:
         items = [{field: getattr(account, field) for field in fields} | _seconds(sums) for account, sums in rows]
         document({"since": _moment(since), "until": _moment(until), "items": items}, form)
@@ -207,16 +208,16 @@ def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: 
         writer.writerow((*fields, *_seconds(Sums())))
         writer.writerows(_cells(rows, fields))
         return
-    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED"]
+    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"]
     shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
     if not shown:
-        sys.stderr.write("nothing of a tenant held a device in that time\n")
+        sys.stderr.write("no tenant held a device in that time, or had one reserved\n")
         return
     table(headers, shown)
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")
 
 
-def _cells(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
+def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
     for account, sums in rows:
         # A cell that begins like a formula would be one in a spreadsheet, and a tenant names its objects.
         said = (plain(getattr(account, field)) for field in fields)
@@ -226,6 +227,7 @@ def _cells(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...]) -> Ite
 def _seconds(sums: Sums) -> dict[str, float]:
     total = sums.used + sums.idle
     parts = {"seconds": total, "usedSeconds": sums.used, "idleSeconds": sums.idle, "borrowedSeconds": sums.borrowed}
+    parts["reservedSeconds"] = sums.reserved
     return {name: amount / 1000 for name, amount in parts.items()}
 
 

@@ -22,13 +22,13 @@ from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
-from bulkhead.ledger.claimed import Claimed, claimed_of
-from bulkhead.ledger.metering import Lines
+from bulkhead.metering.claimed import Claimed, claimed_of
+from bulkhead.metering.meter import Lines
 
 _log = logging.getLogger(__name__)
 SELECTOR: Final = labels.MIRRORED
 _MIB: Final = 1024 * 1024
-_FIRST_LIST: Final = 20.0
+_FIRST_LIST_WITHIN_SECONDS: Final = 20.0
 
 
 def of_claim(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
@@ -64,8 +64,8 @@ class Claims:
 
     def all(self) -> Iterator[Claimed]:
         """Every claim that has devices."""
-        for each in self._informer.store.objects() if self._informer else ():
-            yield msgspec.convert(each, Claimed)
+        for claim in self._informer.store.objects() if self._informer else ():
+            yield msgspec.convert(claim, Claimed)
 
     def of(self, change: Change) -> Claimed | None:
         """The claim that has changed."""
@@ -94,7 +94,7 @@ class Claims:
         self._task = group.create_task(informer.run(), name="usage: claims")
         # Where the host does not answer that, pods do not wait for it.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LIST):
+            async with asyncio.timeout(_FIRST_LIST_WITHIN_SECONDS):
                 await informer.synced()
 
     async def _any_left(self) -> bool:

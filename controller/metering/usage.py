@@ -1,7 +1,8 @@
 """Meters for how long pods and claims of tenants hold devices, of all tenants alike; only while leading.
 
     pods of tenants ──> Held, nothing else is kept ──┬─> Meter ── every minute ──> Page ──> open page on the host ──> counters
-       ^         claims, where there may be any ─────┘     ^                                    │
+       ^         claims, where there may be any ─────┤     ^                                    │
+       │         what the ledger reserves, counted ──┘     │                                    │
        └── informer: goes, ends, is bound                  └─ counted up to where the page says ┘
 
 What was counted and up to when is one write, so a controller may die before or after it: the next one goes on from what the
@@ -12,33 +13,35 @@ nothing. Why it is so: docs/decisions/0041-metering.md.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.quotalines import Line
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
-from bulkhead.ledger.metering import HOUR, Held, Lines, Meter, Resting, Steady, Tally, held_of
-from bulkhead.ledger.model import Line
-from bulkhead.ledger.usagebook import Page
+from bulkhead.metering.held import Held, held_of
+from bulkhead.metering.meter import HOUR, Lines, Meter, Resting, Tally
+from bulkhead.metering.steady import Steady
+from bulkhead.metering.usagebook import Page
 from bulkhead.work.clock import Clock, SystemClock
-from controller.dispatch import usagemetrics
-from controller.dispatch.usageclaims import Claims
-from controller.dispatch.usagestore import OvertakenError, UsageStore
+from controller.metering import metrics
+from controller.metering.claims import Claims
+from controller.metering.store import OvertakenError, UsageStore
 
 _log = logging.getLogger(__name__)
-EVERY: Final = 60.0
+COUNT_EVERY_SECONDS: Final = 60.0
 # What happened before is known by now: kubelets and watches are late.
-_LATE: Final = 10_000
+_COUNT_BEHIND: Final = 10_000
 # A watch that said nothing for so long may have missed something. Servers send a bookmark about once a minute.
-_SILENT: Final = 180.0
-_MOST_PENDING: Final = 100_000
+_SILENT_AFTER_SECONDS: Final = 180.0
+_MOST_PENDING_TALLIES: Final = 100_000
 _MIB: Final = 1024 * 1024
 
 
@@ -50,7 +53,7 @@ def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
     return bare, b"" if held is None else msgspec.json.encode(held)
 
 
-def _nobody() -> tuple[tuple[str, str], ...]:
+def _none_resting() -> tuple[tuple[str, str], ...]:
     return ()
 
 
@@ -66,14 +69,16 @@ class Usage:
         client: Client,
         namespace: str,
         *,
-        resting: Callable[[], Resting] = _nobody,
+        resting: Callable[[], Resting] = _none_resting,
         lines: Callable[[], Lines] = _no_lines,
+        reserved: Callable[[], Iterable[Tally]] = tuple,
         clock: Clock | None = None,
-        every: float = EVERY,
+        every: float = COUNT_EVERY_SECONDS,
     ) -> None:
         self._clock = clock or SystemClock()
         self._resting = resting
         self._lines = lines
+        self._reserved = reserved
         self._every = every
         self._store = UsageStore(client, namespace, secrets.token_hex(8))
         self._pods = Informer(
@@ -84,7 +89,7 @@ class Usage:
             on_change=self._heard,
             max_bytes=64 * _MIB,
         )
-        self._claims = Claims(client, self._heard_claim, _SILENT)
+        self._claims = Claims(client, self._heard_claim, _SILENT_AFTER_SECONDS)
         # Whether what the meter knows of claims is still true.
         self._hears_claims = False
         self._steady = Steady(self._wall(), self._monotonic())
@@ -108,7 +113,7 @@ class Usage:
                     self._meter = None
                     more = False
                 except KubeError as error:
-                    usagemetrics.pages.labels("failed").inc()
+                    metrics.pages.labels("failed").inc()
                     _log.warning("usage not stored: %s", error)
                     more = False
                 if not more:
@@ -118,28 +123,28 @@ class Usage:
         """Count up to the end of an hour or to now, and store it; returns whether there is more to count."""
         now = self._now()
         meter = self._meter or await self._begin(now)
-        if self._pods.silence() > _SILENT:
+        if self._pods.silence() > _SILENT_AFTER_SECONDS:
             _log.warning("usage not counted: the host's watch is silent")
             return False
         self._listen(meter)
-        to = min(now - _LATE, (meter.until // HOUR + 1) * HOUR)
+        to = min(now - _COUNT_BEHIND, (meter.until // HOUR + 1) * HOUR)
         if to <= meter.until:
             return False
-        found = list(meter.count(to, self._resting(), lines))
-        for each in found:
-            self._page.add(each)
-        self._pending = [*self._pending, *found][-_MOST_PENDING:]
+        found = [*meter.count(to, self._resting(), lines), *self._reserved()]
+        for tally in found:
+            self._page.add(tally)
+        self._pending = [*self._pending, *found][-_MOST_PENDING_TALLIES:]
         if found or self._pending:
             await self._write(to)
-        return to < now - _LATE
+        return to < now - _COUNT_BEHIND
 
     async def _begin(self, now: int) -> Meter:
         """Go on from what the host has."""
         self._page = await self._store.open(now)
         self._pending = []
         meter = Meter(self._page.until)
-        for each in self._pods.store.objects():
-            meter.see(msgspec.convert(each, Held), listed=True)
+        for pod in self._pods.store.objects():
+            meter.see(msgspec.convert(pod, Held), listed=True)
         self._meter, self._hears_claims = meter, False
         return meter
 
@@ -147,8 +152,8 @@ class Usage:
         """Count no claim of which the host says nothing, and all of them again once it does."""
         hears = not self._claims.deaf
         if hears and not self._hears_claims:
-            for each in self._claims.all():
-                meter.see_claim(each, None)
+            for claimed in self._claims.all():
+                meter.see_claim(claimed, None)
         elif self._hears_claims and not hears:
             if self._claims.watched:
                 _log.warning("claims for devices not counted: the host's watch of them is silent")
@@ -158,8 +163,8 @@ class Usage:
     async def _write(self, to: int) -> None:
         self._page.until = to
         stored = await self._store.save(self._page)
-        usagemetrics.pages.labels("ok").inc()
-        usagemetrics.report(self._pending)
+        metrics.pages.labels("ok").inc()
+        metrics.report(self._pending)
         self._pending = []
         if self._page.is_full(len(stored)):
             self._page = await self._store.close(self._page, stored)

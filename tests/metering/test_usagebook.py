@@ -1,17 +1,18 @@
 """Pages of stored usage: what is read of them, their bounds, and which of them count."""
 
+import json
 import zlib
 
 import pytest
 
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Meter, Tally
-from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
-from tests.ledger.test_metering import GPU, held
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, Meter, Tally, UsageKey
+from bulkhead.metering.usagebook import Page, Sums, UnreadableError
+from tests.metering.test_meter import GPU, held
 
 
 def tally(hour: int = 1, owner: str = "Job/a", tenant: str = "red", used: int = 1) -> Tally:
-    return Tally(hour, Account(tenant, "ml", owner, GPU, ""), used, 2, 3)
+    return Tally(hour, UsageKey(tenant, "ml", owner, GPU, ""), used, 2, 3)
 
 
 def test_a_page_is_read_as_it_was_written() -> None:
@@ -37,11 +38,52 @@ def test_a_page_is_read_as_it_was_written() -> None:
         b'{"form":1,"number":true,"until":2,"rows":[]}', b'{"form":1,"number":1,"until":1e9,"rows":[]}',
         b'{"form":1,"number":1,"until":999999999999999999,"rows":[]}',
         b'{"form":1,"number":1000000000000000,"until":2,"rows":[]}',
+        b'{"form":1,"number":1,"until":2,"rows":[],"reserved":{}}',
+        b'{"form":1,"number":1,"until":2,"rows":[],"reserved":[[1,"a","b","c","d","e"]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[],"reserved":[[1,"a","b","c","d","e",-1]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[],"reserved":[[1,"a","b","c","d",5,1]]}',
     ))],
 )  # fmt: skip
 def test_what_nobody_can_have_written_is_refused(stored: bytes) -> None:
     with pytest.raises(UnreadableError):
         usagebook.read(stored)
+
+
+def reserved(amount: int, owner: str = "Job/a") -> Tally:
+    return Tally(1, UsageKey("red", "ml", owner, GPU, ""), 0, 0, 0, reserved=amount)
+
+
+def test_what_was_reserved_is_read_as_it_was_written() -> None:
+    page = Page(7, 8 * HOUR, "w")
+    for each in (tally(), reserved(5), reserved(6), reserved(7, "Job/waits")):
+        page.add(each)
+    found = usagebook.read(usagebook.write(page))
+    assert found == page
+    assert [(key.owner, sums) for _, key, sums in found.rows()] == [
+        ("Job/a", Sums(1, 2, 3, 11)),
+        ("Job/waits", Sums(reserved=7)),
+    ]
+
+
+def test_a_page_of_a_release_that_did_not_count_what_is_reserved_is_read() -> None:
+    said = {"form": 1, "number": 7, "until": 9, "writer": "w", "rows": [[1, "red", "ml", "Job/a", GPU, "", 1, 2, 3]]}
+    page = usagebook.read(zlib.compress(json.dumps(said).encode()))
+    assert list(page.rows()) == [(1, tally().account, Sums(1, 2, 3, 0))]
+
+
+def test_an_older_release_reads_the_same_rows_as_before() -> None:
+    """It knows form 1, takes no row that has not nine fields, and leaves out what it has no name for."""
+    page = Page(7, 8 * HOUR, "w")
+    page.add(tally())
+    before = json.loads(zlib.decompress(usagebook.write(page)))
+    for each in (reserved(5), reserved(7, "Job/waits")):
+        page.add(each)
+    after = json.loads(zlib.decompress(usagebook.write(page)))
+    assert {name: after[name] for name in before} == before
+    assert before["form"] == 1
+    assert [len(row) for row in before["rows"]] == [9]
+    # What it then writes has nothing reserved, and is a page like any other.
+    assert usagebook.read(zlib.compress(json.dumps(before).encode())).hours[1] == {tally().account: Sums(1, 2, 3)}
 
 
 def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
@@ -98,5 +140,5 @@ def test_sums_are_of_whole_hours_by_what_is_asked() -> None:
     for each in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
         page.add(each)
     found = usagebook.summed(page.rows(), 2 * HOUR + 5, lambda account: account._replace(owner="", namespace=""))
-    red, blue = Account("red", "", "", GPU, ""), Account("blue", "", "", GPU, "")
+    red, blue = UsageKey("red", "", "", GPU, ""), UsageKey("blue", "", "", GPU, "")
     assert found == {red: Sums(2, 4, 6), blue: Sums(1, 2, 3)}

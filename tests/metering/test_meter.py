@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from bulkhead.api import labels, ledger
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
 from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
-from bulkhead.ledger.usagebook import Sums
+from bulkhead.metering.held import Held, held_of
+from bulkhead.metering.meter import HOUR, Meter, Tally, UsageKey
+from bulkhead.metering.steady import Steady
+from bulkhead.metering.usagebook import Sums
 from controller.dispatch import patches
 
 GPU = "nvidia.com/gpu"
@@ -171,7 +173,7 @@ def test_idle_and_used_and_borrowed_are_told_apart_and_hours_are_split() -> None
     meter = Meter(0)
     meter.see(held(since=HOUR - 1000, running=HOUR + 2000, ended=HOUR + 5000, devices={GPU: 4}, borrowed={GPU: 1}))
     found = list(meter.count(HOUR * 2))
-    account = Account("red", "ml", "Job/p", GPU, "")
+    account = UsageKey("red", "ml", "Job/p", GPU, "")
     assert found == [Tally(0, account, 0, 4000, 1000), Tally(1, account, 12_000, 8000, 5000)]
     assert list(meter.count(HOUR * 3)) == []
 

@@ -1,7 +1,7 @@
 """What was metered, for Prometheus, at the controller's port. Names and labels are part of the interface.
 
-Only what is stored is counted, by the process that stored it. There are at most `_MOST` series of each; what is beyond them is
-counted under `*`.
+The process that stores usage counts it here. Each metric has at most `_MOST_SERIES` series; what is beyond them counts under
+`*`.
 """
 
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from bulkhead.ledger.metering import Tally
-from bulkhead.ledger.usagebook import OTHERS
+from bulkhead.metering.meter import Tally
+from bulkhead.metering.usagebook import OTHERS
 
-_MOST: Final = 2048
+_MOST_SERIES: Final = 2048
 _MILLI: Final = 1000
 
 seconds = Counter(
@@ -23,18 +23,25 @@ seconds = Counter(
 borrowed_seconds = Counter(
     "bulkhead_gpu_borrowed_seconds_total", "Of these, what the tenant borrowed.", ["tenant", "resource", "flavor"]
 )
+reserved_seconds = Counter(
+    "bulkhead_gpu_reserved_seconds_total",
+    "Seconds for which free devices were reserved for waiting workloads of a tenant, times devices.",
+    ["tenant", "resource", "flavor"],
+)
 pages = Counter("bulkhead_usage_writes_total", "Writes of metered usage, by result.", ["result"])
 _series: set[tuple[str, str, str]] = set()
 
 
 def report(tallies: Iterable[Tally]) -> None:
     """Take over what was stored."""
-    for each in tallies:
-        account = each.account
+    for tally in tallies:
+        account = tally.account
         series = (account.tenant, account.resource, account.flavor)
-        if series not in _series and len(_series) >= _MOST:
+        if series not in _series and len(_series) >= _MOST_SERIES:
             series = (OTHERS, OTHERS, OTHERS)
         _series.add(series)
-        for state, amount in (("used", each.used), ("idle", each.idle)):
+        for state, amount in (("used", tally.used), ("idle", tally.idle)):
             seconds.labels(*series, state).inc(amount / _MILLI)
-        borrowed_seconds.labels(*series).inc(each.borrowed / _MILLI)
+        borrowed_seconds.labels(*series).inc(tally.borrowed / _MILLI)
+        if tally.reserved:
+            reserved_seconds.labels(*series).inc(tally.reserved / _MILLI)

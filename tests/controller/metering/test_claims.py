@@ -11,12 +11,12 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotServed
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import Lines
-from bulkhead.ledger.usagebook import Sums
-from controller.dispatch import usageclaims, usagemetrics
-from controller.dispatch.usage import Usage
-from tests.controller.dispatch.test_usage import GPU, Dying, Host, whole
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import Lines
+from bulkhead.metering.usagebook import Sums
+from controller.metering import claims, metrics
+from controller.metering.usage import Usage
+from tests.controller.metering.test_usage import GPU, Dying, Host, whole
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
 from tests.kit.syncerbed import until
@@ -111,7 +111,7 @@ async def host(host_client: Client) -> AsyncIterator[Devices]:
     made = Devices(host_client)
     for name in (made.work, made.system):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
-    usagemetrics._series.clear()
+    metrics._series.clear()
     yield made
     for each in (await host_client.list(kinds.RESOURCE_CLAIMS, made.work)).items:
         await made.give(each["metadata"]["name"])
@@ -142,7 +142,7 @@ async def test_what_claims_hold_is_stored_beside_pods_with_their_owners_and_goes
         await host.pass_time(120)
         used = 60 + 1200 + 60 - 10
         await host.table_is({("Pod/a", GPU): (used + 110, 10), ("Pod/b", GPU): (2 * used, 20), ("Pod/b", OWN): (used, 10)})
-    assert usagemetrics.seconds.labels(host.tenant, OWN, "", "used")._value.get() == used
+    assert metrics.seconds.labels(host.tenant, OWN, "", "used")._value.get() == used
 
 
 async def test_what_the_scheduler_claims_for_a_pods_resource_is_counted_with_the_pod_alone(host: Devices) -> None:
@@ -231,7 +231,7 @@ async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
     host: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Claims of other tests on this server are not this host's.
-    monkeypatch.setattr(usageclaims, "SELECTOR", f"{usageclaims.SELECTOR},tests={host.tenant}")
+    monkeypatch.setattr(claims, "SELECTOR", f"{claims.SELECTOR},tests={host.tenant}")
     host.counted = {}
     usage = host.usage()
     async with background(usage.run()):
@@ -289,7 +289,7 @@ class Without:
 async def test_where_claims_cannot_be_read_pods_are_metered_as_ever(
     host: Devices, error: KubeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usageclaims, "_FIRST_LIST", 0.1)
+    monkeypatch.setattr(claims, "_FIRST_LIST_WITHIN_SECONDS", 0.1)
     client = Without(host.client, error)
     usage = host.usage(client)  # type: ignore[arg-type]
     async with background(usage.run()):

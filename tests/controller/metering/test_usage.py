@@ -10,15 +10,17 @@ import pytest
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.objects import Obj
+from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR
-from bulkhead.ledger.usagebook import Page, Sums
-from controller.dispatch import usagemetrics
-from controller.dispatch.usage import Usage
-from controller.dispatch.usagestore import OvertakenError, UsageStore
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR
+from bulkhead.metering.usagebook import Page, Sums
+from controller.metering import metrics
+from controller.metering.reservations import Reservations
+from controller.metering.store import OvertakenError, UsageStore
+from controller.metering.usage import Usage
 from tests.kit import lag
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -148,7 +150,7 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pods of other tests on the same server are other tenants', and none of ours."""
-    usagemetrics._series.clear()
+    metrics._series.clear()
     return None
 
 
@@ -174,8 +176,59 @@ async def test_what_pods_hold_is_stored_by_owner_and_goes_on_over_a_restart(host
         await until(lambda: _gone(usage), "both ends to be seen")
         await host.pass_time(60)
         await host.sums_are(a=(2 * (60 + 1200 + 60 - 10), 20), b=(650, 10))
-    value = usagemetrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
+    value = metrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
     assert value == 2 * (60 + 1200 + 60 - 10) + 650
+
+
+async def test_what_is_reserved_is_stored_and_is_not_counted_again_after_a_restart(host: Host) -> None:
+    room = ReservedRoom(host.tenant, "ml", "Job/waits", {("h100", GPU): 3})
+    reservations = Reservations(host.clock)
+    usage = host.usage(reserved=reservations.count)
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        reservations.show([room])
+        await host.pass_time(60)
+        # Known up to the last decision alone.
+        assert await host.sums() == {}
+        reservations.show([room])
+        await host.pass_time(60)
+        assert await host.sums() == {"Job/waits": Sums(reserved=180)}
+        reservations.show([])
+        await host.pass_time(60)
+        assert await host.sums() == {"Job/waits": Sums(reserved=360)}
+    reservations.show([room])
+    # The process is gone; the next one is told of the room later, and that it is released.
+    await host.pass_time(600, counted=False)
+    reservations = Reservations(host.clock)
+    usage = host.usage(reserved=reservations.count)
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        reservations.show([room])
+        await host.pass_time(60)
+        reservations.show([])
+        await host.pass_time(60)
+        assert await host.sums() == {"Job/waits": Sums(reserved=540)}
+    assert metrics.reserved_seconds.labels(host.tenant, GPU, "h100")._value.get() == 540
+    assert metrics.seconds.labels(host.tenant, GPU, "h100", "idle")._value.get() == 0
+
+
+async def test_what_is_reserved_is_not_counted_by_a_process_that_was_overtaken(host: Host) -> None:
+    room = ReservedRoom(host.tenant, "ml", "Job/waits", {("", GPU): 1})
+    reservations = Reservations(host.clock)
+    usage = host.usage(reserved=reservations.count)
+    async with background(usage.run()):
+        await host.seen(usage, 0)
+        reservations.show([room])
+        await host.pass_time(60)
+        other = UsageStore(host.client, host.system, "other")
+        page = await other.open(round(host.moment() * 1000))
+        await other.save(page)
+        reservations.show([room])
+        await host.pass_time(60)
+        reservations.show([])
+        await host.pass_time(60)
+        # The first minute was on the page that another process had written meanwhile.
+        assert await host.sums() == {"Job/waits": Sums(reserved=60)}
 
 
 async def test_a_pod_that_vanished_unseen_ends_when_it_was_last_counted(host: Host) -> None:

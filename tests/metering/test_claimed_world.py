@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.ledger.claimed import Claimed
-from bulkhead.ledger.metering import Meter
-from tests.ledger.test_claimed import LINES, claimed, user
+from bulkhead.metering.claimed import Claimed
+from bulkhead.metering.meter import Meter
+from tests.metering.test_claimed import LINES, claimed, user
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from bulkhead.api import labels, names
 from bulkhead.api.untrusted import mapping, text
-from bulkhead.ledger.metering import HOUR, Account, Tally
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
 
 _FORM: Final = 1
 OTHERS: Final = "*"
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
 
 
 class UnreadableError(ValueError):
-    """Stored usage that nobody can have written like this."""
+    """Stored usage that no release can have written like this."""
 
 
 _KEY: Final = "page"
@@ -56,10 +56,16 @@ class Sums(NamedTuple):
     used: int = 0
     idle: int = 0
     borrowed: int = 0
+    reserved: int = 0
 
     def plus(self, other: "Sums") -> "Sums":
         """Both together."""
-        return Sums(self.used + other.used, self.idle + other.idle, self.borrowed + other.borrowed)
+        return Sums(*(one + another for one, another in zip(self, other, strict=True)))
+
+
+def sums_of(tally: Tally) -> Sums:
+    """The sums of one tally."""
+    return Sums(tally.used, tally.idle, tally.borrowed, tally.reserved)
 
 
 @dataclass(slots=True)
@@ -71,7 +77,7 @@ class Page:
     until: int
     # Who wrote it last.
     writer: str = ""
-    hours: dict[int, dict[Account, Sums]] = field(default_factory=dict)
+    hours: dict[int, dict[UsageKey, Sums]] = field(default_factory=dict)
 
     def add(self, tally: Tally) -> None:
         """Count one tally."""
@@ -79,9 +85,9 @@ class Page:
         account = tally.account
         if account not in rows and not _has_room(rows, account.tenant):
             account = account._replace(namespace=OTHERS, owner=OTHERS)
-        rows[account] = rows.get(account, Sums()).plus(Sums(tally.used, tally.idle, tally.borrowed))
+        rows[account] = rows.get(account, Sums()).plus(sums_of(tally))
 
-    def rows(self) -> Iterator[tuple[int, Account, Sums]]:
+    def rows(self) -> Iterator[tuple[int, UsageKey, Sums]]:
         """Hour, account and sums, in order."""
         for hour, rows in sorted(self.hours.items()):
             for account, sums in sorted(rows.items()):
@@ -104,16 +110,20 @@ class Page:
         return size > _OVERFULL or (max(self.hours) < self.until // HOUR and (size > _FULL or self.day < self.until // _DAY))
 
 
-def _has_room(rows: Mapping[Account, Sums], tenant: str) -> bool:
+def _has_room(rows: Mapping[UsageKey, Sums], tenant: str) -> bool:
     if len(rows) < _MOST_OF_TENANT:
         return True
-    return len(rows) < _MOST_ROWS and sum(1 for each in rows if each.tenant == tenant) < _MOST_OF_TENANT
+    return len(rows) < _MOST_ROWS and sum(1 for key in rows if key.tenant == tenant) < _MOST_OF_TENANT
 
 
 def write(page: Page) -> bytes:
     """A page as it is stored."""
-    rows = [[hour, *account, *sums] for hour, account, sums in page.rows()]
-    said = {"form": _FORM, "number": page.number, "until": page.until, "writer": page.writer, "rows": rows}
+    held = [[hour, *account, *sums[:3]] for hour, account, sums in page.rows() if any(sums[:3])]
+    reserved = [[hour, *account, sums.reserved] for hour, account, sums in page.rows() if sums.reserved]
+    said = {"form": _FORM, "number": page.number, "until": page.until, "writer": page.writer, "rows": held}
+    if reserved:
+        # Beside the rows, not in them: releases that know nothing of it read the same rows and leave this out.
+        said["reserved"] = reserved
     return zlib.compress(json.dumps(said, separators=(",", ":")).encode(), 6)
 
 
@@ -129,22 +139,38 @@ def read(stored: bytes) -> Page:
     number, until, rows = said.get("number"), said.get("until"), said.get("rows")
     if not _count(number, _LAST_NUMBER) or not _count(until, _LAST_HOUR * HOUR) or not isinstance(rows, list):
         raise UnreadableError("a page without a number, a time up to which it reaches, or rows")
-    if len(rows) > _MOST_READ:
-        raise UnreadableError(f"{len(rows)} rows, more than any page has")
+    # Pages of releases that did not count it, and pages with nothing of it, have none.
+    reserved = said.get("reserved", [])
+    if not isinstance(reserved, list):
+        raise UnreadableError("reserved devices that are not listed in rows")
+    if len(rows) + len(reserved) > _MOST_READ:
+        raise UnreadableError(f"{len(rows) + len(reserved)} rows, more than any page has")
     page = Page(number, until, text(said.get("writer"))[:_LONGEST_NAME])
-    for each in rows:
-        hour, account, sums = _row(each)
+    for hour, account, sums in (*map(_held_row, rows), *map(_reserved_row, reserved)):
         of_hour = page.hours.setdefault(hour, {})
         of_hour[account] = of_hour.get(account, Sums()).plus(sums)
     return page
 
 
-def _row(row: Any) -> tuple[int, Account, Sums]:
-    if not isinstance(row, list) or len(row) != 9 or not _count(row[0], _LAST_HOUR) or not all(map(_count, row[6:])):
-        raise UnreadableError("a row that is none")
-    if not all(isinstance(each, str) for each in row[1:6]) or row[8] > row[6] + row[7]:
-        raise UnreadableError("a row that is none")
-    return row[0], Account(*row[1:6]), Sums(*row[6:])
+def _held_row(row: Any) -> tuple[int, UsageKey, Sums]:
+    hour, account, (used, idle, borrowed) = _row(row, 3)
+    if borrowed > used + idle:
+        raise UnreadableError("a row that borrows more than it holds")
+    return hour, account, Sums(used, idle, borrowed)
+
+
+def _reserved_row(row: Any) -> tuple[int, UsageKey, Sums]:
+    hour, account, (reserved,) = _row(row, 1)
+    return hour, account, Sums(reserved=reserved)
+
+
+def _row(row: Any, amounts: int) -> tuple[int, UsageKey, list[int]]:
+    """Hour, account and so many amounts."""
+    if not isinstance(row, list) or len(row) != 6 + amounts or not _count(row[0], _LAST_HOUR) or not all(map(_count, row[6:])):
+        raise UnreadableError("a row of another shape than rows of usage have")
+    if not all(isinstance(name, str) for name in row[1:6]):
+        raise UnreadableError("a row with a name that is not text")
+    return row[0], UsageKey(*row[1:6]), row[6:]
 
 
 def _count(value: Any, most: int = _MOST_COUNTED) -> TypeGuard[int]:
@@ -160,9 +186,9 @@ def newest(pages: Iterable[Page]) -> list[Page]:
     return [page for _, page in sorted(found.items())]
 
 
-def summed(rows: Iterable[tuple[int, Account, Sums]], since: int, of: Callable[[Account], Account]) -> dict[Account, Sums]:
+def summed(rows: Iterable[tuple[int, UsageKey, Sums]], since: int, of: Callable[[UsageKey], UsageKey]) -> dict[UsageKey, Sums]:
     """Sums of all hours from the one in which `since` (in milliseconds) lies, by what `of` makes of an account."""
-    found: dict[Account, Sums] = {}
+    found: dict[UsageKey, Sums] = {}
     for hour, account, sums in rows:
         if hour >= since // HOUR:
             group = of(account)
@@ -191,7 +217,7 @@ def page_of(config_map: Mapping[str, Any]) -> Page:
 
 
 def is_spoilt(config_map: Mapping[str, Any]) -> bool:
-    """Whether somebody made it so that it may take no writes: it cannot change, or has more in it than its page."""
+    """Whether it was changed by hand so that it takes no writes: it cannot change, or has more in it than its page."""
     held = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}
     return config_map.get("immutable") is True or bool(held - {_KEY})
 

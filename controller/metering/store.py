@@ -1,9 +1,9 @@
-"""Where metered usage lies on the host: one open page, written over and over, and closed ones that nobody changes.
+"""Stores metered usage on the host: one open page, written over and over, and closed pages that do not change.
 
     open() ──> save(page), save(page), … ── full ──> close(page) ──┬─ a ConfigMap that cannot change any more
                                                                    └─ the open page, empty, of the next number
     every write names the version that it follows ──> another one wrote ──> OvertakenError ──> open() again
-    what somebody damaged by hand ──> written over from memory, or counted again from the end of the last closed page
+    what was damaged by hand ──> written over from memory, or counted again from the end of the last closed page
 
 Sums and the moment up to which they reach are one object and one write. A page that was closed by a controller which died
 before it began the next one is found by its number. Old pages go by age, and by the bytes of all pages.
@@ -21,14 +21,14 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import uid_of, version_of
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR
-from bulkhead.ledger.usagebook import Page, UnreadableError
-from controller.dispatch import usagemetrics
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR
+from bulkhead.metering.usagebook import Page, UnreadableError
+from controller.metering import metrics
 
 _log = logging.getLogger(__name__)
-_KEPT: Final = 400 * 24 * HOUR
-_MOST_BYTES: Final = 128 * 1024 * 1024
+_PAGES_KEPT: Final = 400 * 24 * HOUR
+_MOST_BYTES_OF_PAGES: Final = 128 * 1024 * 1024
 # After a longer gap pods are not asked for what was before.
 _LONGEST_GAP: Final = 40 * 24 * HOUR
 
@@ -60,7 +60,7 @@ class UsageStore:
     async def open(self, now: int) -> Page:
         """The page to go on with; from now on where nothing was ever counted, or where what there is cannot be read."""
         closed = await self._closed()
-        last = max((each.number for each in closed), default=0)
+        last = max((closed_page.number for closed_page in closed), default=0)
         self._version = ""
         page, is_mended = None, False
         try:
@@ -73,14 +73,14 @@ class UsageStore:
             page = _continued(stored, last)
             is_mended = page is None
         if page is None:
-            # What was on it and is not closed is counted anew, of all that is still there to say since when it is held.
+            # What was on it and is not closed is counted again, of all that is still there to say since when it is held.
             page = Page(last + 1, await self._end_of(closed, begun))
-        if any(each.number == page.number and each.until >= page.until for each in closed):
+        if any(closed_page.number == page.number and closed_page.until >= page.until for closed_page in closed):
             page = Page(page.number + 1, page.until)
         page.until = min(max(page.until, now - _LONGEST_GAP), now)
         page.writer = self._writer
         if is_mended:
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
             _log.error("usage is counted again from %s on", moment(page.until / 1000))
         if is_mended or not self._version:
             # From this moment on nothing is lost.
@@ -114,19 +114,19 @@ class UsageStore:
             if not usagebook.is_spoilt(stored):
                 raise
             _log.error("the open page of usage takes no writes, and is made anew: %s", error)
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
             await self._client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace, resource_version=self._version)
             answer = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
         self._version = version_of(answer)
 
     async def close(self, page: Page, stored: bytes) -> Page:
         """Keep a page as it was saved, and begin the next one."""
-        same = [each for each in await self._closed() if each.number == page.number]
-        for each in same:
+        same = [closed_page for closed_page in await self._closed() if closed_page.number == page.number]
+        for closed_page in same:
             # Left by a controller that died, or that did not know yet that it no longer led.
-            if each.until < page.until:
-                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
-        if all(each.until < page.until for each in same):
+            if closed_page.until < page.until:
+                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
+        if all(closed_page.until < page.until for closed_page in same):
             await self._client.create(kinds.CONFIG_MAPS, usagebook.config_map(page, stored, closed=True), self._namespace)
         following = Page(page.number + 1, page.until, self._writer)
         await self.save(following)
@@ -135,10 +135,10 @@ class UsageStore:
     async def tidy(self, now: int) -> None:
         """Delete closed pages that are too old, or too many."""
         size = 0
-        for each in sorted(await self._closed(), key=lambda each: each.number, reverse=True):
-            size += each.size
-            if each.until < now - _KEPT or size > _MOST_BYTES:
-                await self._client.delete(kinds.CONFIG_MAPS, each.name, self._namespace, uid=each.uid)
+        for closed_page in sorted(await self._closed(), key=lambda closed_page: closed_page.number, reverse=True):
+            size += closed_page.size
+            if closed_page.until < now - _PAGES_KEPT or size > _MOST_BYTES_OF_PAGES:
+                await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
 
     async def _own_write(self, number: int, error: Exception) -> None:
         """Take over the version of an own write without an answer, or of what is no page; another's is an `OvertakenError`."""
@@ -149,21 +149,21 @@ class UsageStore:
         # A write of an earlier number that arrives only now holds what is closed since. One of a later number is not its own.
         if page is None or page.number > number:
             _log.error("the open page of usage is written over: everything that it had is here")
-            usagemetrics.pages.labels("mended").inc()
+            metrics.pages.labels("mended").inc()
         self._version = version_of(stored)
 
     async def _closed(self) -> list[_Closed]:
         selector = f"{labels.USAGE}=closed"
         listed = await self._client.list_metadata(kinds.CONFIG_MAPS, self._namespace, label_selector=selector)
-        return [_closed_of(each) for each in listed.items if usagebook.number_of(each["metadata"]["name"])]
+        return [_closed_of(config_map) for config_map in listed.items if usagebook.number_of(config_map["metadata"]["name"])]
 
     async def _end_of(self, closed: Sequence[_Closed], begun: int) -> int:
         """Up to when closed pages reach, as the last one holds it: that cannot be changed, and notes on it can."""
-        last = max(closed, key=lambda each: each.number, default=None)
+        last = max(closed, key=lambda closed_page: closed_page.number, default=None)
         if last is None:
             return begun
         page = _readable(await self._client.get(kinds.CONFIG_MAPS, last.name, self._namespace))
-        return max(each.until for each in closed) if page is None else page.until
+        return max(closed_page.until for closed_page in closed) if page is None else page.until
 
 
 def _continued(stored: Obj, last: int) -> Page | None:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.untrusted import mapping, mappings, text
-from bulkhead.ledger.model import Amounts
 
 # The host's API takes no more than 32 devices, requests and alternatives, and no more than 256 users of one claim.
 _MOST_DEVICES: Final = 64
@@ -33,7 +32,7 @@ class Claimed:
     namespace: str
     name: str
     # By device class.
-    devices: Amounts
+    devices: Mapping[str, int]
     created: int
     # When it was given them, where the host says so: from Kubernetes 1.36 on it does.
     given: int | None
@@ -61,7 +60,7 @@ def claimed_of(claim: Mapping[str, Any]) -> Claimed | None:
         devices=devices,
         created=_milliseconds(meta.get("creationTimestamp")) or 0,
         given=_milliseconds(allocation.get("allocationTimestamp")),
-        users=tuple(text(each.get("uid")) for each in users if each.get("resource") == "pods" and each.get("uid")),
+        users=tuple(text(user.get("uid")) for user in users if user.get("resource") == "pods" and user.get("uid")),
     )
 
 
@@ -71,8 +70,8 @@ def _devices(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, in
     for request in mappings(asked.get("requests"), _MOST_DEVICES):
         name = text(request.get("name"))
         classes[name] = _class(mapping(request.get("exactly")))
-        for each in mappings(request.get("firstAvailable"), _MOST_DEVICES):
-            classes[f"{name}/{text(each.get('name'))}"] = _class(each)
+        for alternative in mappings(request.get("firstAvailable"), _MOST_DEVICES):
+            classes[f"{name}/{text(alternative.get('name'))}"] = _class(alternative)
     found: Counter[str] = Counter()
     for result in mappings(given.get("results"), _MOST_DEVICES):
         # Who administers a device does not have it: it may be another's.

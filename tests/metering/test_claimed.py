@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 
 from bulkhead.api import deviceclaims, labels
-from bulkhead.ledger import claimed as reading
-from bulkhead.ledger.claimed import Claimed, claimed_of
-from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Tally, held_of
-from bulkhead.ledger.usagebook import Sums
+from bulkhead.metering import claimed as reading
+from bulkhead.metering.claimed import Claimed, claimed_of
+from bulkhead.metering.held import Held, held_of
+from bulkhead.metering.meter import HOUR, Meter, Tally, UsageKey
+from bulkhead.metering.usagebook import Sums
 from tests.ledger.junk import CLAIM_FIELDS, junk
-from tests.ledger.test_metering import GPU, at, held, host_pod, stamp, sums
+from tests.metering.test_meter import GPU, at, held, host_pod, stamp, sums
 
 CLASS, MIG, OWN = "gpu.example.com", "mig.example.com", "imex.example.com"
 LINES = {"red": {CLASS: ("", GPU), MIG: ("", GPU), OWN: ("", OWN)}}
@@ -134,7 +135,7 @@ def test_it_is_idle_until_a_pod_of_it_runs_and_when_none_runs_any_more_and_hours
     meter.see_claim(claimed(given=HOUR - 3000, devices={CLASS: 2, MIG: 1, OWN: 1}, users=("u",)), None)
     meter.claim_gone("c", HOUR + 6000)
     found = list(meter.count(HOUR * 2, lines=LINES))
-    gpu, own = (Account("red", "ml", "Job/p", resource, "") for resource in (GPU, OWN))
+    gpu, own = (UsageKey("red", "ml", "Job/p", resource, "") for resource in (GPU, OWN))
     assert found == [
         Tally(0, gpu, 0, 9000, 0), Tally(0, own, 0, 3000, 0), Tally(1, gpu, 9000, 9000, 0), Tally(1, own, 3000, 3000, 0)
     ]  # fmt: skip

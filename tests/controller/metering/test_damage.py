@@ -11,12 +11,12 @@ import pytest
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
-from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Tally
-from bulkhead.ledger.usagebook import Page
-from controller.dispatch import usagemetrics
-from controller.dispatch.usagestore import UsageStore
-from tests.controller.dispatch.test_usage import GPU, Host, host
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, Tally, UsageKey
+from bulkhead.metering.usagebook import Page
+from controller.metering import metrics
+from controller.metering.store import UsageStore
+from tests.controller.metering.test_usage import GPU, Host, host
 from tests.kit.background import background
 from tests.kit.syncerbed import until
 
@@ -79,7 +79,7 @@ async def closed_pages(host: Host) -> list[tuple[str, str]]:
 
 
 def mended() -> float:
-    return float(usagemetrics.pages.labels("mended")._value.get())
+    return float(metrics.pages.labels("mended")._value.get())
 
 
 async def two_closed_pages(host: Host) -> None:
@@ -87,7 +87,7 @@ async def two_closed_pages(host: Host) -> None:
     store, now = UsageStore(host.client, host.system, "before"), round(host.moment() * 1000)
     page = await store.open(now - 2 * HOUR)
     for end in (now - HOUR, now - 600_000):
-        page.add(Tally(end // HOUR - 1, Account(host.tenant, "ml", f"Pod/old-{page.number}", GPU, ""), 7000, 0, 0))
+        page.add(Tally(end // HOUR - 1, UsageKey(host.tenant, "ml", f"Pod/old-{page.number}", GPU, ""), 7000, 0, 0))
         page.until = end
         page = await store.close(page, await store.save(page))
     assert page.number == 3
