@@ -127,6 +127,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
+	@$(BIN)/mypy --strict examples/python/*.py
 	@$(BIN)/lint-imports
 	@$(BIN)/vulture
 	@$(PY) -m bulkhead.api.generate --check

@@ -14,9 +14,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-import aiohttp
-
 from bulkhead.api.providers import Source
+from bulkhead.exchange import ExchangeError, LateError, TooLongError, UnknownNameError, UntrustedError, asked, body
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide.keysets import KEY_SET_BYTES, Answer, Fault, keys_address, read_keys
@@ -26,7 +25,7 @@ _log = logging.getLogger(__name__)
 _REQUEST_DEADLINE_SECONDS: Final = 10.0
 _LOOK_PERIOD_SECONDS: Final = 30.0
 _REQUESTS_AT_ONCE: Final = 8
-_PLAIN: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "bulkhead-controller"}
+_PLAIN: Final = {"Accept": "application/json", "User-Agent": "bulkhead-controller"}
 
 Fetch = Callable[[str, str], Awaitable[bytes]]
 
@@ -96,36 +95,27 @@ class Issuers:
 
 
 async def over_https(address: str, authorities: str, *, proxy: str = "", seconds: float = _REQUEST_DEADLINE_SECONDS) -> bytes:
-    """A document of a provider; whatever keeps it from coming is a `Fault` with its cure."""
-    timeout = aiohttp.ClientTimeout(total=seconds)
+    """A document of a provider; `Fault`, with its cure, for whatever keeps it from coming.
+
+    `authorities` is PEM, empty for those of this machine; `proxy` is a URL, empty for none: the environment's do not count.
+    """
+    tls = _tls(authorities)
     try:
-        verified = _tls(authorities)
-        async with (
-            # What comes compressed could be any length once it is not.
-            aiohttp.ClientSession(timeout=timeout, headers=_PLAIN, auto_decompress=False) as session,
-            session.get(address, ssl=verified, allow_redirects=False, proxy=proxy or None) as answer,
-        ):
-            if answer.status != 200:
-                raise Fault(f"{address} answers {answer.status}; check the issuer's url and discoveryURL in the class")
-            return await _body(answer)
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
-        raise Fault(f"its certificate is not trusted ({_why(error)}); set certificateAuthority of the issuer") from error
-    except aiohttp.ClientConnectorDNSError as error:
+        async with asked("GET", address, tls=tls, seconds=seconds, headers=_PLAIN, proxy=proxy) as answer:
+            if answer.status_code != 200:
+                raise Fault(f"{address} answers {answer.status_code}; check the issuer's url and discoveryURL in the class")
+            return await body(answer, most=KEY_SET_BYTES)
+    except UntrustedError as error:
+        raise Fault(f"its certificate is not trusted ({error}); set certificateAuthority of the issuer") from error
+    except UnknownNameError as error:
         raise Fault(f"the name of {address} is not known here; check it, and that the controller may ask DNS") from error
-    except TimeoutError as error:
+    except LateError as error:
         hint = "start it, or let the controller reach it (networkPolicy.issuers of the chart)"
         raise Fault(f"{address} does not answer within {seconds:.0f} s; {hint}") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise Fault(f"{address} cannot be reached ({_why(error)}); start it, or correct the class") from error
-
-
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    body = b""
-    async for chunk in answer.content.iter_chunked(64 * 1024):
-        body += chunk
-        if len(body) > KEY_SET_BYTES:
-            raise Fault(f"{answer.url} answers with more than {KEY_SET_BYTES // 1024} KiB; it is no identity provider")
-    return body
+    except TooLongError as error:
+        raise Fault(f"{address} answers with {error}; it is no identity provider") from error
+    except ExchangeError as error:
+        raise Fault(f"{address} cannot be reached ({error}); start it, or correct the class") from error
 
 
 def _tls(authorities: str) -> ssl.SSLContext:
@@ -133,9 +123,3 @@ def _tls(authorities: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=authorities or None)
     except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
         raise Fault("certificateAuthority of the issuer holds no certificate that can be read; correct it") from error
-
-
-def _why(error: BaseException) -> str:
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    message = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)
-    return str(message)[:200]

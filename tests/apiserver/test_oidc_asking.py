@@ -1,6 +1,7 @@
 """How the controller asks a real identity provider for its keys: what is wrong with one is told, and a proxy is used."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,7 +49,8 @@ async def test_a_provider_that_is_none_is_told_with_its_cause(dex: Dex, name: st
         await keys_of(provider(dex, **wrong(dex)))
 
 
-async def test_a_provider_is_asked_through_the_proxy_of_the_installation(dex: Dex) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_provider_is_asked_through_the_proxy_of_the_installation(dex: Dex, scheme: str) -> None:
     asked: list[bytes] = []
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,10 +59,12 @@ async def test_a_provider_is_asked_through_the_proxy_of_the_installation(dex: De
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         await splice((reader, writer), far)
 
-    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(dex.folder / "tls.crt", dex.folder / "tls.key")
+    server = await asyncio.start_server(connect, "127.0.0.1", 0, ssl=tls if scheme == "https" else None)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        assert await over_https(f"{dex.url}/keys", dex.ca, proxy=f"http://127.0.0.1:{port}")
+        assert await over_https(f"{dex.url}/keys", dex.ca, proxy=f"{scheme}://127.0.0.1:{port}")
     assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % dex.port]
     with pytest.raises(Fault, match="cannot be reached"):
-        await over_https(f"{dex.url}/keys", dex.ca, proxy="http://127.0.0.1:9")
+        await over_https(f"{dex.url}/keys", dex.ca, proxy=f"{scheme}://127.0.0.1:9")

@@ -78,13 +78,13 @@ def test_help_and_version_load_nothing_heavy() -> None:
     nowhere = os.environ | {"KUBECONFIG": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()
-    assert not {"aiohttp", "asyncio", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
+    assert not {"aiohttp", "asyncio", "httpx", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
 
 
 def test_who_asks_no_identity_provider_loads_no_client_for_one() -> None:
     code = "import sys; from workstation.cli import access, connect, login; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
-    assert not {"aiohttp", "pydantic", "rich"} & set(loaded)
+    assert not {"aiohttp", "httpx", "pydantic", "rich"} & set(loaded)
 
 
 def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import ssl
 
-import aiohttp
-
+from bulkhead.exchange import ExchangeError, LateError, asked, body
 from workstation.hostcluster.component import AliveHealth, CommandHealth, Component, HttpHealth, SocketHealth
 
 _SECONDS = 5.0
+_BYTES = 1 << 20
 
 
 def _tls(check: HttpHealth) -> ssl.SSLContext:
@@ -26,20 +26,17 @@ def _tls(check: HttpHealth) -> ssl.SSLContext:
 
 async def http(check: HttpHealth) -> str:
     """Empty when the URL answers 200; otherwise what is wrong."""
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
-    tls = _tls(check) if check.url.startswith("https:") else True
+    tls = _tls(check) if check.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
-            session.get(check.url, ssl=tls) as answer,
-        ):
-            if answer.status == 200:
+        async with asked("GET", check.url, tls=tls, seconds=_SECONDS) as answer:
+            if answer.status_code == 200:
                 return ""
-            failed = [line for line in (await answer.text()).splitlines() if line.startswith("[-]")]
-            return f"{check.url} answers {answer.status} {' '.join(failed)}".strip()
-    except TimeoutError:
+            lines = (await body(answer, most=_BYTES)).decode(errors="replace").splitlines()
+            failed = [line for line in lines if line.startswith("[-]")]
+            return f"{check.url} answers {answer.status_code} {' '.join(failed)}".strip()
+    except LateError:
         return f"{check.url} gives no answer in {_SECONDS:.0f} s"
-    except (aiohttp.ClientError, OSError) as error:
+    except ExchangeError as error:
         return f"{check.url}: {error}"
 
 

@@ -84,7 +84,8 @@ async def test_whatever_it_answers_is_a_fault(tmp_path: Path, name: str) -> None
     answer, word = HOSTILE[name]
     async with provider(tmp_path, answer) as (address, authority):
         with pytest.raises(Fault, match=word) as fault:
-            await over_https(address, authority, seconds=1 if answer is silence else 60)
+            async with asyncio.timeout(30 if answer is silence else None):
+                await over_https(address, authority, seconds=1 if answer is silence else 60)
     assert len(str(fault.value)) < 500
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import secrets
 import ssl
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ _SECONDS: Final = 10.0
 _BYTES: Final = 256 * 1024
 _TEXT: Final = 300
 _WANTED: Final = ("email", "profile", "groups", "offline_access")
-_HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "bulkhead-cli"}
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": "bulkhead-cli"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,31 +130,33 @@ def _scope(issuer: Issuer, offered: object) -> str:
 
 
 async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
-    import aiohttp  # noqa: PLC0415 -- slow to load, and who logs in by a certificate asks no provider
+    from bulkhead import exchange  # noqa: PLC0415 -- slow to load, and who logs in by a certificate asks no provider
 
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
     host = urlsplit(address).netloc
     try:
         tls = _trust(issuer.certificate_authority)
-        # What comes compressed could be any length once it is not.
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=_HEADERS, auto_decompress=False, trust_env=True) as session,
-            session.request(method, address, data=form, ssl=tls, allow_redirects=False) as answer,
-        ):
-            found = _object(await _body(answer.content.iter_any()))
+        proxy = exchange.proxy_of_environment(address)
+        async with exchange.asked(
+            method, address, tls=tls, seconds=_SECONDS, headers=_HEADERS, form=form, proxy=proxy
+        ) as answer:
+            found = _object(await exchange.body(answer, most=_BYTES))
             # Errors of OAuth come with 400 or 401, and are told from others by their field.
-            if found is None or (answer.status != 200 and "error" not in found):
-                raise CliError(f"{host} answers {answer.status} and no JSON object", next_step="check the issuer's address")
+            if found is None or (answer.status_code != 200 and "error" not in found):
+                raise CliError(
+                    f"{host} answers {answer.status_code} and no JSON object", next_step="check the issuer's address"
+                )
             return found
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
+    except (exchange.UntrustedError, ssl.SSLError) as error:
         raise CliError(
             f"the certificate of {host} is not trusted: {plain(error, _TEXT)}",
             next_step="compare this machine's clock; give the authority's certificate with --issuer-ca FILE, or set "
             "certificateAuthority in the class and hand out a new file",
         ) from error
-    except TimeoutError as error:
+    except exchange.LateError as error:
         raise CliError(f"{host} does not answer within {_SECONDS:g} s", next_step="try again, or ask who runs it") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except exchange.TooLongError as error:
+        raise CliError("the identity provider's answer has no end", next_step="check the issuer's address") from error
+    except exchange.ExchangeError as error:
         raise CliError(
             f"identity provider {host} cannot be reached: {plain(error, _TEXT)}",
             next_step="check its address, and the network or proxy",
@@ -166,15 +168,8 @@ def _trust(authorities: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=authorities or None)
     except TypeError as error:  # not ASCII
         raise ssl.SSLError("the authority's certificate has letters that PEM has not") from error
-
-
-async def _body(parts: AsyncIterable[bytes]) -> bytes:
-    data = bytearray()
-    async for part in parts:
-        data += part
-        if len(data) > _BYTES:
-            raise CliError("the identity provider's answer has no end", next_step="check the issuer's address")
-    return bytes(data)
+    except ValueError as error:
+        raise ssl.SSLError(f"the authority's certificate is no PEM ({error})") from error
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
