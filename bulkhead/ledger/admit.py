@@ -306,7 +306,7 @@ class AdmissionJudge:
         self.outcome.times.extend(consolidation.times)
 
     def reserved_rooms(self) -> tuple[ReservedRoom, ...]:
-        """The free devices that are reserved for workloads that wait, once all have been judged."""
+        """The free devices that are reserved for workloads that wait, once all have been judged and before any pod is moved."""
         return reserved_rooms(self._books, self._heads.reservations())
 
     def _comes(self, workload: Workload, option: Option) -> bool:

@@ -42,6 +42,8 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
             queue.judged(workload)
         else:
             queue.again(workload, charge)
+    # Consolidation leaves the books as they will be: what it moves is still where it was, and holds what it held.
+    reserved = judge.reserved_rooms()
     judge.consolidate()
     outcome = judge.outcome
     for unready in found.unready:
@@ -55,7 +57,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         notices=notices,
         standings=books.now.account.standings(),
         keeps=tuple(outcome.keeps),
-        reserved=judge.reserved_rooms(),
+        reserved=reserved,
         next_at=_next(snapshot, outcome, plan.times, now),
     )
 

@@ -1,4 +1,4 @@
-"""How long pods and claims hold devices, each second of each counted once: whatever is late, dies or jumps meanwhile.
+"""Counts how long pods and claims hold devices: each second of each of them once, also over gaps, restarts and clock jumps.
 
     host pod ──> held_of ──> Held: tenant, devices, since when, running since, end ───┐
     host claim ──> claimed_of ──> Claimed: tenant, devices, since when, its pods ─────┤

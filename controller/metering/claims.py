@@ -1,10 +1,10 @@
-"""Claims for devices as metering watches them: only on a host on which a tenant may have any, or one has one left.
+"""Watches claims for devices, only on a host where a tenant may have any or where one is left.
 
     quotas that count a device class, or a claim that is there ──> an informer ──> Claimed, nothing else is kept ──> heard
                             neither ──> none of it
 
-Where a host does not serve claims, or its watch of them is silent, this is `deaf`: what they hold is not known then. That never
-keeps pods from being metered.
+Where a host does not serve claims, or its watch of them is silent, this is `deaf`: what claims hold is unknown then. Pods are
+metered all the same.
 """
 
 import asyncio

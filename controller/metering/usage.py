@@ -1,13 +1,13 @@
-"""Meters for how long pods and claims of tenants hold devices, of all tenants alike; only while leading.
+"""Meters how long pods and claims of all tenants hold devices, while its process leads.
 
     pods of tenants ──> Held, nothing else is kept ──┬─> Meter ── every minute ──> Page ──> open page on the host ──> counters
        ^         claims, where there may be any ─────┤     ^                                    │
        │         what the ledger reserves, counted ──┘     │                                    │
        └── informer: goes, ends, is bound                  └─ counted up to where the page says ┘
 
-What was counted and up to when is one write, so a controller may die before or after it: the next one goes on from what the
-host has, and each pod says itself since when it was held, running and over. A minute in which nothing holds devices writes
-nothing. Why it is so: docs/decisions/0041-metering.md.
+One write holds the sums and the moment up to which they count, so a controller may die before or after it: the next one goes on
+from what the host has, because each pod shows since when it was held, running and over. A minute in which no pod or claim holds
+devices, and none are reserved, writes nothing. The reasons stand in docs/decisions/0041-metering.md.
 """
 
 import asyncio

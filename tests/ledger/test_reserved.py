@@ -14,7 +14,7 @@ from bulkhead.ledger import read
 from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST_SECONDS
 from bulkhead.ledger.books import Books, Done
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Flavor, Moved, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
+from bulkhead.ledger.model import Cause, Flavor, Moved, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.order import single
 from bulkhead.ledger.reserved import Reservation, reserved_rooms
 from tests.ledger.test_decide import NOW, snapshot_of
@@ -155,6 +155,14 @@ def test_the_place_of_a_pod_that_is_moved_for_another_tenant_is_not_charged_to_i
     )
     snapshot = snapshot_of({"tenants": {"ada": 8, "bob": 8}, "nodes": 2})
     assert decide(replace(snapshot, moved=(moved,)), NOW).reserved == ()
+
+
+def test_what_moves_holds_its_devices_until_it_is_gone() -> None:
+    case = {"tenants": {"ada": 24}, "nodes": 2, "running": ["ada 2 n0 age 900", "ada 5 n1 age 900"], "waiting": ["ada 8"]}
+    snapshot = snapshot_of(case | {"rules": {"max_moves": 4}})
+    snapshot = replace(snapshot, pods=tuple(replace(pod, maker="m") if pod.uid == "r0" else pod for pod in snapshot.pods))
+    assert [(reclaim.pod.uid, reclaim.cause) for reclaim in decide(snapshot, NOW).reclaim] == [("r0", Cause.MOVED)]
+    assert reserved(snapshot) == {"ada": 6}
 
 
 def host_pod(namespace: str, **noted: str) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Device-hours of each tenant, resource and flavor: used while a container ran, idle while devices were\n"
         "held and nothing ran on them, and of both what was borrowed. Counted up to this moment; of pods that have gone since\n"
-        "the controller stored it last, a minute ago at most, the last minute is counted as soon as it has."
+        "the controller stored it last, a minute ago at most, the last minute is counted as soon as it has.\n"
+        "Reserved are free devices that wait for a workload of the tenant, so that others may not use them: beside what\n"
+        "was held, and as the controller stored it last."
     )
     parser.epilog = (
         "examples:\n"
