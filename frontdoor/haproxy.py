@@ -1,8 +1,8 @@
 """HAProxy's side: its configuration for a start, what its runtime API says, and what to say to it. Pure.
 
 A connection goes to the server that is named after its tenant, and to no other: every server has weight 0, so that none is
-ever chosen by balancing, not even when the named one is missing. Servers come and go at run time, without a reload: nobody
-else's connections notice.
+ever chosen by balancing, not even when the named one is missing. Servers come and go at run time, without a reload, so
+connections to other tenants go on.
 
     ClientHello ──> name ──> hosts.map ──> tenant ──> limits of the tenant ──> server `planes/<tenant>`
 """
@@ -25,7 +25,7 @@ _MAINTENANCE: Final = 0x01  # of srv_admin_state: forced by the runtime API or t
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one proxy pod; 0 is no limit."""
+    """The limits of one proxy pod; 0 means unlimited."""
 
     connections: int = 20000
     tenant_connections: int = 5000
@@ -76,12 +76,12 @@ defaults
   retries 1
 
 frontend tenants-in
-  # Fewer than all: whoever fills these must not keep the kubelet's probes out, upon which it would end all of them.
+  # Fewer than all: clients that use all of these must not block the kubelet's probes, or it would restart the proxy.
   maxconn {limits.connections}
   bind {listen}:{port}
   tcp-request inspect-delay {HELLO_SECONDS}s
 {_source_rules(limits)}\
-  # A ClientHello that is none, or does not come, or names nobody here.
+  # A ClientHello that is malformed, missing, or names no tenant here.
   acl hello req.ssl_hello_type 1
   acl named req.ssl_sni -m found
   tcp-request content track-sc2 str(no-hello) table refusals if !hello

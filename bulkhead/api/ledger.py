@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, sequence, text
 
-# The scheduling gate of host pods that the ledger admits; nobody but the ledger takes it away.
+# The scheduling gate of host pods that the ledger admits; only the ledger removes it.
 GATE: Final = "bulkhead.dev/ledger"
 
 # By the syncer, on host pods. The gang's name is unique within the virtual namespace.
@@ -40,7 +40,7 @@ GIVEN: Final = "bulkhead.dev/given"
 OVER_SINCE: Final = "ledger.bulkhead.dev/over-since"
 BY_LEDGER: Final = (ADMITTED, VERDICT, RECLAIM)
 
-# Facts on the work namespace (see policyfacts): resources whose pods have to bear the gate, and whether pods of gangs have to.
+# Facts on the work namespace (see policyfacts): resources whose pods need the gate, and whether pods of gangs need it.
 GATED_RESOURCES: Final = "bulkhead.dev/gated-resources"
 GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
@@ -96,7 +96,7 @@ class Admitted:
     # Of a pod of a gang: the gang, and the shape that this pod had.
     gang: AdmittedGang | None = None
     shape: str = ""
-    # It bears the name of a gang, and was admitted by itself.
+    # It has the name of a gang, but was admitted by itself.
     alone: bool = False
 
 
@@ -203,7 +203,7 @@ def write_verdict(reason: str, message: str) -> str:
 
 
 def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Reason and message; None where the ledger has said nothing yet."""
+    """Reason and message; None until the ledger has reported."""
     found = _read(annotations.get(VERDICT))
     reason, message = text(found.get("reason")), text(found.get("message"))
     return (reason, message) if reason else None
@@ -243,7 +243,7 @@ def write_standing(lines: Mapping[tuple[str, str], Mapping[str, int]]) -> str:
 
 
 def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """What the ledger counted of each line, every count there; nothing where it has said nothing yet."""
+    """All counts of the ledger for each line; empty until the ledger has reported."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for name, counts in list(read_object(annotations.get(STANDING)).items())[:_LINES]:
         read = {key: mapping(counts).get(key) for key in _COUNTS}
@@ -254,7 +254,7 @@ def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[
 
 
 def read_object(value: Any) -> Mapping[str, Any]:
-    """The object in an annotation of a quota; empty where it is none."""
+    """The object in an annotation of a quota; empty if the annotation is not an object."""
     return _read(value, _LONGEST_OF_QUOTA)
 
 

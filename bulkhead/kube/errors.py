@@ -14,7 +14,7 @@
     │   ├── Throttled         429, `retry_after` in seconds
     │   └── Unavailable       502, 503, 504, and 0 when no connection could be made or it broke
     ├── ConfigError           a kubeconfig that is broken or asks for something we refuse
-    ├── ProtocolError         an answer that is no Kubernetes answer: redirect, garbage, wrong shape
+    ├── ProtocolError         an answer that Kubernetes does not give: redirect, garbage, wrong shape
     ├── TooLarge              an answer, a line or a list beyond its bound
     └── Timeout               our own deadline passed
 
@@ -90,7 +90,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """RBAC or admission said no."""
+    """RBAC or admission refused the request."""
 
 
 class NotFound(ApiError):
