@@ -129,20 +129,20 @@ def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str
     """What to say, in order: a server is there before a name leads to it, and goes after it."""
     routes = {each.tenant: each for each in wanted}
     hosts = {host: each.tenant for each in routes.values() for host in each.hosts}
-    said: list[str] = []
+    steps: list[str] = []
     for name, route in routes.items():
-        said += _server(name, route, running.servers.get(name))
+        steps += _server(name, route, running.servers.get(name))
     for host, tenant in hosts.items():
         if host not in running.hosts:
-            said.append(f"add map {folder}/hosts.map {host} {tenant}")
+            steps.append(f"add map {folder}/hosts.map {host} {tenant}")
         elif running.hosts[host] != tenant:
-            said.append(f"set map {folder}/hosts.map {host} {tenant}")
-    said += [f"del map {folder}/hosts.map {host}" for host in running.hosts if host not in hosts]
+            steps.append(f"set map {folder}/hosts.map {host} {tenant}")
+    steps += [f"del map {folder}/hosts.map {host}" for host in running.hosts if host not in hosts]
     for name in running.servers:
         if name not in routes:
             at = f"{BACKEND}/{name}"
-            said += [f"disable server {at}", f"shutdown sessions server {at}", f"del server {at}"]
-    return said
+            steps += [f"disable server {at}", f"shutdown sessions server {at}", f"del server {at}"]
+    return steps
 
 
 def went_well(command: str, answer: str) -> bool:
@@ -184,8 +184,8 @@ def _server(name: str, route: Route, there: tuple[str, int] | None) -> list[str]
     if there is None:
         return [f"add server {at} {_at(route)} weight 0", f"enable server {at}"]
     address, state = there
-    said = [] if address == _at(route) else [f"set server {at} addr {route.target} port {route.port}"]
-    return [*said, f"enable server {at}"] if state & _MAINTENANCE else said
+    steps = [] if address == _at(route) else [f"set server {at} addr {route.target} port {route.port}"]
+    return [*steps, f"enable server {at}"] if state & _MAINTENANCE else steps
 
 
 def _at(route: Route) -> str:

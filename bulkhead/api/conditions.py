@@ -43,8 +43,7 @@ class ConditionType(_Explained):
         "StorageClosed",
         "The tenant's pods cannot reach the servers of the host's storage; only if one of them may be reachable.",
     )
-    SHARES_APPLIED = "SharesApplied", "The plane has everything that the host shares with the tenant; only if there is "
-    "anything."
+    SHARES_APPLIED = "SharesApplied", "The plane has all that the host shares with the tenant; only if there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only if it has one."
     AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
     STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
@@ -109,8 +108,10 @@ class Reason(_Explained):
         "ShareHeld",
         "A shared volume was withdrawn or became read-only, and pods still use it as before; the message names them.",
     )
-    DOMAIN_MISSING = "DomainMissing", "The exposure needs a domain, but neither class nor installation sets one; the API "
-    "server is not exposed."
+    DOMAIN_MISSING = (
+        "DomainMissing",
+        "The exposure needs a domain, which neither class nor installation sets; it has no effect.",
+    )
     ROUTE_REFUSED = "RouteRefused", "The Gateway rejects the tenant's route, or has not reported yet; the message says why."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool belong to another tenant; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace with the tenant's name exists and does not belong to Bulkhead."

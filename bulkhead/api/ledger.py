@@ -125,34 +125,34 @@ def read_topology(written: str) -> Topology | None:
 
 def write_admitted(admitted: Admitted) -> str:
     """The annotation's text."""
-    said: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
+    note: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
     if admitted.flavor:
-        said["flavor"] = admitted.flavor
+        note["flavor"] = admitted.flavor
     if admitted.pinned:
-        said["pinned"] = True
+        note["pinned"] = True
     if admitted.fixed:
-        said["fixed"] = True
+        note["fixed"] = True
     if admitted.borrowed:
-        said["borrowed"] = dict(sorted(admitted.borrowed.items()))
+        note["borrowed"] = dict(sorted(admitted.borrowed.items()))
     if admitted.unflavored:
-        said["unflavored"] = list(_that_fit(admitted.unflavored))
+        note["unflavored"] = list(_that_fit(admitted.unflavored))
     if admitted.gang is not None:
-        said["gang"] = _gang_said(admitted.gang, admitted.shape)
+        note["gang"] = _gang_said(admitted.gang, admitted.shape)
     if admitted.alone:
-        said["alone"] = True
-    return _text(said)
+        note["alone"] = True
+    return _text(note)
 
 
 def _gang_said(gang: AdmittedGang, shape: str) -> Mapping[str, Any]:
-    said: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
+    note: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
     if gang.topology is not None:
-        said["topology"] = write_topology(gang.topology)
+        note["topology"] = write_topology(gang.topology)
     # Most pods are of few shapes. A member of one that does not fit here is judged like any other pod when it is made again.
     common = sorted(gang.members, key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
-    said["members"] = dict(sorted(common))
+    note["members"] = dict(sorted(common))
     if gang.borrowed:
-        said["borrowed"] = dict(sorted(gang.borrowed))
-    return said
+        note["borrowed"] = dict(sorted(gang.borrowed))
+    return note
 
 
 def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
@@ -211,8 +211,8 @@ def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def write_reclaim(reclaimed: Reclaimed) -> str:
     """The annotation's text."""
-    said: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
-    return _text(said if reclaimed.worker is None else said | {"worker": reclaimed.worker})
+    note: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
+    return _text(note if reclaimed.worker is None else note | {"worker": reclaimed.worker})
 
 
 def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
@@ -238,8 +238,8 @@ def line_named(name: str) -> tuple[str, str]:
 
 def write_standing(lines: Mapping[tuple[str, str], Mapping[str, int]]) -> str:
     """The text of annotation `STANDING`: by flavor and resource what `_COUNTS` names, in base units."""
-    said = {line_name(*line): {key: counts[key] for key in _COUNTS} for line, counts in lines.items()}
-    return _text(dict(sorted(said.items())))
+    note = {line_name(*line): {key: counts[key] for key in _COUNTS} for line, counts in lines.items()}
+    return _text(dict(sorted(note.items())))
 
 
 def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
@@ -275,8 +275,8 @@ def seconds(value: Any) -> float | None:
         return None
 
 
-def _text(said: Mapping[str, Any]) -> str:
-    return json.dumps(said, separators=(",", ":"))
+def _text(note: Mapping[str, Any]) -> str:
+    return json.dumps(note, separators=(",", ":"))
 
 
 def _read(value: Any, most: int = _LONGEST) -> Mapping[str, Any]:

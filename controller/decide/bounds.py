@@ -65,7 +65,7 @@ class Excess:
 
     path: tuple[str, ...]
     message: str
-    # What of it lies within the class; None: nothing, and the class's word holds.
+    # The part that the class allows; None if it allows nothing, and then the class's value applies.
     instead: Any = None
 
 
@@ -304,7 +304,7 @@ def issuers(question: Question) -> Iterator[Excess]:
     """Identity providers of the class only."""
     asked, offered = (section_of(each, "access") for each in (question.asked, question.offer))
     known = {str(each.get("name")) for each in mappings(offered.get("issuers"))}
-    # A Tenant of before may have another shape there, which names none.
+    # A Tenant of an older version may have another shape there, which names none.
     wanted = mappings(asked.get("oidc"))
     kept = [each for each in wanted if str(each.get("issuer")) in known]
     for name in (str(each.get("issuer")) for each in wanted if each not in kept):

@@ -77,7 +77,7 @@ class Findings:
     unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
-    shares: Verdict | None = None  # of a tenant with whom the host shares anything
+    shares: Verdict | None = None  # of a tenant that the host shares anything with
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
     gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without, or of what never changes
@@ -182,8 +182,8 @@ def data_lost(tenant: Obj, findings: Findings) -> str:
 def _of_lost_data(tenant: Obj, lost: str) -> str:
     name = tenant["metadata"]["name"]
     return (
-        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or see what "
-        f"the host would lose, and go on with the data that there is: bulkhead tenant accept-data {name}"
+        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or check what "
+        f"the host would lose, and continue with the present data: bulkhead tenant accept-data {name}"
     )
 
 
@@ -283,18 +283,16 @@ def _namespaces(findings: Findings) -> Verdict:
     if leaving:
         return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(findings.namespaces) < 2:
-        return Verdict("False", Reason.PROVISIONING, "the namespaces are being made")
+        return Verdict("False", Reason.PROVISIONING, "the namespaces are being created")
     return Verdict("True", Reason.READY, "both namespaces exist")
 
 
 def _pki(findings: Findings) -> Verdict:
     if not findings.pki:
-        return Verdict("False", Reason.PROVISIONING, "keys and certificates are being made")
+        return Verdict("False", Reason.PROVISIONING, "keys and certificates are being created")
     if findings.put_off:
-        return Verdict(
-            "True", Reason.READY, f"every certificate is there; some are due and not renewed yet: {findings.put_off}"
-        )
-    return Verdict("True", Reason.READY, "every certificate is there and fresh")
+        return Verdict("True", Reason.READY, f"every certificate exists; some are due and not renewed yet: {findings.put_off}")
+    return Verdict("True", Reason.READY, "every certificate exists and is fresh")
 
 
 def _plane(spec: PlaneSpec, findings: Findings, *, was: bool) -> Verdict:
@@ -312,7 +310,7 @@ def _plane(spec: PlaneSpec, findings: Findings, *, was: bool) -> Verdict:
         return Verdict("False", Reason.PLANE_UNREACHABLE, _of_members(found, silent))
     pods = [pod for pod in findings.pods if _is(pod, PLANE)]
     if not pods:
-        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being made")
+        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being created")
     return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(found, _waiting(pods[0], findings)))
 
 
@@ -354,7 +352,7 @@ def _not_starting(reason: Reason, message: str, findings: Findings) -> Verdict:
 def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
     wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
     if missing := sorted(wanted - findings.quotas.keys()):
-        return Verdict("False", Reason.PROVISIONING, f"being made: ResourceQuota {', '.join(missing)}")
+        return Verdict("False", Reason.PROVISIONING, f"being created: ResourceQuota {', '.join(missing)}")
     for name in sorted(wanted):
         there = findings.quotas[name]
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
@@ -365,7 +363,11 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
 def _issuers(spec: PlaneSpec) -> Verdict:
     troubles = [
         f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
-        + ("tokens signed with its last known keys still count" if each.keys else "until it answers nobody signs in by it")
+        + (
+            "tokens signed with its last known keys still count"
+            if each.keys
+            else "no user can sign in with it until it answers"
+        )
         for each in spec.issuers
         if each.trouble
     ]
@@ -374,9 +376,9 @@ def _issuers(spec: PlaneSpec) -> Verdict:
     if shut := [
         each.provider.name for each in spec.issuers if each.provider.required_groups and not each.provider.groups_claim
     ]:
-        missing = "groups are asked for (requiredGroups), and the class says no claim that has them (claims.groups)"
+        missing = "requiredGroups is set, but the class names no claim with the groups (claims.groups)"
         return Verdict(
-            "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; until it does nobody signs in by it"
+            "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; no user can sign in with it until it does"
         )
     if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
