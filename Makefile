@@ -123,7 +123,7 @@ host-up: setup ## the embedded host with nothing on it (root)
 
 ##@ each change
 
-check: venv ## linters, types, import contracts, dead code, generated files, the map of suites
+check: venv ## linters, types, import contracts, dead code, generated files, the map of suites, plain words
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
@@ -134,6 +134,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
 	@$(PY) -m ci check
+	@$(PY) -m ci words
 
 fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -1,10 +1,10 @@
-"""`python -m ci gate|all|table|check`: what `.ci/run`, `make all` and `make check` run."""
+"""`python -m ci gate|all|table|check|words`: what `.ci/run`, `make all` and `make check` run."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from ci import catalogue, change, everything, gate, record, table
+from ci import catalogue, change, everything, gate, record, table, wording, words
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,6 +20,13 @@ def check(suites: catalogue.Catalogue) -> int:
     return 1 if wrong else 0
 
 
+def plain_words(chosen: argparse.Namespace) -> int:
+    """Check, count, list or record the banned turns of phrase."""
+    if chosen.list:
+        return wording.show(ROOT, chosen.list)
+    return wording.count(ROOT) if chosen.count else wording.check(ROOT, update=chosen.update)
+
+
 def main() -> int:
     """Run one of them."""
     parser = argparse.ArgumentParser(prog="python -m ci", description="Which suites a change has to pass.")
@@ -29,8 +36,16 @@ def main() -> int:
     all_suites.add_argument("--again", action="store_true", help="run that too")
     commands.add_parser("table", help="the last result, commit and duration of every suite on this machine")
     commands.add_parser("check", help="whether every tracked folder stands in the map, and the base is an ancestor")
+    turns = commands.add_parser("words", help="whether the tree has fewer banned turns of phrase than before (docs/style.md)")
+    turns.add_argument("--update", action="store_true", help="record the lower counts")
+    turns.add_argument("--count", action="store_true", help="print how often the tree has each turn")
+    turns.add_argument(
+        "--list", nargs="+", metavar="PATH", default=[], help="print every occurrence in these files and folders"
+    )
     chosen = parser.parse_args()
     try:
+        if chosen.command == "words":
+            return plain_words(chosen)
         suites = catalogue.load()
         if chosen.command == "gate":
             return gate.main(suites, ROOT)
@@ -38,7 +53,7 @@ def main() -> int:
             return everything.main(suites, ROOT, again=chosen.again)
         if chosen.command == "check":
             return check(suites)
-    except (catalogue.CatalogueError, change.ChangeError) as error:
+    except (catalogue.CatalogueError, change.ChangeError, words.WordsError) as error:
         print(error)
         return 1
     print(table.summary(suites.suites, record.load(record.default_path())))

@@ -25,7 +25,7 @@ def run(node: str, root: Path, *, xdist: bool) -> Again:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
         command = [sys.executable, "-m", "pytest", node, "-p", "no:cacheprovider", f"--junitxml={results}"]
-        command += ["-p", "no:tests.slowest.record"]  # which has what the whole run cost, and would begin anew
+        command += ["-p", "no:tests.slowest.record"]  # it records what the whole run cost, and would start over
         command += ["-n0"] if xdist else []  # whatever else PYTEST_ADDOPTS says
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         with subprocess.Popen(

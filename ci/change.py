@@ -4,6 +4,7 @@ The base is the commit on which a piece of work begins. Its first commit writes 
 """
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,30 @@ class Change:
     dirty: bool
     files: tuple[str, ...] | None  # None: not known, `why` says why
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Files that are not where they were, or were not there."""
+
+    added: tuple[str, ...]
+    moved: Mapping[str, str]  # the present path -> the former one
+
+
+def moves(root: Path, since: str) -> Moves:
+    """What was added or moved since the commit that last changed the file `since`. Nothing where no commit has that file."""
+    commit = _git(root, "log", "-1", "--format=%H", "--", since)
+    if not commit:
+        return Moves((), {})
+    added, moved = [], {}
+    for line in _lines(root, "diff", "--find-renames", "--name-status", "--diff-filter=AR", commit):
+        status, *paths = line.split("\t")
+        if status == "A":
+            added.append(paths[0])
+        else:
+            moved[paths[1]] = paths[0]
+    added += _lines(root, "ls-files", "--others", "--exclude-standard")
+    return Moves(tuple(added), moved)
 
 
 def tracked(root: Path) -> list[str]:
@@ -56,7 +81,7 @@ def unreachable(root: Path, base: str) -> str | None:
     if _git(root, "rev-parse", "--is-shallow-repository") == "true":
         return f"{BASE} names {base}, which is not in this shallow clone (`git fetch --unshallow` gets it)"
     raise ChangeError(
-        f"{BASE} names {base}, which is no ancestor of HEAD: write the full id of the commit on which the work began"
+        f"{BASE} names {base}, which is not an ancestor of HEAD: write the full id of the commit on which the work began"
     )
 
 

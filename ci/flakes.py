@@ -73,7 +73,7 @@ class Flakes:
         if error:
             self.spoiled.append(f"worker {node.gateway.id} ended: {error}")
 
-    # After everybody else: fixtures and workers are gone then. The terminal's summary wraps all of us, so it comes later.
+    # After all other plugins: fixtures and workers are gone then. The terminal's summary wraps all of them, so it comes later.
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not self.failed:
@@ -144,7 +144,7 @@ class Flakes:
                 self._terminal.write_line(content.rstrip())
         self._terminal.write_sep("-", "alone it passed")
         self._terminal.write_line("\n".join(self.again[node].output.splitlines()[-_TAIL:]))
-        self._terminal.write_line(f"\nadd to {LIST}, with its cause; whoever mends it takes the line out again:")
+        self._terminal.write_line(f"\nadd to {LIST}, with its cause; remove the line when the test is fixed:")
         self._terminal.write_line(flaky.line(node, dt.datetime.now(dt.UTC).date()))
 
 

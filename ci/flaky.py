@@ -1,6 +1,6 @@
 """What is forgiven of tests that failed and passed alone: pure, over the list of those that are known.
 
-One race costs a line in the list. Three in a run, or one that stands there already, are no chance any more.
+One race costs a line in the list. Three in a run, or a second one of a test that is in the list, are no longer chance.
 """
 
 import datetime as dt

@@ -31,5 +31,5 @@ def not_grown(claim: str, has: Any, asked: Any, storage_class: Any, words: str) 
     elif "cannot patch" in words:
         todo = "give the controller's role its rights back: helm upgrade with the chart of this version does"
     else:
-        todo = "mend what the host names"
+        todo = "fix what the host names"
     return f"{claim} stays at {has}: {asked} is asked for, and the host refused: {words}; next: {todo}, or leave it as it is"

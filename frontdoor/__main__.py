@@ -87,7 +87,7 @@ async def keep(settings: Settings, client: Client) -> None:
     informer = Informer(client, kinds.SERVICES, label_selector=SELECTOR, on_change=lambda _: keeper.wake())
 
     async def keeping() -> None:
-        # Before the first list there would seem to be no tenant.
+        # Before the first list the informer shows no tenants.
         await informer.synced()
         await keeper.run()
 

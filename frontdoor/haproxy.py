@@ -1,8 +1,8 @@
 """HAProxy's side: its configuration for a start, what its runtime API says, and what to say to it. Pure.
 
 A connection goes to the server that is named after its tenant, and to no other: every server has weight 0, so that none is
-ever chosen by balancing, not even when the named one is missing. Servers come and go at run time, without a reload: nobody
-else's connections notice.
+ever chosen by balancing, not even when the named one is missing. Servers come and go at run time, without a reload, so
+connections to other tenants go on.
 
     ClientHello ──> name ──> hosts.map ──> tenant ──> limits of the tenant ──> server `planes/<tenant>`
 """
@@ -25,7 +25,7 @@ _MAINTENANCE: Final = 0x01  # of srv_admin_state: forced by the runtime API or t
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one proxy pod; 0 is no limit."""
+    """The limits of one proxy pod; 0 means unlimited."""
 
     connections: int = 20000
     tenant_connections: int = 5000
@@ -76,12 +76,12 @@ defaults
   retries 1
 
 frontend tenants-in
-  # Fewer than all: whoever fills these must not keep the kubelet's probes out, upon which it would end all of them.
+  # Fewer than all: clients that use all of these must not block the kubelet's probes, or it would restart the proxy.
   maxconn {limits.connections}
   bind {listen}:{port}
   tcp-request inspect-delay {HELLO_DEADLINE_SECONDS}s
 {_source_rules(limits)}\
-  # A ClientHello that is none, or does not come, or names nobody here.
+  # A ClientHello that is malformed, missing, or names no tenant here.
   acl hello req.ssl_hello_type 1
   acl named req.ssl_sni -m found
   tcp-request content track-sc2 str(no-hello) table refusals if !hello
@@ -129,20 +129,20 @@ def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str
     """What to say, in order: a server is there before a name leads to it, and goes after it."""
     routes = {route.tenant: route for route in wanted}
     hosts = {host: route.tenant for route in routes.values() for host in route.hosts}
-    said: list[str] = []
+    steps: list[str] = []
     for name, route in routes.items():
-        said += _server(name, route, running.servers.get(name))
+        steps += _server(name, route, running.servers.get(name))
     for host, tenant in hosts.items():
         if host not in running.hosts:
-            said.append(f"add map {folder}/hosts.map {host} {tenant}")
+            steps.append(f"add map {folder}/hosts.map {host} {tenant}")
         elif running.hosts[host] != tenant:
-            said.append(f"set map {folder}/hosts.map {host} {tenant}")
-    said += [f"del map {folder}/hosts.map {host}" for host in running.hosts if host not in hosts]
+            steps.append(f"set map {folder}/hosts.map {host} {tenant}")
+    steps += [f"del map {folder}/hosts.map {host}" for host in running.hosts if host not in hosts]
     for name in running.servers:
         if name not in routes:
             at = f"{BACKEND}/{name}"
-            said += [f"disable server {at}", f"shutdown sessions server {at}", f"del server {at}"]
-    return said
+            steps += [f"disable server {at}", f"shutdown sessions server {at}", f"del server {at}"]
+    return steps
 
 
 def went_well(command: str, answer: str) -> bool:
@@ -184,8 +184,8 @@ def _server(name: str, route: Route, there: tuple[str, int] | None) -> list[str]
     if there is None:
         return [f"add server {at} {_at(route)} weight 0", f"enable server {at}"]
     address, state = there
-    said = [] if address == _at(route) else [f"set server {at} addr {route.target} port {route.port}"]
-    return [*said, f"enable server {at}"] if state & _MAINTENANCE else said
+    steps = [] if address == _at(route) else [f"set server {at} addr {route.target} port {route.port}"]
+    return [*steps, f"enable server {at}"] if state & _MAINTENANCE else steps
 
 
 def _at(route: Route) -> str:

@@ -1,7 +1,7 @@
 """Keeps one HAProxy at what the Services say: compares, tells it what differs, and leaves the same in files for its next start.
 
-Compared every few seconds, too: an HAProxy that has started again from older files is noticed by that. A command that HAProxy
-refuses is tried again then, and keeps none of the others from being said.
+It also compares every few seconds, and so notices an HAProxy that has restarted from older files. A command that HAProxy
+refuses is tried again then, and does not hold up the others.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Keeper:
 def write_files(settings: Settings, wanted: Routes) -> None:
     """What HAProxy starts from; each file whole or not at all."""
     folder = settings.folder
-    # A name whose server is missing is refused, so that the order of the two makes no difference to anybody.
+    # A name whose server is missing is refused, so the order of the two files does not matter to clients.
     _replace(folder / "hosts.map", haproxy.hosts_map(wanted.good))
     _replace(folder / "haproxy.cfg", haproxy.configuration(wanted.good, settings.limits, str(folder)))
 

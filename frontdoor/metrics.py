@@ -22,7 +22,7 @@ class _Refused(Collector):
     def collect(self) -> Iterable[CounterMetricFamily]:
         """The registry: what was counted last."""
         mine = CounterMetricFamily(
-            "bulkhead_proxy_refused", "Connections refused: of a tenant beyond its limits, of nobody by reason.",
+            "bulkhead_proxy_refused", "Refused connections: by tenant beyond its limits, or without a tenant, by reason.",
             labels=["tenant", "reason"],
         )  # fmt: skip
         for tenant, number in self.tenants.items():

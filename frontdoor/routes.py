@@ -59,7 +59,7 @@ def routes(services: Iterable[dict[str, Any]]) -> Routes:
 
 
 def route_of(service: dict[str, Any]) -> Route:
-    """One Service's route; MalformedError where it is none."""
+    """The route of one Service. Raises MalformedError."""
     meta = mapping(service.get("metadata"))
     own, notes = mapping(meta.get("labels")), mapping(meta.get("annotations"))
     tenant = str(own.get(labels.TENANT) or "")
@@ -76,7 +76,7 @@ def route_of(service: dict[str, Any]) -> Route:
     except ValueError as error:
         raise MalformedError(f"{labels.PROXY_TARGET}: {error}") from error
     if target.is_loopback or target.is_link_local or target.is_multicast or target.is_unspecified:
-        raise MalformedError(f"{labels.PROXY_TARGET}: {target} is no address of a Service")
+        raise MalformedError(f"{labels.PROXY_TARGET}: must be the address of a Service, not {target}")
     return Route(tenant, str(target), hosts)
 
 
@@ -86,7 +86,7 @@ def _hosts(text: str) -> Iterator[str]:
         raise MalformedError(f"{labels.PROXY_HOSTS}: {len(listed)} names, more than {MOST_HOSTS}")
     for host in listed:
         if len(host) > 253 or not _HOST.fullmatch(host):
-            raise MalformedError(f"{labels.PROXY_HOSTS}: {host[:80]!r} is no name")
+            raise MalformedError(f"{labels.PROXY_HOSTS}: must be host names, not {host[:80]!r}")
         yield host
 
 

@@ -47,7 +47,7 @@ class Runtime:
         return Running(haproxy.servers_of(servers), haproxy.map_of(hosts))
 
     async def refused(self) -> tuple[dict[str, int], dict[str, int]]:
-        """How many connections it has refused: of each tenant beyond its limits, and of nobody by reason."""
+        """How many connections it has refused: by tenant beyond its limits, and without a tenant by reason."""
         tenants = haproxy.table_of(await self.say("show table tenants"), "gpc0")
         nobody = haproxy.table_of(await self.say("show table refusals"), "conn_cnt")
         return tenants, nobody

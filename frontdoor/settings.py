@@ -35,7 +35,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         raise SettingsError("BULKHEAD_PROXY_CONNECTIONS, BULKHEAD_PROXY_THREADS: at least 1, and at most 64 threads")
     folder = environment.get("BULKHEAD_PROXY_FOLDER", str(Settings().folder))
     if not folder.startswith("/") or not folder.replace("/", "").replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise SettingsError(f"BULKHEAD_PROXY_FOLDER: {folder!r} is no absolute path of plain names")
+        raise SettingsError(f"BULKHEAD_PROXY_FOLDER: must be an absolute path of letters, digits and - _ ., not {folder!r}")
     return Settings(
         Path(folder), _number("BULKHEAD_PROXY_HTTP_PORT", environment.get("BULKHEAD_PROXY_HTTP_PORT", "8080")), limits
     )
@@ -50,5 +50,5 @@ def within(settings: Settings, files: int) -> Settings:
 
 def _number(variable: str, text: str) -> int:
     if not text.isdigit() or int(text) > 10_000_000:
-        raise SettingsError(f"{variable}: {text!r} is no number up to 10000000")
+        raise SettingsError(f"{variable}: must be a number from 0 to 10000000, not {text!r}")
     return int(text)

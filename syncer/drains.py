@@ -3,9 +3,9 @@
     host node cordoned ──> due at its deadline ──> its pods are labelled ──> budgets on the host select them no more
               uncordoned, or not long enough yet ──> the label is taken off again
 
-The moment of the cordon is the host's (`translate.kinds.drain`), so a syncer that starts anew knows it. The label is put on
-host pods without a look at the plane: neither a plane that is down nor a pod that does not translate holds up an admin. Nothing
-is evicted or deleted here.
+The host records the time of the cordon (`translate.kinds.drain`), so a restarted syncer knows it. The label is put on host pods
+without reading the plane: neither a plane that is down nor a pod that does not translate holds up an admin. Nothing is evicted
+or deleted here.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Drains:
         self._host = host
         self._recorder = recorder
         self._clock = clock
-        # Nodes whose deadline has passed, and the host pods that bear the label.
+        # Nodes whose deadline has passed, and the host pods that have the label.
         self._past: set[str] = set()
         self._labelled: set[Key] = set()
 
@@ -104,8 +104,8 @@ class Drains:
 
     def _tell(self, host: Obj, node: Obj) -> None:
         """Say so on a pod that a budget of the tenant's was to keep."""
-        who = mapping(host["metadata"].get("annotations"))
-        key = Key(text(who.get(marks.VIRTUAL_NAMESPACE)), text(who.get(marks.VIRTUAL_NAME)))
+        annotations = mapping(host["metadata"].get("annotations"))
+        key = Key(text(annotations.get(marks.VIRTUAL_NAMESPACE)), text(annotations.get(marks.VIRTUAL_NAME)))
         virtual = self._caches.virtual_pod(key)
         since = drain.cordoned_since(node)
         if virtual is None or since is None or not self._budgets(virtual):
@@ -114,7 +114,7 @@ class Drains:
         self._recorder.warn(
             virtual,
             str(Reason.DRAIN_DEADLINE),
-            f"node {name} is being drained since {timestamp(since)}. Disruption budgets ({named}) hold that "
+            f"node {name} has been drained since {timestamp(since)}. Disruption budgets ({named}) hold that "
             f"up for {self._deadline:.0f} s, which have passed: the pod may be evicted at any moment",
         )
 

@@ -194,11 +194,11 @@ class Recorder:
             return None
         kind, name = event_translation.involved(event, WITH_EVENTS)
         meta = self._caches.host[kind].store.meta(Key(key.namespace, name)) if kind in self._caches.host else None
-        who = self._caches.origin(meta) if meta is not None else None
-        if who is None or who.kind != kind:
+        identity = self._caches.origin(meta) if meta is not None else None
+        if identity is None or identity.kind != kind:
             return None
-        virtual = self._caches.virtual[kind].store.get(Key(who.namespace, who.name))
-        if virtual is None or uid_of(virtual) != who.uid or self._caches.namespace_ending(who.namespace):
+        virtual = self._caches.virtual[kind].store.get(Key(identity.namespace, identity.name))
+        if virtual is None or uid_of(virtual) != identity.uid or self._caches.namespace_ending(identity.namespace):
             return None
         if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
             return None

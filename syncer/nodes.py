@@ -2,7 +2,7 @@
 
 A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
 the pool. Cordons, taints and labels of the tenant's own are kept beside the host's (`nodepatch`). Nodes that the tenant made
-(without our platform label) are never touched. What of the limited devices each node shows is `quota.shares`.
+(without our platform label) are never touched. `quota.shares` decides how many of the limited devices each node shows.
 """
 
 import asyncio

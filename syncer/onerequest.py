@@ -1,6 +1,6 @@
 """A server that answers one small request on each connection, and holds few connections: for probes, and for what is public.
 
-It reads no body and keeps no connection, so whoever holds one open holds a place and nothing else.
+It reads no body and keeps no connection, so a client that holds one open uses one place and nothing else.
 """
 
 import asyncio

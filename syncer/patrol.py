@@ -49,7 +49,7 @@ class Patrol:
         return len(items)
 
     def all_again(self) -> None:
-        """Queue everything because the settings are others: what is written for it is no repair."""
+        """Queue everything because the settings changed; writes that follow do not count as repairs."""
         for item in {*self._virtual(), *self._host()}:
             self._queue.add(item, Lane.BACKFILL)
 

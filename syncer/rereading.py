@@ -44,7 +44,7 @@ class Rereading:
 
     async def run(self) -> NoReturn:
         """Take over what changes, for ever; one after the other."""
-        # What failed on the way is tried again by whoever starts this again.
+        # A failed step is tried again when the supervisor restarts this task.
         self._changed.set()
         while True:
             await self._changed.wait()
@@ -53,7 +53,7 @@ class Rereading:
             if told != self._settings:
                 await self._adopt(told)
                 self._settings = told
-                _log.info("other settings are in use")
+                _log.info("new settings are in use")
 
     def _told(self) -> Settings:
         """What is to be in use: as the controller has written it, or as it is where that is gone or cannot be used."""
@@ -64,7 +64,7 @@ class Rereading:
             told = parse(str((found.get("data") or {}).get(FILE, "")).encode())
         except SettingsFileError as error:
             metrics.SETTINGS_REFUSED.set(1)
-            _log.error("settings not taken over, those from before stay in use: %s", error)
+            _log.error("settings not applied, the previous ones stay in use: %s", error)
             return self._settings
         metrics.SETTINGS_REFUSED.set(0)
         return taken_over(self._settings, told)

@@ -231,7 +231,7 @@ class Session:
         """Sync until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            # A plane that does not answer yet is no reason to leave a pod's address where the pod is not.
+            # Even while the plane does not answer, endpoints must not keep the address of a pod that has gone.
             for kind in self.slices.reads:
                 self._inform(group, kind, self.caches.host[kind])
             group.create_task(supervise("slices", self.slices.run, clock=self._clock))
@@ -313,7 +313,7 @@ class Session:
             group.create_task(self.run())
 
     def _accepted(self) -> None:
-        """Somebody goes on with what the plane has: what it does not have is looked at now, and goes."""
+        """An admin accepted the plane's data: objects that it does not have are checked now, and deleted on the host."""
         self.breaker.accept()
         self.patrol.round()
 

@@ -62,8 +62,8 @@ class Settings(
 ):
     """The whole file; the controller writes it into ConfigMap `syncer` (`controller/plane/syncer.py`).
 
-    What a running syncer takes over is listed in `bulkhead/api/syncersettings.py`; a field that stands there must be looked
-    up anew wherever it is used.
+    `bulkhead/api/syncersettings.py` lists the fields that a running syncer takes over; code must read those fields again each
+    time it uses them.
     """
 
     tenant: _Label

@@ -1,4 +1,4 @@
-"""Who may use a tenant's API: its admins, the identity providers that it believes, and whom of theirs it does not. Types only.
+"""Access to a tenant's API: its admins, the identity providers that it trusts, and the users it has revoked. Types only.
 
 Names of people and groups are written as the tenant's API server has them: with the prefix of their identity provider, such as
 `corp:ada@example.org`. Which providers there are, a class says (`bulkhead.api.tenantclass.access`).
@@ -34,7 +34,7 @@ class Oidc(ApiModel):
     issuer: IssuerName = Field(description="Name of the issuer in the class's access.issuers.")
     required_groups: Annotated[list[Annotated[str, text(253)]], Field(min_length=1, max_length=16)] | None = Field(
         None,
-        description="Groups, as the issuer calls them, of which a user must be in one to sign in to this tenant.",
+        description="Groups, as the issuer names them; a user must be in one of them to sign in to this tenant.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -47,13 +47,11 @@ class Revocation(ApiModel):
         description="Name of the user or group as the tenant's API server sees it, with the prefix of its issuer: corp:ada.",
         json_schema_extra=rules(_NOT_OURS),
     )
-    before: Moment | None = Field(
-        None, description="Tokens issued before this moment are refused, later ones are not; all of them unless given."
-    )
+    before: Moment | None = Field(None, description="Only tokens issued before this time are refused; all of them if empty.")
 
 
 class Access(ApiModel):
-    """Who may use the tenant's API."""
+    """Access to the tenant's API."""
 
     admins: Annotated[list[Admin], Field(max_length=64)] | None = Field(
         None,
@@ -63,20 +61,20 @@ class Access(ApiModel):
     oidc: Annotated[list[Oidc], Field(max_length=8)] | None = Field(
         None,
         description="Identity providers of the class whose users may sign in, besides those that the class has for all its "
-        "tenants. Whoever signs in has no rights but those that RBAC in the tenant gives.",
+        "tenants. Users who sign in have only the rights that RBAC in the tenant gives them.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["issuer"]},
     )
     revoked: Annotated[list[Revocation], Field(max_length=128)] | None = Field(
         None,
-        description="Users and groups whose tokens are refused, from at most three minutes after they stand here.",
+        description="Users and groups whose tokens are refused; it takes effect within 3 minutes.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["kind", "name"]},
     )
     revoked_users: Annotated[list[Annotated[str, text(253)]], Field(max_length=256)] | None = Field(
         None,
-        description="Users of the host, by the names that its API server gives them, who get no more certificates.",
+        description="Users of the host, named as its API server has them, who get no more certificates.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     certificates_revoked: Annotated[str, text(63, r"^[!-~]+$")] | None = Field(
         None,
-        description="Any other text than before, such as the time, revokes every certificate that was issued to a person.",
+        description="A change of this text, such as a new time, revokes every certificate that was issued to a person.",
     )

@@ -31,7 +31,7 @@ class Choice:
     most: int = 500
 
     def takes(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event is asked for; who acted as a user counts as much as the user."""
+        """Whether an event is asked for. The impersonator of a user counts as much as the user."""
         users = {text(mapping(event.get(key)).get("username")) for key in ("user", "impersonatedUser")}
         return (
             moment(event) >= self.since
@@ -51,7 +51,7 @@ class Newest:
     _bytes: int = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Take lines, the oldest first; what is no event of an audit trail is another one's output."""
+        """Take lines, the oldest first. A line that is not an audit event is output of another program."""
         for line in lines:
             if not line.startswith(_BEGINNING):
                 continue

@@ -48,39 +48,39 @@ class CohortFlavor(ApiModel):
     """A kind of node within one resource, of which tenants have a quota of its own."""
 
     model_config = model_rules(_DEVICE)
-    name: DnsLabel = Field(description="What Tenants call it, for example h100.")
+    name: DnsLabel = Field(description="Its name in Tenants, for example h100.")
     resource: ResourceName = Field(description="The resource that it is a kind of, for example nvidia.com/gpu.")
     node_labels: Annotated[dict[LabelKey, LabelValue], Field(min_length=1, max_length=8)] = Field(
-        description="Labels that its nodes carry, all of them. A node is of the first flavor of a resource that it fits.",
+        description="Labels that its nodes have, all of them. A node belongs to the first flavor of a resource that it fits.",
         json_schema_extra=rules(LABEL_KEYS),
     )
 
 
 class CohortReclaim(ApiModel):
-    """How what was lent comes back."""
+    """How lent quota is reclaimed."""
 
     min_runtime: Duration = Field(
         "2m",
-        description="A pod that borrows runs at least so long before it may be taken back.",
+        description="How long a pod that borrows runs at least before it may be evicted.",
         json_schema_extra=rules(_between("0s", "168h")),
     )
     within: Duration = Field(
         "3m",
-        description="From the decision to take a pod back to its end at the latest: until then the tenant's disruption budgets "
-        "and the pod's own grace hold.",
+        description="Longest time from the decision to evict a pod to its end. Until then the tenant's disruption budgets and "
+        "the pod's grace period hold.",
         json_schema_extra=rules(_between("10s", "24h")),
     )
 
 
 class CohortOverQuota(ApiModel):
-    """What becomes of pods over a quota that was lowered."""
+    """What happens to pods over a quota that was lowered."""
 
     policy: Literal["Keep", "Reclaim"] = Field(
-        "Keep", description="Keep: they run until they end. Reclaim: they are taken back after the grace."
+        "Keep", description="Keep: they run until they end. Reclaim: they are evicted after the grace."
     )
     grace: Duration = Field(
         "10m",
-        description="With Reclaim: from when a tenant holds more than it may to when that is taken back.",
+        description="With Reclaim: how long a tenant may hold more than its quota before pods are evicted.",
         json_schema_extra=rules(_between("0s", "168h")),
     )
 
@@ -90,7 +90,7 @@ class CohortGangs(ApiModel):
 
     bind_within: Duration = Field(
         "1m",
-        description="A gang that was admitted and is not bound whole after so long is taken back whole, and admitted anew.",
+        description="An admitted gang whose pods are not all bound within this time is evicted as a whole and admitted again.",
         json_schema_extra=rules(_between("5s", "1h")),
     )
 
@@ -100,36 +100,36 @@ class CohortConsolidation(ApiModel):
 
     policy: Literal["Never", "WhenBroken"] = Field(
         "Never",
-        description="WhenBroken: for a workload that has quota and no room, single pods that something makes again and that "
-        "fit elsewhere are taken back, and room on another node is kept for those that come in their stead: pods of the "
-        "workload's own tenant, and where it is within its nominal quota, of tenants that borrow. Only smaller ones, none of "
-        "higher priority, none before reclaim.minRuntime; until the time of reclaim.within disruption budgets hold.",
+        description="WhenBroken: for a workload that has quota but no room, single pods that a controller recreates and that "
+        "fit elsewhere are evicted, and room on another node is reserved for their replacements. These are pods of the "
+        "workload's own tenant and, if the workload is within nominal quota, of tenants that borrow. They are smaller than the "
+        "workload, not of higher priority, and have run for reclaim.minRuntime; disruption budgets hold for reclaim.within.",
     )
     max_moves: int = Field(4, ge=1, le=32, description="With WhenBroken: how many pods are moved for one workload at most.")
 
 
 class CohortSpec(ApiModel):
-    """By what rules its tenants lend and take back."""
+    """The rules by which its tenants lend and reclaim quota."""
 
     flavors: Annotated[list[CohortFlavor], Field(max_length=MOST_FLAVORS)] | None = Field(
         None,
-        description="Kinds of nodes that tenants have quotas of: a Tenant names them in quota.resources.<name>.flavors.",
+        description="Kinds of nodes that have their own quota: a Tenant names them in quota.resources.<name>.flavors.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["resource", "name"]},
     )
-    reclaim: CohortReclaim | None = Field(None, description="How what was lent comes back.")
+    reclaim: CohortReclaim | None = Field(None, description="How lent quota is reclaimed.")
     preemption: Literal["Nominal", "FairShare"] = Field(
         "FairShare",
-        description="Who takes back. Nominal: only work within its tenant's nominal quota. FairShare: a tenant that would "
-        "borrow too, from one that borrows more by weight.",
+        description="Which workloads may reclaim. Nominal: only those within their tenant's nominal quota. FairShare: also "
+        "those that would borrow, from a tenant that borrows more by weight.",
     )
-    over_quota: CohortOverQuota | None = Field(None, description="What becomes of pods over a quota that was lowered.")
+    over_quota: CohortOverQuota | None = Field(None, description="What happens to pods over a quota that was lowered.")
     gangs: CohortGangs | None = Field(None, description="How gangs are started.")
-    consolidation: CohortConsolidation | None = Field(None, description="Whether pods are moved to make whole nodes free.")
+    consolidation: CohortConsolidation | None = Field(None, description="Whether pods are moved to free whole nodes.")
 
 
 class Cohort(ApiModel):
     """The rules by which the tenants of one cohort lend each other idle quota."""
 
     model_config = model_rules(_NAME)
-    spec: CohortSpec = Field(description="By what rules its tenants lend and take back.")
+    spec: CohortSpec = Field(description="The rules by which its tenants lend and reclaim quota.")
     status: CohortStatus | None = Field(None, description="What the ledger last counted.")

@@ -1,6 +1,6 @@
 """The status of a Cohort, as the ledger writes it and people read it. Types only.
 
-Sums over its tenants, so that whoever is paged sees with `kubectl get cohorts` whether anything waits, and for what.
+Sums over its tenants: `kubectl get cohorts` shows an admin on call whether anything waits, and for what.
 """
 
 from typing import Annotated
@@ -18,9 +18,9 @@ class CohortLine(ApiModel):
     name: Annotated[str, text(317)] = Field(description="The resource, with @ and the flavor where it has flavors.")
     nominal: Quantity = Field(description="Their quotas.")
     used: Quantity = Field(description="What their pods use.")
-    borrowed: Quantity = Field(description="Of what they use, what lies beyond the user's own quota.")
-    lent: Quantity = Field(description="Of their quotas, what others of the cohort use.")
-    waiting: Count = Field(description="Workloads that wait and ask for it: pods, and gangs as one.")
+    borrowed: Quantity = Field(description="What they use beyond their own quota.")
+    lent: Quantity = Field(description="What others of the cohort use of their quotas.")
+    waiting: Count = Field(description="Workloads that wait and request it: pods, and gangs as one.")
 
 
 class CohortStatus(ApiModel):
@@ -29,7 +29,7 @@ class CohortStatus(ApiModel):
     observed_generation: Annotated[int, Field(ge=0)] = Field(0, description="Generation of the spec that was acted on.")
     conditions: Annotated[list[Condition], Field(max_length=8)] | None = Field(
         None,
-        description="RulesWork: whether the rules can do what they say.",
+        description="RulesWork: whether the rules can take effect.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     tenants: Count = Field(0, description="Tenants in it.")
@@ -38,9 +38,9 @@ class CohortStatus(ApiModel):
     )
     waiting: Count = Field(0, description="Workloads that wait: pods, and gangs as one.")
     devices: Annotated[str, text(64)] | None = Field(
-        None, description="Devices used of nominal, of all resources together, in one text for tables: 20/28."
+        None, description="Devices used and nominal, all resources together, in one text for tables: 20/28."
     )
-    borrowed: Count = Field(0, description="Devices used beyond the user's own quota, of all resources together.")
+    borrowed: Count = Field(0, description="Devices used beyond the tenant's own quota, all resources together.")
     resources: Annotated[list[CohortLine], Field(max_length=MOST_LINES_SHOWN)] | None = Field(
         None,
         description="The same by resource and flavor, devices first.",

@@ -40,19 +40,19 @@ class ConditionType(_Explained):
     PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
-    STORAGE_APPLIED = "StorageApplied", "The volumes of the plane's etcd are as they are asked for; once there are any."
-    EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
+    STORAGE_APPLIED = "StorageApplied", "The volumes of the plane's etcd match the spec; only once there are any."
+    EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, except addresses of the host."
     STORAGE_CLOSED = (
         "StorageClosed",
-        "The servers of the host's storage are closed to the tenant's pods; only where one of them may not be.",
+        "The tenant's pods cannot reach the servers of the host's storage; only if one of them may be reachable.",
     )
-    SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
-    ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
-    AUDIT_DELIVERED = "AuditDelivered", "The audit trail reaches the class's receiver; only where the class names one."
-    STORE_HAS_ROOM = "StoreHasRoom", "The plane's store takes more, and its programs have the memory for a full one."
-    EXPOSED = "Exposed", "The API server is reached from outside of the host; only where it is to be."
-    NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
-    SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
+    SHARES_APPLIED = "SharesApplied", "The plane has all that the host shares with the tenant; only if there is anything."
+    ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only if it has one."
+    AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
+    STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
+    EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
+    NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
+    SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only if the spec requests one."
 
 
 class Reason(_Explained):
@@ -60,23 +60,23 @@ class Reason(_Explained):
 
     # Good
     READY = "Ready", "Everything that this condition covers is in place and answers."
-    MEMBERS_DOWN = "MembersDown", "The plane serves, and some of its members do not; the message names each with its cause."
+    MEMBERS_DOWN = "MembersDown", "The plane serves, but some of its members do not; the message names each with its cause."
     APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
 
     # On the way
-    PROVISIONING = "Provisioning", "Objects are being made; nothing is wrong so far."
+    PROVISIONING = "Provisioning", "Objects are being created; there is no error so far."
     WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
-    WAITING_FOR_NODES = "WaitingForNodes", "Nodes that are to be the tenant's alone are missing, or run pods of others."
-    WAITING_FOR_ADDRESS = "WaitingForAddress", "The host has given the tenant's load balancer no address yet."
+    WAITING_FOR_NODES = "WaitingForNodes", "Nodes that will be dedicated to the tenant are missing, or run pods of others."
+    WAITING_FOR_ADDRESS = "WaitingForAddress", "The host has not assigned an address to the tenant's load balancer yet."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
 
     # Asked for
     PAUSED = (
         "Paused",
-        "The spec pauses reconciliation until a given time; only what is revoked and certificates change meanwhile.",
+        "The spec pauses reconciliation until a given time; only revocations and certificates change meanwhile.",
     )
 
     # Needs a person: the spec cannot be satisfied; nothing is made, and what runs is held to its class
@@ -85,14 +85,14 @@ class Reason(_Explained):
     VERSION_UNAVAILABLE = "VersionUnavailable", "The class does not offer the Kubernetes version in spec.kubernetesVersion."
     VERSION_SKEW = (
         "VersionSkew",
-        "The plane cannot go from the Kubernetes version that it runs to the one asked for: back, or over a minor version.",
+        "The requested Kubernetes version is older than the plane's, or skips a minor version.",
     )
-    OUT_OF_BOUNDS = "OutOfBounds", "The spec asks for more than its class allows."
+    OUT_OF_BOUNDS = "OutOfBounds", "The spec requests more than its class allows."
     IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
-    NOT_SUPPORTED = "NotSupported", "The spec asks for something that this version or this host cannot do."
+    NOT_SUPPORTED = "NotSupported", "The spec requests something that this version or this host cannot do."
     INVALID_CONFIGURATION = (
         "InvalidConfiguration",
-        "A text or name in the spec cannot be taken over; the message says which and why.",
+        "A value in the spec cannot be used; the message says which and why.",
     )
     RESERVED_ADDRESSES = (
         "ReservedAddresses",
@@ -100,39 +100,39 @@ class Reason(_Explained):
     )
     SERVERS_BY_NAME = (
         "ServersByName",
-        "A server of the host's storage is known by its name alone, so egressCIDRs may open it; the message says what to do.",
+        "A server of the host's storage is known only by its name, so egressCIDRs may open it; the message says what to do.",
     )
     SHARE_UNAVAILABLE = (
         "ShareUnavailable",
         "An object that the class shares is missing on the host, too large or of a type that is not shared.",
     )
-    SHARE_CONFLICT = "ShareConflict", "The tenant has an object of its own in the place of a shared one; it is left as it is."
+    SHARE_CONFLICT = "ShareConflict", "The tenant has an object of its own with the name of a shared one; it is left unchanged."
     SHARE_HELD = (
         "ShareHeld",
-        "A shared volume is withdrawn, or read-only now, and pods have it still as it was; the message names them.",
+        "A shared volume was withdrawn or became read-only, and pods still use it as before; the message names them.",
     )
-    DOMAIN_MISSING = "DomainMissing", "The exposure needs a domain that class and installation do not give; it is not exposed."
-    ROUTE_REFUSED = "RouteRefused", "The Gateway does not take the tenant's route, or has not said yet; the message says why."
-    NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool are another tenant's; the message names both."
-    NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
-    ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
+    DOMAIN_MISSING = (
+        "DomainMissing",
+        "The exposure needs a domain, which neither class nor installation sets; it has no effect.",
+    )
+    ROUTE_REFUSED = "RouteRefused", "The Gateway rejects the tenant's route, or has not reported yet; the message says why."
+    NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool belong to another tenant; the message names both."
+    NAMESPACE_TAKEN = "NamespaceTaken", "A namespace with the tenant's name exists and does not belong to Bulkhead."
+    ADDRESSES_EXHAUSTED = "AddressesExhausted", "The range of Service addresses has no free slice left."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
-    VOLUME_GROWING = "VolumeGrowing", "A volume of the plane's etcd is being made larger; the message says how far that is."
+    VOLUME_GROWING = "VolumeGrowing", "A volume of the plane's etcd is being expanded; the message reports the progress."
     VOLUME_KEPT = (
         "VolumeKept",
-        "A volume of the plane's etcd cannot become what is asked for and stays; the message says from, to and what to do.",
+        "A volume of the plane's etcd cannot change as requested and stays; the message gives both values and what to do.",
     )
-    STORE_FULL = "StoreFull", "The plane's store is full: its API takes nothing new, only deletions."
+    STORE_FULL = "StoreFull", "The plane's store is full: its API accepts only deletions."
     STORE_FILLING = "StoreFilling", "Most of the plane's store is taken; the message says what to do before it is full."
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",
         "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",
     )
-    DATA_LOST = (
-        "DataLost",
-        "The plane's data is not what it was: its volume was lost, or an older copy came back. Nothing is deleted on the host.",
-    )
-    KEYS_LOST = "KeysLost", "The key of the plane's data is in none of its Secrets; no other one is drawn over the data."
+    DATA_LOST = "DataLost", "The plane lost its volume, or an older copy of its data came back. Nothing is deleted on the host."
+    KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin
@@ -141,16 +141,16 @@ class Reason(_Explained):
     PLANE_UNREACHABLE = "PlaneUnreachable", "The plane was ready and does not answer now."
     PLANE_UNREADABLE = (
         "PlaneUnreadable",
-        "The plane answers with more than is read, or not with what was asked for; the platform does nothing in it meanwhile.",
+        "The plane's answers are too large or malformed; the platform changes nothing in it meanwhile.",
     )
     ISSUER_SILENT = (
         "IssuerSilent",
         "An identity provider does not answer, or not as it should; the message says what is wrong and what to do.",
     )
-    EVENTS_LOST = "EventsLost", "Events of the audit trail do not reach the receiver; the message says how many and why."
+    EVENTS_LOST = "EventsLost", "Audit events do not reach the receiver; the message says how many and why."
     RECEIVER_UNUSABLE = (
         "ReceiverUnusable",
-        "The receiver of the audit trail has no credential that can be used, or no address that planes may reach.",
+        "The audit receiver has no usable credential, or no address that planes may reach.",
     )
     SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
     SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."
@@ -160,7 +160,7 @@ class Reason(_Explained):
 class CohortCondition(_Explained):
     """What a Cohort reports about itself."""
 
-    RULES_WORK = "RulesWork", "The rules can do what they say; the message names everything that cannot work."
+    RULES_WORK = "RulesWork", "The rules can take effect; the message names everything that cannot work."
 
 
 class CohortReason(_Explained):
@@ -168,8 +168,8 @@ class CohortReason(_Explained):
 
     WORK = "RulesWork", "Tenants are in the cohort, and each of its flavors has nodes of its own."
     NO_TENANTS = "NoTenants", "No tenant is in the cohort, so nothing is lent."
-    UNKNOWN_FLAVOR = "UnknownFlavor", "A tenant has a quota of a flavor that the Cohort does not list; its pods wait."
-    NO_NODES = "NoNodes", "No node carries the labels of a flavor; pods that are to have it wait."
+    UNKNOWN_FLAVOR = "UnknownFlavor", "A tenant has quota of a flavor that the Cohort does not list; its pods wait."
+    NO_NODES = "NoNodes", "No node has the labels of a flavor; pods that need it wait."
     FLAVORS_OVERLAP = "FlavorsOverlap", "Two flavors of one resource fit the same node, which counts as the first of them."
 
 

@@ -91,7 +91,7 @@ CRDS = (
         "tn",
         (
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status', description="Whether the tenant can be used"),
-            Column("Mode", ".spec.scheduling.mode", description="Who schedules inside the tenant"),
+            Column("Mode", ".spec.scheduling.mode", description="The scheduler inside the tenant"),
             Column("Version", ".status.versions.kubernetes", description="Version of its API server"),
             Column("GPUs", ".status.gpus.summary", description="GPUs used of the limit"),
             Column("Endpoint", ".status.endpoint", description="Address of its API server"),
@@ -139,7 +139,7 @@ CRDS = (
                 description="Why not",
                 priority=1,
             ),
-            Column("Preemption", ".spec.preemption", description="Who takes back what was lent", priority=1),
+            Column("Preemption", ".spec.preemption", description="Which workloads may reclaim", priority=1),
             Column("Within", ".spec.reclaim.within", description="How soon it is back", priority=1),
             Column("Over-Quota", ".spec.overQuota.policy", description="What becomes of pods over a quota", priority=1),
         ),

@@ -38,8 +38,8 @@ def lines_of(quota: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     hard = mapping(mapping(quota.get("spec")).get("hard"))
     noted = ledger.read_object(mapping(mapping(quota.get("metadata")).get("annotations")).get(LINES))
     classes = (name.removesuffix(_OF_CLASS) for name, most in hard.items() if name.endswith(_OF_CLASS) and readable(most))
-    said = ((name, noted.get(name)) for name in classes)
-    return {name: ledger.line_named(line) if isinstance(line, str) else ("", name) for name, line in said}
+    listed = ((name, noted.get(name)) for name in classes)
+    return {name: ledger.line_named(line) if isinstance(line, str) else ("", name) for name, line in listed}
 
 
 def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str, int]:
@@ -58,13 +58,13 @@ def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str,
 
 def selecting(claim: Mapping[str, Any]) -> tuple[int, int]:
     """How many selectors a claim has, and how many characters their expressions have together."""
-    said = [
+    listed = [
         text(mapping(each.get("cel")).get("expression"))
         for request in _requests(claim)
         for one in _alternatives(request)
         for each in mappings(one.get("selectors"))
     ]
-    return len(said), sum(map(len, said))
+    return len(listed), sum(map(len, listed))
 
 
 def bare(claim: Mapping[str, Any]) -> dict[str, Any]:

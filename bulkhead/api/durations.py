@@ -10,6 +10,6 @@ _MOST_DIGITS: Final = 5
 
 def seconds(written: Any) -> int | None:
     """How many seconds that is; None for anything else."""
-    said = text(written)
-    number, unit = said[:-1], _UNITS.get(said[-1:])
+    duration = text(written)
+    number, unit = duration[:-1], _UNITS.get(duration[-1:])
     return int(number) * unit if unit is not None and number.isdecimal() and len(number) <= _MOST_DIGITS else None

@@ -27,12 +27,13 @@ class Exposure(ApiModel):
     model_config = model_rules(_NEEDS_NO_NAMES)
     type: ExposureType | None = Field(
         None,
-        description="None: by its service address, from the host and by bulkhead connect. Proxy: by the installation's proxy, "
-        "at <tenant>.<domain>. LoadBalancer: by one of its own. Gateway: by a TLSRoute. As the class says unless given.",
+        description="None: only by its Service address, from the host and by bulkhead connect. Proxy: by the installation's "
+        "proxy, at <tenant>.<domain>. LoadBalancer: by a load balancer for this tenant. Gateway: by a TLSRoute. The class's "
+        "default if empty.",
     )
     hostnames: Annotated[list[DnsName], Field(max_length=MOST_HOSTNAMES)] | None = Field(
         None,
-        description="Further names for it, in the class's hostnameDomains: <tenant>.<domain> and what lies below.",
+        description="Further host names, in the class's hostnameDomains: <tenant>.<domain> and its subdomains.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -42,7 +43,7 @@ class GatewayReference(ApiModel):
 
     namespace: DnsLabel = Field(description="Its namespace.")
     name: DnsName = Field(description="Its name.")
-    section_name: DnsName | None = Field(None, description="Its listener; any that takes the route unless given.")
+    section_name: DnsName | None = Field(None, description="Its listener; by default any that accepts the route.")
 
 
 class ClassExposure(ApiModel):
@@ -50,23 +51,23 @@ class ClassExposure(ApiModel):
 
     type: Literal["ClusterIP", "None", "LoadBalancer", "Proxy", "Gateway"] | None = Field(
         None,
-        description="For tenants that name none; Proxy where there is a domain and the installation has the proxy, None "
-        "otherwise. ClusterIP is a former word for None.",
+        description="For tenants that name none. By default Proxy if there is a domain and the installation runs the proxy, "
+        "None otherwise. ClusterIP is the former name of None.",
     )
     allowed_types: Annotated[list[ExposureType], Field(max_length=4)] | None = Field(
         None,
-        description="What tenants may choose instead; None they always may.",
+        description="What tenants may choose instead; None is always allowed.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     domain: Domain | None = Field(
-        None, description="One of the installation's domains: tenant t is t.<domain>. Its first one unless given."
+        None, description="One of the installation's domains: tenant t is t.<domain>. The installation's first by default."
     )
     hostname_domains: Annotated[list[Domain], Field(max_length=16)] | None = Field(
         None,
-        description="Domains of the installation in which tenant t may have further names: t.<domain> and what lies below; "
-        "none unless listed.",
+        description="Domains of the installation in which tenant t may have further names: t.<domain> and its subdomains; "
+        "none by default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     gateway: GatewayReference | None = Field(
-        None, description="The Gateway that TLSRoutes of type Gateway name; the installation's unless given."
+        None, description="The Gateway that TLSRoutes of type Gateway name; the installation's by default."
     )

@@ -66,8 +66,8 @@ Moment = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-t
 # Values of `bulkhead.api.privileges`; of tenant and class alike.
 DropPrivileges = Literal["Never", "SlinkyWorkers"]
 DROPS: Final = (
-    "From which pods the plane takes what the host refuses, `privileged` and added capabilities, when they are made. "
-    "SlinkyWorkers: those of the NodeSets of Slinky's operator, which asks for both. Never unless given; needs Kubernetes 1.36."
+    "Pods from which the plane removes what the host would refuse, `privileged` and added capabilities, when they are created. "
+    "SlinkyWorkers: pods of the NodeSets of Slinky's operator, which requests both. None by default; needs Kubernetes 1.36."
 )
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Quantity = Annotated[
@@ -144,7 +144,7 @@ LABEL_KEYS: Final[Rule] = {
     "rule": f"self.all(key, size(key) <= 317 && key.matches('^({_PREFIX}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$'))",
     "message": "every key must be a label key",
 }
-# The nodes that are one tenant's alone bear it, written by the controller; no selector of another makes them its own.
+# The controller sets it on nodes that are dedicated to one tenant; no other tenant's selector may name it.
 OWN_POOL: Final[Rule] = {
     "rule": "!('bulkhead.dev/tenant' in self)",
     "message": "bulkhead.dev/tenant is the platform's: it is on the nodes that a tenant has for itself alone; choose them by "

@@ -1,4 +1,4 @@
-"""Kubeconfig files as text (JSON, which is YAML): who connects where, with which certificate or by which credential plugin."""
+"""Kubeconfig files as text (JSON, which is YAML): server, user, and certificate or credential plugin."""
 
 import json
 from base64 import b64encode
@@ -20,7 +20,7 @@ class Plugin:
 
     command: str
     arguments: tuple[str, ...]
-    hint: str  # for who does not have the command
+    hint: str  # shown to users who do not have the command
 
 
 def kubeconfig(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, sequence, text
 
-# The scheduling gate of host pods that the ledger admits; nobody but the ledger takes it away.
+# The scheduling gate of host pods that the ledger admits; only the ledger removes it.
 GATE: Final = "bulkhead.dev/ledger"
 
 # By the syncer, on host pods. The gang's name is unique within the virtual namespace.
@@ -40,7 +40,7 @@ GIVEN: Final = "bulkhead.dev/given"
 OVER_SINCE: Final = "ledger.bulkhead.dev/over-since"
 BY_LEDGER: Final = (ADMITTED, VERDICT, RECLAIM)
 
-# Facts on the work namespace (see policyfacts): resources whose pods have to bear the gate, and whether pods of gangs have to.
+# Facts on the work namespace (see policyfacts): resources whose pods need the gate, and whether pods of gangs need it.
 GATED_RESOURCES: Final = "bulkhead.dev/gated-resources"
 GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
@@ -96,7 +96,7 @@ class Admitted:
     # Of a pod of a gang: the gang, and the shape that this pod had.
     gang: AdmittedGang | None = None
     shape: str = ""
-    # It bears the name of a gang, and was admitted by itself.
+    # It has the name of a gang, but was admitted by itself.
     alone: bool = False
 
 
@@ -125,34 +125,34 @@ def read_topology(written: str) -> Topology | None:
 
 def write_admitted(admitted: Admitted) -> str:
     """The annotation's text."""
-    said: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
+    note: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
     if admitted.flavor:
-        said["flavor"] = admitted.flavor
+        note["flavor"] = admitted.flavor
     if admitted.pinned:
-        said["pinned"] = True
+        note["pinned"] = True
     if admitted.fixed:
-        said["fixed"] = True
+        note["fixed"] = True
     if admitted.borrowed:
-        said["borrowed"] = dict(sorted(admitted.borrowed.items()))
+        note["borrowed"] = dict(sorted(admitted.borrowed.items()))
     if admitted.unflavored:
-        said["unflavored"] = list(_that_fit(admitted.unflavored))
+        note["unflavored"] = list(_that_fit(admitted.unflavored))
     if admitted.gang is not None:
-        said["gang"] = _gang_said(admitted.gang, admitted.shape)
+        note["gang"] = _gang_said(admitted.gang, admitted.shape)
     if admitted.alone:
-        said["alone"] = True
-    return _text(said)
+        note["alone"] = True
+    return _text(note)
 
 
 def _gang_said(gang: AdmittedGang, shape: str) -> Mapping[str, Any]:
-    said: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
+    note: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
     if gang.topology is not None:
-        said["topology"] = write_topology(gang.topology)
+        note["topology"] = write_topology(gang.topology)
     # Most pods are of few shapes. A member of one that does not fit here is judged like any other pod when it is made again.
     common = sorted(gang.members, key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
-    said["members"] = dict(sorted(common))
+    note["members"] = dict(sorted(common))
     if gang.borrowed:
-        said["borrowed"] = dict(sorted(gang.borrowed))
-    return said
+        note["borrowed"] = dict(sorted(gang.borrowed))
+    return note
 
 
 def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
@@ -203,7 +203,7 @@ def write_verdict(reason: str, message: str) -> str:
 
 
 def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Reason and message; None where the ledger has said nothing yet."""
+    """Reason and message; None until the ledger has reported."""
     found = _read(annotations.get(VERDICT))
     reason, message = text(found.get("reason")), text(found.get("message"))
     return (reason, message) if reason else None
@@ -211,8 +211,8 @@ def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def write_reclaim(reclaimed: Reclaimed) -> str:
     """The annotation's text."""
-    said: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
-    return _text(said if reclaimed.worker is None else said | {"worker": reclaimed.worker})
+    note: dict[str, Any] = {"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message}
+    return _text(note if reclaimed.worker is None else note | {"worker": reclaimed.worker})
 
 
 def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
@@ -238,12 +238,12 @@ def line_named(name: str) -> tuple[str, str]:
 
 def write_standing(lines: Mapping[tuple[str, str], Mapping[str, int]]) -> str:
     """The text of annotation `STANDING`: by flavor and resource what `_COUNTS` names, in base units."""
-    said = {line_name(*line): {key: counts[key] for key in _COUNTS} for line, counts in lines.items()}
-    return _text(dict(sorted(said.items())))
+    note = {line_name(*line): {key: counts[key] for key in _COUNTS} for line, counts in lines.items()}
+    return _text(dict(sorted(note.items())))
 
 
 def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """What the ledger counted of each line, every count there; nothing where it has said nothing yet."""
+    """All counts of the ledger for each line; empty until the ledger has reported."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for name, counts in list(read_object(annotations.get(STANDING)).items())[:_LINES]:
         read = {key: mapping(counts).get(key) for key in _COUNTS}
@@ -254,7 +254,7 @@ def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[
 
 
 def read_object(value: Any) -> Mapping[str, Any]:
-    """The object in an annotation of a quota; empty where it is none."""
+    """The object in an annotation of a quota; empty if the annotation is not an object."""
     return _read(value, _LONGEST_OF_QUOTA)
 
 
@@ -275,8 +275,8 @@ def seconds(value: Any) -> float | None:
         return None
 
 
-def _text(said: Mapping[str, Any]) -> str:
-    return json.dumps(said, separators=(",", ":"))
+def _text(note: Mapping[str, Any]) -> str:
+    return json.dumps(note, separators=(",", ":"))
 
 
 def _read(value: Any, most: int = _LONGEST) -> Mapping[str, Any]:

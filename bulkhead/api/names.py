@@ -16,12 +16,12 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 SYSTEM_NAMESPACE: Final = "bulkhead-system"
 TEARDOWN_FINALIZER: Final = "bulkhead.dev/teardown"
 PROXY_ROUTE: Final = "plane-proxy"  # the Service by which the proxy finds a plane
-# In a plane, who holds a person's certificate is in this group, named after whom the host's API server takes them for.
+# In a plane, the holder of a person's certificate is in this group; the user is named as the host's API server knows them.
 ADMIN_GROUP: Final = "bulkhead:host-admins"
 HOST_USER_PREFIX: Final = "bulkhead:host:"
 # By this signer a CertificateSigningRequest on the host asks for such a certificate; the label names the tenant.
 LOGIN_SIGNER: Final = "bulkhead.dev/tenant-admin"
-# Whoever may do this to a Tenant gets one.
+# Users with this verb on a Tenant get a certificate.
 LOGIN_VERB: Final = "login"
 # The ClusterRole of the chart by which people see the quotas of all tenants, and what was metered.
 QUOTA_ROLE: Final = "bulkhead-quota-view"
@@ -101,7 +101,7 @@ def work_namespace(tenant: str) -> str:
 
 
 def tenant_of_work(namespace: str) -> str:
-    """The tenant whose mirrored objects a host namespace holds; empty where it is no tenant's."""
+    """The tenant whose mirrored objects a host namespace holds; empty if it holds none."""
     name = namespace.removeprefix("bh-").removesuffix(WORK_SUFFIX)
     try:
         return name if namespace == work_namespace(name) else ""
@@ -113,7 +113,7 @@ def host_user(requester: str) -> str:
     """What a user of the host is called in planes; a name that a certificate has no room for ends in a digest of the whole."""
     name = HOST_USER_PREFIX + requester
     whole = name.encode()
-    # The bound is one of bytes; and nobody is called what another's shortened name is.
+    # The limit counts bytes. A full name never equals the shortened name of another user.
     if len(whole) <= _COMMON_NAME and whole[-_NAME_DIGEST - 1 : -_NAME_DIGEST] != b"~":
         return name
     digest = hashlib.sha256(requester.encode()).hexdigest()[:_NAME_DIGEST]
@@ -121,7 +121,7 @@ def host_user(requester: str) -> str:
 
 
 def is_shared_claim(name: str) -> bool:
-    """Whether a claim of this name is one of a shared volume, and nobody else's to make."""
+    """Whether a claim of this name belongs to a shared volume, so that only the controller may make it."""
     return name.startswith((READ_ONLY_CLAIM, WRITABLE_CLAIM))
 
 

@@ -1,6 +1,6 @@
 """What a pod may have beyond an ordinary one, and whose pods ask for more by habit: shared by both halves.
 
-Words and lists only; who refuses and who takes away is decided elsewhere.
+Words and lists only; other modules decide what is refused and what is removed.
 """
 
 from collections.abc import Mapping

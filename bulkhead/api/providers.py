@@ -2,7 +2,7 @@
 
     Tenant's spec.access + class's spec.access ──> providers() ──> what its API server is told, and what `bulkhead login` asks
 
-The class alone says where a provider is, for whom its tokens must be and what stands before its names; the tenant chooses among
+Only the class sets a provider's address, the audiences of its tokens and the prefix of its names; the tenant chooses among
 them, and may only ask for more of their users.
 """
 

@@ -136,7 +136,7 @@ def shown(resource: str, units: int) -> str | int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two quantities are equal as numbers; what is no quantity equals nothing."""
+    """Whether two quantities are equal as numbers; a value that is not a quantity equals nothing."""
     try:
         return parse(one) == parse(other)
     except InvalidQuantityError:

@@ -44,37 +44,37 @@ class NfsExport(ApiModel):
 
 
 class SharedVolumeSpec(ApiModel):
-    """What is shared, with whom, and where it is in their planes."""
+    """What is shared, with which tenants, and where it is in their planes."""
 
     model_config = model_rules(_ONE_SOURCE, _FOR_SOMEBODY, _INSIDE)
     nfs: NfsExport | None = Field(None, description="An export of an NFS server.")
     persistent_volume_name: DnsName | None = Field(
         None,
-        description="A PersistentVolume of the host, of type nfs, csi or local: what it stands for is shared, and it stays as "
-        "it is. Which types may be shared is said in the chart (shares.volumeTypes).",
+        description="A PersistentVolume of the host, of type nfs, csi or local. Its data is shared; the volume itself does not "
+        "change. The chart lists the types that may be shared (shares.volumeTypes).",
     )
     sub_path: Annotated[str, text(SUBPATH_LIMIT, r"^[-A-Za-z0-9_.{}/]+$")] | None = Field(
         None,
-        description="The directory below the source that a tenant is given, all of it unless given; {tenant} is the tenant's "
-        "name. It must be there already. Not for csi.",
+        description="The directory below the source that tenants get; by default all of it. {tenant} stands for the tenant's "
+        "name. It must exist already. Not for csi.",
     )
     read_only: bool = Field(True, description="Whether tenants can only read it.")
     capacity: StorageSize = Field("1Gi", description="The size that is shown; nothing enforces it.")
     mount_options: Annotated[list[Annotated[str, text(64, _OPTION)]], Field(max_length=16)] | None = Field(
         None,
-        description="Options for mounting it; those of the PersistentVolume unless given.",
+        description="Mount options; by default those of the PersistentVolume.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     tenants: Annotated[list[DnsName], Field(max_length=256)] | None = Field(
-        None, description="Tenants that are given it.", json_schema_extra={"x-kubernetes-list-type": "set"}
+        None, description="Tenants that get it.", json_schema_extra={"x-kubernetes-list-type": "set"}
     )
     classes: Annotated[list[DnsName], Field(max_length=64)] | None = Field(
         None,
-        description="Classes all of whose tenants are given it.",
+        description="Classes whose tenants all get it.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     namespaces: SharedNamespaces | None = Field(
-        None, description="Namespaces of the planes in which the claim is; all but kube-* unless given."
+        None, description="Namespaces of the planes that get the claim; by default all but kube-*."
     )
 
 
@@ -82,4 +82,4 @@ class SharedVolume(ApiModel):
     """A directory of the host's storage that tenants find in their planes as claim `shared.ro.<name>` or `shared.rw.<name>`."""
 
     model_config = model_rules(_NAME)
-    spec: SharedVolumeSpec = Field(description="What is shared, with whom, and where it is in their planes.")
+    spec: SharedVolumeSpec = Field(description="What is shared, with which tenants, and where it is in their planes.")

@@ -27,11 +27,11 @@ class SharedNamespaces(ApiModel):
     )
     names: Annotated[list[DnsLabel], Field(max_length=64)] | None = Field(
         None,
-        description="Their names; those that are not there yet get it when they come.",
+        description="Their names; a namespace that does not exist yet gets it once it is created.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     match_labels: dict[LabelKey, LabelValue] | None = Field(
-        None, max_length=16, description="Labels that they carry, all of them.", json_schema_extra=rules(LABEL_KEYS)
+        None, max_length=16, description="Labels that they all have.", json_schema_extra=rules(LABEL_KEYS)
     )
 
 
@@ -40,7 +40,7 @@ class Share(ApiModel):
 
     name: DnsName = Field(description="Its name, as the class lists it.")
     namespaces: SharedNamespaces | None = Field(
-        None, description="Namespaces of the plane in which it is; those of the class unless given."
+        None, description="Namespaces of the plane that get it; those of the class by default."
     )
 
 
@@ -51,9 +51,9 @@ class ClassShare(ApiModel):
         description="Its name: of the object in the host's namespace of shared objects, and of each copy in planes."
     )
     namespaces: SharedNamespaces | None = Field(
-        None, description="Namespaces of the plane in which it is, unless the Tenant says others; all but kube-* unless given."
+        None, description="Namespaces of the plane that get it, unless the Tenant names others; by default all but kube-*."
     )
-    on_request: bool = Field(False, description="Only for tenants that name it themselves.")
+    on_request: bool = Field(False, description="Whether only tenants that name it get it.")
 
 
 class ClassSharedSecret(ClassShare):
@@ -61,8 +61,8 @@ class ClassSharedSecret(ClassShare):
 
     image_pull_secret: bool = Field(
         False,
-        description="Whether pods pull images with it by default: it is named by the ServiceAccount default of each of these "
-        "namespaces. It must be of type kubernetes.io/dockerconfigjson.",
+        description="Whether pods pull images with it by default: the ServiceAccount default of each of these namespaces "
+        "names it. It must be of type kubernetes.io/dockerconfigjson.",
     )
 
 

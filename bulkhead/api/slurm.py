@@ -83,7 +83,7 @@ class SlurmStorage(ApiModel):
         ),
     )
     class_name: DnsName | None = Field(
-        None, description="StorageClass of the tenant's plane that makes the volume; the plane's default unless given."
+        None, description="StorageClass in the tenant's plane that provisions the volume; the plane's default if empty."
     )
 
 
@@ -99,10 +99,11 @@ class Partition(ApiModel):
 
     enabled: bool = Field(True, description="Whether the node set has a partition of its own.")
     default: bool | None = Field(
-        None, description="Whether jobs that name no partition go here; the first node set's unless one says so."
+        None,
+        description="Whether jobs that name no partition go here; by default the first node set's partition is the default.",
     )
     config: Annotated[str, text(1024)] | None = Field(
-        None, description="Further words for the partition's line in slurm.conf, for example MaxTime=1-0 PriorityTier=10."
+        None, description="Further parameters for the partition's line in slurm.conf, for example MaxTime=1-0 PriorityTier=10."
     )
 
 
@@ -145,25 +146,25 @@ class NodeSet(ApiModel):
         description="Name of the set, of its partition, and of a feature of its workers <name>-0 and so on."
     )
     replicas: Replicas | None = Field(
-        None, description="Number of workers; with max the number that the set begins with, its min unless given."
+        None, description="Number of workers. With max, the number that the set starts with; min by default."
     )
-    min: Replicas | None = Field(None, description="Fewest workers of a set that follows its jobs; 0 unless given.")
+    min: Replicas | None = Field(None, description="Fewest workers of an elastic set; 0 by default.")
     max: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = Field(
-        None, description="Most workers; between min and max the set follows the jobs that wait, within the tenant's quota."
+        None, description="Most workers. Between min and max the set follows the pending jobs, within the tenant's quota."
     )
     gpus: Annotated[int, Field(ge=0, le=64)] = Field(0, description="GPUs of each worker.")
     gpu_type: GpuType | None = Field(
-        None, description="Type of the GPUs as jobs ask for it: --gres=gpu:TYPE:N, for example h100."
+        None, description="Type of the GPUs as jobs request it: --gres=gpu:TYPE:N, for example h100."
     )
     gpu_resource: ResourceName | None = Field(
-        None, description="Resource that the GPUs are asked for as; the first of the class's GPU resources unless given."
+        None, description="Kubernetes resource that workers request for their GPUs; the class's first GPU resource by default."
     )
-    cpus: Annotated[int, Field(ge=1, le=1024)] = Field(1, description="CPUs of each worker, as jobs ask for them.")
+    cpus: Annotated[int, Field(ge=1, le=1024)] = Field(1, description="CPUs of each worker, as jobs request them.")
     memory: Memory = Field("1Gi", description="Memory of each worker that its jobs may use.")
     requests: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=2,
-        description="What a worker reserves on its node, where that is less than it may use: cpu, memory.",
+        description="What a worker's pod requests, if that is less than it may use: cpu, memory.",
         json_schema_extra=rules(CPU_AND_MEMORY),
     )
     partition: Partition | None = Field(None, description="The partition of the set.")
@@ -171,7 +172,7 @@ class NodeSet(ApiModel):
         None, description="Features of the workers, for --constraint.", json_schema_extra=_UNIQUE_KEYS
     )
     extra_conf: Annotated[str, text(1024)] | None = Field(
-        None, description="Further words for the node's configuration (slurmd --conf), for example Weight=10."
+        None, description="Further parameters for the node's configuration (slurmd --conf), for example Weight=10."
     )
     node_selector: dict[LabelKey, LabelValue] | None = Field(
         None,
@@ -198,7 +199,7 @@ class Login(ApiModel):
     )
     certificates_only: bool = Field(
         False,
-        description="Whether no SSH key opens a login node by itself, only certificates; a class may ask it.",
+        description="Whether login nodes accept only certificates, and no SSH key by itself; a class may require it.",
     )
 
 
@@ -220,7 +221,7 @@ class Qos(ApiModel):
         None, description="QOS whose jobs may be requeued for jobs of this one.", json_schema_extra=_UNIQUE_KEYS
     )
     preempt_mode: Literal["requeue", "cancel"] | None = Field(
-        None, description="What happens to jobs of this QOS that are preempted; the cluster's PreemptMode unless given."
+        None, description="What happens to jobs of this QOS that are preempted; the cluster's PreemptMode by default."
     )
     max_wall_minutes: Minutes | None = Field(None, description="Longest time limit of a job.")
     grp_tres: dict[ResourceName, Count] | None = _tres("What all jobs of the QOS may use together, for example gres/gpu: 8.")
@@ -230,9 +231,9 @@ class Qos(ApiModel):
 class Accounting(ApiModel):
     """slurmdbd with a MariaDB of the tenant's own."""
 
-    enabled: bool = Field(False, description="Whether jobs are accounted for; QOS, fair share and sacct need it.")
+    enabled: bool = Field(False, description="Whether accounting runs; QOS, fair share and sacct need it.")
     storage: SlurmStorage | None = Field(None, description="The volume of the database.")
-    enforce: bool = Field(True, description="Whether limits hold and only users with an association may submit jobs.")
+    enforce: bool = Field(True, description="Whether limits are enforced and only users with an association may submit jobs.")
     qos: Annotated[list[Qos], Field(max_length=32)] | None = Field(
         None,
         description="QOS besides normal.",
@@ -244,13 +245,13 @@ class Lease(ApiModel):
     """How patient the platform is with workers that are not needed, or that have to go."""
 
     idle_seconds: Annotated[int, Field(ge=5, le=86_400)] = Field(
-        60, description="How long a worker of a set that follows its jobs idles before it is given back."
+        60, description="How long a worker of an elastic set may be idle before it is given back."
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         300,
-        description="How long jobs may run on a worker that has to go, before they are queued again: after a lowered max, a "
-        "node set or a mode that was taken away, a kubectl scale, or when its GPUs were borrowed and go back; then no longer "
-        "than the Cohort says (reclaim.within). The class may allow less.",
+        description="How long jobs may run on a worker that is being removed before they are requeued: after max was lowered, "
+        "a node set or the mode was removed, a kubectl scale, or when borrowed GPUs are reclaimed; for a reclaim at most the "
+        "Cohort's reclaim.within. The class may allow less.",
     )
 
 
@@ -273,7 +274,7 @@ class SlurmUser(ApiModel):
     )
     identities: Annotated[list[Identity], Field(max_length=16)] | None = Field(
         None,
-        description="Who gets SSH certificates as this user (bulkhead ssh), by the names that the tenant's API server has: "
+        description="Users who get SSH certificates as this user (bulkhead ssh), named as the tenant's API server has them: "
         "corp:ada@example.org of an identity provider, bulkhead:host:ada of the host.",
         json_schema_extra=_UNIQUE_KEYS | rules(_IDENTITIES),
     )
@@ -300,11 +301,11 @@ class Slurm(ApiModel):
     """A Slurm cluster inside the tenant's plane."""
 
     version: SlurmVersion | None = Field(
-        None, description="Slurm version, for example 26.05.5; the installation's unless given."
+        None, description="Slurm version, for example 26.05.5; the installation's default if empty."
     )
     cluster_name: ClusterName | None = Field(
         None,
-        description="Name of the Slurm cluster; the tenant's name unless given. Cannot change: state and accounting bear it.",
+        description="Name of the Slurm cluster; the tenant's name by default. Immutable: state and accounting contain it.",
         json_schema_extra=rules({"rule": "self == oldSelf", "message": "the cluster's name cannot change once it is given"}),
     )
     controller: SlurmController | None = Field(None, description="slurmctld.")
@@ -316,13 +317,13 @@ class Slurm(ApiModel):
     )
     login: Login | None = Field(None, description="The login nodes.")
     rest_api: RestApi | None = Field(None, description="slurmrestd.")
-    accounting: Accounting | None = Field(None, description="slurmdbd with a MariaDB of the tenant's own; none unless enabled.")
+    accounting: Accounting | None = Field(None, description="slurmdbd with a MariaDB for this tenant; disabled by default.")
     topology: Literal["Tree", "Block", "Flat"] | None = Field(
         None,
-        description="How Slurm sees the network between the nodes, from their labels for NVLink domains and racks: Tree unless "
-        "given; Block keeps a job within as few domains as it can; Flat looks at no labels.",
+        description="How Slurm sees the network between the nodes, from their labels for NVLink domains and racks. Tree is "
+        "the default; Block keeps a job within as few domains as possible; Flat ignores the labels.",
     )
-    lease: Lease | None = Field(None, description="How patient the platform is with workers that are not needed.")
+    lease: Lease | None = Field(None, description="How long the platform keeps workers that are not needed.")
     users: Annotated[list[SlurmUser], Field(max_length=256)] | None = Field(
         None,
         description="Users of the cluster.",

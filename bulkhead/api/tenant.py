@@ -70,16 +70,16 @@ class Storage(ApiModel):
     quota: StoreQuota | None = Field(
         None,
         description="How much data the plane's store may hold, for example 1Gi; at most a quarter of the volume. A full store "
-        "takes nothing new (condition StoreHasRoom). A change restarts the plane.",
+        "refuses new objects (condition StoreHasRoom). A change restarts the plane.",
     )
-    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes. Cannot change after creation.")
+    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes. Immutable.")
 
 
 class ControlPlane(ApiModel):
     """The tenant's plane: etcd, API server and controller manager."""
 
     replicas: Literal[1, 3] | None = Field(
-        None, description="Number of plane pods, each with its etcd member: 1, or 3. Cannot change after creation."
+        None, description="Number of plane pods, each with its etcd member: 1 or 3. Immutable."
     )
     resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
     storage: Storage | None = Field(None, description="The volume under the plane's etcd.")
@@ -90,7 +90,7 @@ class Scheduling(ApiModel):
 
     mode: Literal["Kubernetes", "Slurm"] = Field(
         "Kubernetes",
-        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. It may change at any "
+        description="What schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. It may change at any "
         "time: workers are given back with their grace.",
     )
     slurm: Slurm | None = Field(
@@ -129,7 +129,7 @@ _NEED_A_COHORT: Final[tuple[Rule, ...]] = tuple(
     }
     for field, message in _OF_COHORTS
 )
-# What else a quota counts, no pod asks for, so nobody could be asked to give it back.
+# Pods request no other resource that a quota counts, so no pod could be evicted to give one back.
 _LENT: Final[Rule] = {
     "rule": "self.all(key, (!has(self[key].borrowingLimit) && !has(self[key].lendingLimit)) || "
     "key in ['cpu', 'memory', 'ephemeral-storage'] || key.startsWith('hugepages-') || "
@@ -149,10 +149,10 @@ class FlavorQuota(ApiModel):
     name: DnsLabel = Field(description="The flavor, as the Cohort lists it.")
     nominal: Amount = Field(description="What the tenant may use of it at any time.")
     borrowing_limit: Amount | None = Field(
-        None, description="Units it may use beyond nominal while others leave them idle; as many as they lend unless given."
+        None, description="How much it may use beyond nominal while others leave it idle; by default as much as they lend."
     )
     lending_limit: Amount | None = Field(
-        None, description="Units of its nominal quota that others may borrow; all of it unless given."
+        None, description="How much of its nominal quota others may borrow; by default all of it."
     )
 
 
@@ -163,18 +163,18 @@ class ResourceQuota(ApiModel):
     nominal: Amount = Field(description="What the tenant may use at any time, for example 16 GPUs, or 512Gi of memory.")
     borrowing_limit: Amount | None = Field(
         None,
-        description="Units it may use beyond nominal while others of its cohort leave them idle. Unless given, as much as they "
-        "lend of devices, and nothing of cpu, memory and ephemeral-storage.",
+        description="How much it may use beyond nominal while others of its cohort leave it idle. By default, for devices as "
+        "much as they lend; for cpu, memory and ephemeral-storage nothing.",
     )
     lending_limit: Amount | None = Field(
         None,
-        description="Units of its nominal quota that others of its cohort may borrow. Unless given, all of devices, and "
-        "nothing of cpu, memory and ephemeral-storage.",
+        description="How much of its nominal quota others of its cohort may borrow. By default, for devices all of it; for "
+        "cpu, memory and ephemeral-storage nothing.",
     )
     flavors: Annotated[list[FlavorQuota], Field(min_length=1, max_length=8)] | None = Field(
         None,
         description="The same for each kind of node, in the order in which the tenant prefers them; pods go to the first that "
-        "has room. Unless given, nominal is of nodes of any kind.",
+        "has room. If empty, nominal covers nodes of any kind.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
 
@@ -185,17 +185,17 @@ class Quota(ApiModel):
     model_config = model_rules(*_NEED_A_COHORT)
     cohort: DnsLabel | None = Field(
         None,
-        description="Tenants of one cohort lend each other idle quota; one that the class lists. By what rules, a Cohort of "
-        "that name says, if there is one.",
+        description="The cohort, one that the class lists. Tenants of one cohort lend each other idle quota; a Cohort of this "
+        "name sets the rules, if it exists.",
     )
     weight: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1, description="Share of what the cohort has idle, relative to the other borrowers."
+        1, description="Share of the cohort's idle quota, relative to the other borrowers."
     )
     resources: dict[ResourceName, ResourceQuota] | None = Field(
         None,
         max_length=16,
-        description="Quota of each resource by its name: nvidia.com/gpu, cpu, memory, ephemeral-storage, requests.storage. Of "
-        "what is left out the tenant has what its class says, and no GPUs.",
+        description="Quota of each resource by its name: nvidia.com/gpu, cpu, memory, ephemeral-storage, requests.storage. "
+        "For a resource that is left out, the class's default applies; without one the tenant has no GPUs.",
         json_schema_extra=rules(
             RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("nominal", "borrowingLimit", "lendingLimit"), _LENT, _FLAVORED
         ),
@@ -203,7 +203,7 @@ class Quota(ApiModel):
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
-        description="Highest number of mirrored objects of each kind on the host, for example pods: 1000; at most the class's.",
+        description="Maximum number of mirrored objects of each kind on the host, for example pods: 1000; at most the class's.",
         json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
     )
 
@@ -219,8 +219,8 @@ class Nodes(ApiModel):
     )
     dedicated: bool | None = Field(
         None,
-        description="Whether the pool is this tenant's alone: its nodes are tainted for all others, and its pods run there and "
-        "nowhere else.",
+        description="Whether the pool is dedicated to this tenant: its nodes are tainted for all others, and its pods run "
+        "only there.",
     )
 
 
@@ -248,13 +248,13 @@ class Isolation(ApiModel):
 
 
 class Hibernation(ApiModel):
-    """Sleep on request."""
+    """Stops the plane on request."""
 
-    enabled: bool = Field(False, description="Scale the plane to nothing and keep its data.")
+    enabled: bool = Field(False, description="Whether the plane is scaled to zero, with its data kept.")
 
 
 class TenantSpec(ApiModel):
-    """What is asked for."""
+    """The desired state."""
 
     model_config = model_rules(
         {
@@ -270,40 +270,42 @@ class TenantSpec(ApiModel):
     )
     class_: DnsName = Field(
         alias="class",
-        description="Name of the TenantClass that gives defaults and bounds. Cannot change once it has been applied.",
+        description="Name of the TenantClass that gives defaults and upper bounds. Immutable once it has been applied.",
     )
     kubernetes_version: KubernetesVersion | None = Field(
         None,
-        description="Version of the tenant's control plane, for example v1.36.3; the class's default unless given. "
-        "Never goes back behind the minor version that runs.",
+        description="Version of the tenant's control plane, for example v1.36.3; the class's default if empty. A plane is "
+        "never downgraded to an earlier minor version.",
     )
     control_plane: ControlPlane | None = Field(None, description="Size of the tenant's plane.")
     scheduling: Scheduling = Field(
         Scheduling(mode="Kubernetes", slurm=None), description="How work is scheduled inside the tenant."
     )
-    quota: Quota | None = Field(None, description="What the tenant may use of the shared cluster; no GPUs unless given.")
+    quota: Quota | None = Field(None, description="What the tenant may use of the shared cluster; no GPUs by default.")
     nodes: Nodes | None = Field(None, description="Which of the host's nodes the tenant sees and uses.")
-    isolation: Isolation | None = Field(None, description="How hard the tenant's pods are kept apart from everything else.")
-    access: Access | None = Field(None, description="Who may use the tenant's API.")
+    isolation: Isolation | None = Field(None, description="How strictly the tenant's pods are isolated.")
+    access: Access | None = Field(None, description="Access to the tenant's API.")
     shared_secrets: ChosenShares | None = Field(
         None,
-        description="Secrets of the host that the class offers on request, or that are to be in other namespaces.",
+        description="Secrets of the host that the class offers on request, or that go into other namespaces than the class "
+        "says.",
         json_schema_extra=SHARED,
     )
     shared_config_maps: ChosenShares | None = Field(
         None,
-        description="ConfigMaps of the host that the class offers on request, or that are to be in other namespaces.",
+        description="ConfigMaps of the host that the class offers on request, or that go into other namespaces than the class "
+        "says.",
         json_schema_extra=SHARED,
     )
     exposure: Exposure | None = Field(None, description="How the tenant's API server is reached from outside of the host.")
-    hibernation: Hibernation | None = Field(None, description="Sleep on request.")
+    hibernation: Hibernation | None = Field(None, description="Stops the plane on request.")
     paused_until: Moment | None = Field(
         None,
-        description="Until this moment the controller changes nothing of the tenant; for repairs by hand. What is revoked "
-        "reaches the plane all the same, and its certificates are renewed.",
+        description="Until this time the controller changes nothing of the tenant, for repairs by hand. Revocations still "
+        "reach the plane, and its certificates are renewed.",
     )
     deletion_policy: Literal["Delete"] = Field(
-        "Delete", description="What becomes of the tenant's data when the Tenant is deleted. Delete: nothing is left."
+        "Delete", description="What happens to the tenant's data when the Tenant is deleted. Delete: all of it is deleted."
     )
 
 
@@ -344,5 +346,5 @@ class Tenant(ApiModel):
             },
         )
     )
-    spec: TenantSpec = Field(description="What is asked for.")
+    spec: TenantSpec = Field(description="The desired state.")
     status: TenantStatus | None = Field(None, description="What the controller reports.")

@@ -14,11 +14,11 @@ class Condition(ApiModel):
 
     type: Annotated[str, text(64)] = Field(description="What the condition is about; Ready is the summary.")
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: Annotated[str, text(64)] = Field(description="Why, as one of a fixed set of words that programs may rely on.")
-    message: Annotated[str, Field(max_length=4096)] = Field("", description="Why, for people.")
+    reason: Annotated[str, text(64)] = Field(description="The reason, one of a fixed set of words that programs may rely on.")
+    message: Annotated[str, Field(max_length=4096)] = Field("", description="The reason in words for people.")
     last_transition_time: Moment = Field(description="When the status last changed.")
     observed_generation: Annotated[int, Field(ge=0)] = Field(
-        0, description="Generation of the spec that this condition speaks of."
+        0, description="Generation of the spec that this condition refers to."
     )
 
 
@@ -52,8 +52,8 @@ class Gpus(ApiModel):
 
     used: _Gpus = Field(0, description="GPUs that its pods hold now.")
     limit: _Gpus = Field(0, description="GPUs that it may hold.")
-    borrowed: _Gpus | None = Field(None, description="Of those used, what lies beyond its own quota; where it has a cohort.")
-    lent: _Gpus | None = Field(None, description="Of its own quota, what others of its cohort use.")
+    borrowed: _Gpus | None = Field(None, description="Used GPUs beyond its own quota, if it has a cohort.")
+    lent: _Gpus | None = Field(None, description="GPUs of its own quota that others of its cohort use.")
     summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
 
 
@@ -62,17 +62,17 @@ class QuotaStanding(ApiModel):
 
     name: Annotated[str, text(317)] = Field(description="The resource, with @ and the flavor where it has flavors.")
     nominal: Quantity = Field(description="What it may use at any time.")
-    ceiling: Quantity = Field(description="The most that it may ever use: nominal, and what it may borrow.")
+    ceiling: Quantity = Field(description="The most that it may use: nominal, and what it may borrow.")
     used: Quantity = Field(description="What its pods use.")
-    borrowed: Quantity = Field(description="Of what it uses, what lies beyond nominal.")
-    lent: Quantity = Field(description="Of nominal, what others use.")
+    borrowed: Quantity = Field(description="What it uses beyond nominal.")
+    lent: Quantity = Field(description="What others use of its nominal quota.")
 
 
 class DedicatedNodes(ApiModel):
     """Nodes of the host that are the tenant's alone."""
 
     nodes: Count = Field(0, description="Their number.")
-    gpus: Count = Field(0, description="GPUs that they have, whoever's quota.")
+    gpus: Count = Field(0, description="GPUs on these nodes, whichever quota they count against.")
     names: Annotated[list[DnsName], Field(max_length=64)] | None = Field(
         None, description="The first of them by name.", json_schema_extra={"x-kubernetes-list-type": "set"}
     )
@@ -92,25 +92,26 @@ class TenantStatus(ApiModel):
     )
     endpoint: Annotated[str, text(512)] | None = Field(None, description="Address of the tenant's API server.")
     tls_server_name: DnsName | None = Field(
-        None, description="Name that a client asks the endpoint for and finds in its certificate, where that is not its host."
+        None,
+        description="Server name (SNI) that clients use and find in the certificate, if it differs from the endpoint's host.",
     )
     hostnames: Annotated[list[DnsName], Field(max_length=32)] | None = Field(
         None,
-        description="Names of the API server outside of the host; all stand in its certificate.",
+        description="Names of the API server outside of the host; its certificate contains all of them.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     certificate_authority: Annotated[str, text(8192)] | None = Field(
-        None, description="What the certificate of the tenant's API server is verified with, PEM."
+        None, description="Certificate authority of the tenant's API server, PEM."
     )
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
     gpus: Gpus | None = Field(None, description="GPUs of the tenant: used and limit.")
     quota: Annotated[list[QuotaStanding], Field(max_length=128)] | None = Field(
         None,
-        description="What it has of each resource that its cohort lends, as the ledger last counted.",
+        description="Quota and use of each resource that its cohort lends, as the ledger last counted.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    dedicated: DedicatedNodes | None = Field(None, description="Nodes that are the tenant's alone, if it asks for any.")
+    dedicated: DedicatedNodes | None = Field(None, description="Nodes that are dedicated to the tenant, if it requests any.")
     slurm: SlurmStatus | None = Field(None, description="The tenant's Slurm cluster, if it has one.")
     service_slice: Annotated[str, text(43)] | None = Field(
         None, description="Range that the addresses of the tenant's Services come from."

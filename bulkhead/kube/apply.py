@@ -62,7 +62,7 @@ def _digest(obj: Obj) -> bytes:
 
 
 def _content(obj: Obj) -> bytes:
-    """What of a stored object an intent is about: identity, labels, annotations and content, no status and no bookkeeping."""
+    """The part of a stored object that an intent sets: identity, labels, annotations and content, without status."""
     meta = obj.get("metadata") or {}
     kept = {key: value for key, value in obj.items() if key not in {"metadata", "status", "apiVersion", "kind"}}
     annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith(_NOTES)}

@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def silent(self) -> bool:
-        """Whether the server has said nothing yet to what was asked last."""
+        """Whether the server has not begun to answer the last request."""
         return self._reading is None or not (self._reading.status or self._reading.framing)
 
     async def whole(self, request: bytes, bounds: Bounds) -> Answer:
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             TooLarge: the answer is larger than its bound.
-            ProtocolError: the answer is no HTTP.
+            ProtocolError: the answer is not HTTP.
             OSError: the connection was closed before the answer was whole.
 
         """
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         self._known.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The loop: closed, by whomever."""
+        """Called by the loop: either side has closed the connection."""
         self.usable = False
         self._known.discard(self)
         reading = self._reading

@@ -14,7 +14,7 @@
     │   ├── Throttled         429, `retry_after` in seconds
     │   └── Unavailable       502, 503, 504, and 0 when no connection could be made or it broke
     ├── ConfigError           a kubeconfig that is broken or asks for something we refuse
-    ├── ProtocolError         an answer that is no Kubernetes answer: redirect, garbage, wrong shape
+    ├── ProtocolError         an answer that Kubernetes does not give: redirect, garbage, wrong shape
     ├── TooLarge              an answer, a line or a list beyond its bound
     └── Timeout               our own deadline passed
 
@@ -90,7 +90,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """RBAC or admission said no."""
+    """RBAC or admission refused the request."""
 
 
 class NotFound(ApiError):
@@ -161,8 +161,10 @@ def _plain_text(status: int, body: bytes) -> str:
     """What an answer without a Status object says: the health checks that failed, where it lists them, else its first line."""
     lines = [line.strip() for line in body[:_TEXT_BYTES].decode("utf-8", "replace").splitlines() if line.strip()]
     failed = [line.removeprefix("[-]").split(" ")[0] for line in lines if line.startswith("[-]")]
-    said = f"not ready: {', '.join(failed)}" if failed else "".join(char for char in (lines or [""])[0] if char.isprintable())
-    return f"HTTP {status}: {said[:200]}" if said else f"HTTP {status} without a message"
+    reported = (
+        f"not ready: {', '.join(failed)}" if failed else "".join(char for char in (lines or [""])[0] if char.isprintable())
+    )
+    return f"HTTP {status}: {reported[:200]}" if reported else f"HTTP {status} without a message"
 
 
 def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after: float | None = None) -> ApiError:

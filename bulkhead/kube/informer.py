@@ -125,7 +125,7 @@ class Informer:
         return self._synced.is_set()
 
     def silence(self) -> float:
-        """Seconds since the server was last heard of; infinite before the first time."""
+        """Seconds since the server last sent anything; infinite before the first time."""
         return asyncio.get_running_loop().time() - self._heard if self._heard else float("inf")
 
     def try_now(self) -> None:
@@ -196,7 +196,7 @@ class Informer:
         A watch from a version in the future is accepted and then silent about everything that happens before it, so this
         is asked before each watch that does not follow a list.
         """
-        # The selector of fields is kept: who may read one object by its name may list nothing else.
+        # The field selector is kept: a client that may read one object by its name may list nothing else.
         pages = self._client.pages(
             self.resource, self._namespace, limit=1, field_selector=self._field_selector, metadata_only=True
         )
@@ -228,7 +228,7 @@ class Informer:
         except Timeout:
             if asyncio.get_running_loop().time() - started < self._inactivity:
                 raise
-            # Silence is no failure: bookmarks of quiet kinds come only where etcd reports progress. Whether the server
+            # Silence is not a failure: bookmarks of quiet kinds come only where etcd reports progress. Whether the server
             # lives is asked before watching on.
             _log.debug("watch was silent", extra={"resource": str(self.resource)})
             return

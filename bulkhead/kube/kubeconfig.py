@@ -162,7 +162,7 @@ def _https(server: str) -> str:
     try:
         parts = urlsplit(server)
         valid = parts.scheme == "https" and parts.hostname and not parts.username and not parts.query and not parts.fragment
-        _ = parts.port  # raises where the port is no number
+        _ = parts.port  # raises if the port is not a number
     except ValueError:
         valid = False
     if not valid:

@@ -2,8 +2,8 @@
 
     https://host:6443/prefix ──> Server ──> request(method, path, headers) ──> bytes, or ProtocolError
 
-No part of a request can end its line: a method that is no word, a path that is not plain ASCII, or a header that is not one
-printable line, is not sent.
+No part of a request can end its line. A request is not sent if its method is not one word, its path is not plain ASCII, or a
+header is not one printable line.
 """
 
 import re
@@ -48,7 +48,7 @@ class Server:
         lines = [f"{name}: {value}" for name, value in headers]
         plain = _METHOD.fullmatch(method) and _PLAIN.fullmatch(target)
         if not plain or not all(_HEADER.fullmatch(line) for line in lines):
-            raise ProtocolError("a request that is no single line was not sent")
+            raise ProtocolError("the request was not sent: method, path and each header must be one printable line")
         if body is not None or method != "GET":
             lines.append(f"Content-Length: {len(body or b'')}")
         return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {self.netloc}", *lines, "", ""]).encode() + (body or b"")

@@ -68,7 +68,7 @@ class Transport:
         return Server.parse(self.config.server, secure=self.tls is not None, tls_name=self.config.tls_server_name)
 
     def headers(self) -> dict[str, str]:
-        """Headers of every request: who we are, and no compression (its result could be of any size)."""
+        """Headers of every request: the user agent, and no compression (its result could be of any size)."""
         headers = {"User-Agent": self.user_agent, "Accept-Encoding": "identity"}
         bearer = self.authorization.header()
         if bearer is not None:
@@ -155,7 +155,7 @@ class Transport:
 
 
 def _nothing(date: str) -> None:
-    """Nobody wants to know what time a server says it is."""
+    """Ignore the time that a server reports."""
 
 
 def _target(path: str, params: Mapping[str, str] | None) -> str:

@@ -1,6 +1,6 @@
 """How often something may be done: so many times at once, and one more after so many seconds.
 
-Asked and answered at once; whoever has to wait for leave has a queue of their own. Belongs to one event loop.
+It answers at once; a caller that has to wait keeps its own queue. Belongs to one event loop.
 """
 
 from bulkhead.work.clock import Clock

@@ -42,11 +42,11 @@ class SteadyClock:
     def heard(self, date: str) -> None:
         """Take over the `Date` that a server has just answered with; ignore text that is not a date."""
         try:
-            said = parsedate_to_datetime(date)
+            reported = parsedate_to_datetime(date)
         except (ValueError, OverflowError):
             return
-        if said.year in _YEARS:
-            self._server = (said if said.tzinfo else said.replace(tzinfo=UTC), self.monotonic())
+        if reported.year in _YEARS:
+            self._server = (reported if reported.tzinfo else reported.replace(tzinfo=UTC), self.monotonic())
 
     def now(self) -> datetime:
         """The machine's time where nothing speaks against it, else what it ought to be."""
@@ -66,8 +66,8 @@ class SteadyClock:
             self._say("", unknown=False)
             return machine
         of = "the host's API server" if apart else "what it was and the seconds since, and so is the host's API server's"
-        said = f"the controller's clock is {_words(apart or jump)} {of}"
-        self._say(said, unknown=expected is None and abs(apart) > _UNKNOWN)
+        reported = f"the controller's clock is {_words(apart or jump)} {of}"
+        self._say(reported, unknown=expected is None and abs(apart) > _UNKNOWN)
         return server if expected is None else expected
 
     def monotonic(self) -> float:

@@ -21,7 +21,7 @@ from controller.sections import section_of
 from controller.verdict import Verdict
 
 CONFIG_MAP: Final = "accepted"
-NOTE: Final = "nothing of this edit is applied, and the tenant stays with the last spec that was accepted"
+NOTE: Final = "this edit is not applied, and the tenant keeps the last accepted spec"
 _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
@@ -69,14 +69,14 @@ def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> 
     if isinstance(admission, Refusal):
         return refusal
     generation = section_of(found or {}, "data").get(_GENERATION)
-    note = f"{NOTE}, that of generation {generation}"
+    note = f"{NOTE}, of generation {generation}"
     # The list of what is refused may be long, and the end of a message is cut off.
     long = len(refusal.message) > MESSAGE_LIMIT // 2
     message = f"{note}: {refusal.message}" if long else f"{refusal.message}; {note}"
     if admission.held is None:
         return replace(admission, edit=replace(refusal, message=message))
     # Its class has become tighter, too.
-    return replace(admission, held=replace(admission.held, message=f"{message}. Of that is refused: {admission.held.message}"))
+    return replace(admission, held=replace(admission.held, message=f"{message}. Refused in it: {admission.held.message}"))
 
 
 def verdict(edit: Refusal, failure: Refusal | None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Whether a tenant is built, and what of it: one answer for each reconcile, computed once and handed on. Pure.
+"""Whether a tenant is built, and which parts: one answer for each reconcile, computed once and passed on. Pure.
 
     Case ──> POLICIES, in their order; the first that refuses counts
                ├─ none refuses ─────────────────────────> Admitted, as the tenant asks
@@ -63,7 +63,7 @@ def paused(case: Case) -> Refusal | None:
     until = case.spec.get("pausedUntil")
     if not until or case.now >= datetime.fromisoformat(str(until)):
         return None
-    return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
+    return Refusal(Reason.PAUSED, f"spec.pausedUntil: paused, nothing changes until {until}")
 
 
 def name(case: Case) -> Refusal | None:
@@ -93,7 +93,7 @@ def version(case: Case) -> Refusal | None:
 
 
 def version_step(case: Case) -> Refusal | None:
-    """A plane goes neither back behind its minor version nor over one, whoever asks for it: Tenant, class or installation."""
+    """A plane never goes back a minor version nor skips one, whether Tenant, class or installation requests it."""
     fault = versions.fault(versions.running(case.tenant, case.existing), case.version, case.versions)
     if not fault:
         return None
@@ -102,7 +102,7 @@ def version_step(case: Case) -> Refusal | None:
     elif case.bounds.get("kubernetesVersion"):
         who = "class: spec.kubernetesVersion"
     else:
-        who = "the first of kubernetesVersions (class and chart value), which the Tenant gets as it names none"
+        who = "the first of kubernetesVersions (class and chart value), which the Tenant gets because it names none"
     return Refusal(Reason.VERSION_SKEW, f"{who}: {fault}, as spec.kubernetesVersion of the Tenant or its class")
 
 
@@ -148,7 +148,7 @@ def replicas(case: Case) -> Refusal | None:
     number = int(case.merged("controlPlane").get("replicas") or 1)
     if number in {1, 3}:
         return None
-    return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {number}; 1 and 3 are possible")
+    return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {number}; must be 1 or 3")
 
 
 def placement(case: Case) -> Refusal | None:
@@ -201,7 +201,7 @@ def flavors(case: Case) -> Refusal | None:
             if (resource, name) not in known:
                 offered = ", ".join(sorted(name for of, name in known if of == resource)) or "none"
                 named = section_of(case.spec, "quota").get("cohort")
-                message = f"{name} is no flavor of Cohort {named}: {offered}"
+                message = f"{name} is not a flavor of Cohort {named}: {offered}"
                 return Refusal(Reason.INVALID_CONFIGURATION, f"spec.quota.resources[{resource}].flavors: {message}")
     return None
 

@@ -66,7 +66,7 @@ class Excess:
 
     path: tuple[str, ...]
     message: str
-    # What of it lies within the class; None: nothing, and the class's word holds.
+    # The part that the class allows; None if it allows nothing, and then the class's value applies.
     instead: Any = None
 
 
@@ -305,7 +305,7 @@ def issuers(question: Question) -> Iterator[Excess]:
     """Identity providers of the class only."""
     asked, offered = (section_of(side, "access") for side in (question.asked, question.offer))
     known = {str(issuer.get("name")) for issuer in mappings(offered.get("issuers"))}
-    # A Tenant of before may have another shape there, which names none.
+    # A Tenant of an older version may have another shape there, which names none.
     wanted = mappings(asked.get("oidc"))
     kept = [issuer for issuer in wanted if str(issuer.get("issuer")) in known]
     for name in (str(issuer.get("issuer")) for issuer in wanted if issuer not in kept):

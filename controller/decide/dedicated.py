@@ -1,8 +1,8 @@
-"""Which nodes of the host are one tenant's alone: from nodes and claims to marks, and to what is reported to each tenant. Pure.
+"""Which nodes of the host are dedicated to a tenant: from nodes and claims to marks, and to each tenant's report. Pure.
 
-A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node that is its bears one key twice:
+A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node of the pool gets one key twice:
 
-    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no pods of others come any more
+    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no more pods of others come
     label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods ask for it
 
 So what a tenant runs on is its alone from the first pod, and pods that were there before drain off. The marks on the nodes are
@@ -26,7 +26,7 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """What of a host node matters here."""
+    """The parts of a host node that matter here."""
 
     name: str
     version: str
@@ -36,12 +36,12 @@ class HostNode:
 
     @property
     def tainted_for(self) -> str | None:
-        """The tenant whose taint it bears."""
+        """The tenant that its taint names."""
         return next((str(taint.get("value") or "") for taint in self.taints if taint.get("key") == KEY), None)
 
     @property
     def labelled_for(self) -> str | None:
-        """The tenant whose label it bears."""
+        """The tenant that its label names."""
         return self.labels.get(KEY)
 
     @property
@@ -118,17 +118,17 @@ class Finding:
         """In words."""
         if not self.nodes and not self.waits:
             return f"no node of the host has the labels {self.selector}"
-        have = f"{len(self.nodes)} nodes with {self.gpus} GPUs are this tenant's alone"
+        have = f"{len(self.nodes)} nodes with {self.gpus} GPUs are dedicated to this tenant"
         if not self.waits:
             return have
-        return f"{have}; waiting until others' pods are gone: {_some([_there(name, pods) for name, pods in self.waits])}"
+        return f"{have}; waiting for pods of other tenants to end: {_some([_there(name, pods) for name, pods in self.waits])}"
 
 
 Running: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
-    """Whose each node is: its holder's while that claims it, else the oldest claim's. Who loses one node gets no new one."""
+    """Allot each node to its holder while that claims it, else to the oldest claim. A tenant that loses one gets no new one."""
     known = {claim.tenant: claim for claim in sorted(claims, key=lambda one: (one.since, one.tenant))}
     owners: dict[str, str] = {}
     lost: dict[str, list[tuple[str, str]]] = {}
@@ -175,7 +175,7 @@ def settled(
 
 
 def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tuple[str, str], ...]:
-    """The nodes that bear the taint and not the label: whether pods of others run there has to be looked at."""
+    """The nodes with the taint and without the label, on which pods of others may still run."""
     owners = allotment.owners
     return tuple(
         (node.name, owners[node.name])
@@ -185,7 +185,7 @@ def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tupl
 
 
 def marks(nodes: Iterable[HostNode], allotment: Allotment, running: Running) -> tuple[Mark, ...]:
-    """The nodes that have to bear other marks; `running` are the others' pods on those that were looked at."""
+    """The nodes whose marks must change; `running` are the others' pods on those that were looked at."""
     found = []
     for node in nodes:
         owner = allotment.owners.get(node.name)

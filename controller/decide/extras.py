@@ -1,8 +1,8 @@
 """What a plane runs without, and what the status says where the host refuses that or a change of anything else. Pure.
 
 A plane's way in from outside and its disruption budget are applied each for itself, once all that protects the tenant is in.
-A refusal is said with the host's words and with what a person can do, and the rest of the tenant is looked after as ever. So it
-is where a field of any object of a tenant that runs would have to change and never does.
+The status reports a refusal with the host's words and with what a person can do; the rest of the tenant is reconciled as usual.
+The same happens if a field of a running tenant's object would have to change but is immutable.
 """
 
 import re
@@ -43,8 +43,8 @@ class Refused:
             return f"{what} keeps fields as they are: {self.words}; everything else of it was applied"
         said = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
         if self.deleting:
-            return f"{what} is to go, and the host does not delete it: {said}; next: {_advice(self, spec)}"
-        return f"{what} is not as it should be: {said}; next: {_advice(self, spec)}"
+            return f"{what} should be deleted, but the host does not delete it: {said}; next: {_advice(self, spec)}"
+        return f"{what} could not be updated: {said}; next: {_advice(self, spec)}"
 
 
 def is_extra(slot: Slot) -> bool:
@@ -69,7 +69,7 @@ def exposed(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
 
 
 def besides(refused: Iterable[Refused], spec: PlaneSpec) -> tuple[str, ...]:
-    """What else the host refused, to be said behind what Ready says; nothing where it took everything."""
+    """What else the host refused, to append to the message of Ready; empty if it accepted everything."""
     return tuple(refusal.message(spec) for refusal in refused if not refusal.is_way)
 
 
@@ -83,7 +83,7 @@ def _advice(refused: Refused, spec: PlaneSpec) -> str:
     return next((text for matches, text in _steps(refused, spec) if matches(words)), _OTHERWISE)
 
 
-_OTHERWISE: Final = "mend what the host names; the controller tries again every half minute"
+_OTHERWISE: Final = "fix what the host names; the controller tries again every 30 s"
 _ADDRESS_TAKEN: Final = re.compile(r"already allocated")
 _ANNOTATION: Final = re.compile(r"metadata\.annotations")
 _ADMISSION: Final = re.compile(r"admission webhook|failed calling webhook|ValidatingAdmissionPolicy")
@@ -98,25 +98,25 @@ def _steps(refused: Refused, spec: PlaneSpec) -> Iterable[tuple[Callable[[str], 
     yield (
         _ADDRESS_TAKEN.search,
         (
-            f"see who holds {address} (kubectl get ipaddress {address} -o jsonpath='{{.spec.parentRef}}'), and delete that "
-            "Service: one of the tenant's own, from before the address was kept free, in the tenant's plane"
+            f"see which Service holds {address} (kubectl get ipaddress {address} -o jsonpath='{{.spec.parentRef}}'), delete "
+            "it: a Service of the tenant's own, from before the address was reserved, in the tenant's plane"
         ),
     )
     yield (
         _ADMISSION.search,
         (
-            "a policy or webhook of the host's own stands against it: let it pass, or choose another type in spec.exposure"
+            "a policy or webhook of the host refuses it: allow it there, or choose another type in spec.exposure"
             if refused.is_way
-            else f"a policy or webhook of the host's own stands against it: let {kind} {name} of namespace {namespace} pass"
+            else f"a policy or webhook of the host refuses it: allow {kind} {name} of namespace {namespace} there"
         ),
     )
-    yield _ANNOTATION.search, f"mend the annotations of {_VALUES}"
+    yield _ANNOTATION.search, f"fix the annotations of {_VALUES}"
     if kind == "StatefulSet":
-        yield in_words, "nothing of it is changed meanwhile: put back in it what was changed by hand"
-    yield in_words, f"delete {kind} {_where(refused.slot)}, which is made again at once, maybe at another address"
+        yield in_words, "it is not changed meanwhile: revert what was changed in it by hand"
+    yield in_words, f"delete {kind} {_where(refused.slot)}, which is recreated at once, possibly with another address"
     yield (
         _UNSERVED.search,
-        f"the host serves no {kind} any more: install its API again, or choose another type in spec.exposure",
+        f"the host no longer serves {kind}: install its API again, or choose another type in spec.exposure",
     )
     yield _QUOTA.search, f"raise the quota that the host's words name in namespace {namespace}"
     yield _RIGHTS.search, "give the controller's role its rights back: helm upgrade with the chart of this version does"

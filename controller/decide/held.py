@@ -149,14 +149,14 @@ class _Runs:
 
     @property
     def shares(self) -> Mapping[Line, Share]:
-        """What the tenant was given, by the note on its quota; nothing where it bears none."""
+        """What the tenant was given, by the note on its quota; empty if it has none."""
         found = self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, names.POD_QUOTA), {})
         noted = tenant_of(found)
         return noted.shares if noted is not None and noted.cohort else {}
 
     @property
     def nominal(self) -> dict[str, Decimal]:
-        """Of each resource that it may borrow, what of it is its own."""
+        """The nominal quota of each resource that it may borrow."""
         sums: dict[str, int] = {}
         for (_, resource), share in self.shares.items():
             sums[resource] = sums.get(resource, 0) + share.nominal
@@ -233,7 +233,7 @@ def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> 
     """Amounts that are refused, as the host counts them."""
     hard = runs.hard
     asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _RESOURCE_PATH_PARTS}
-    # Of a resource that the class does not know any more, too.
+    # Also of a resource that the class no longer knows.
     running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
     # What it could borrow counts there too, and is not its own.
     running |= {name: Amount(number, running[name].notation) for name, number in runs.nominal.items() if name in running}

@@ -41,7 +41,7 @@ def keys_address(raw: bytes, source: Source) -> str:
     """Where the keys are, of a discovery document that is the provider's own."""
     document = _document(raw, "a discovery document")
     if not _is_address(source.url):
-        raise Fault(f"{_short(source.url)} is no address; correct the issuer's url in the class")
+        raise Fault(f"{_short(source.url)} is not an https address; correct the issuer's url in the class")
     named = text(document.get("issuer"))
     if named != source.url:
         raise Fault(f"it calls itself {_short(named)}, and so do its tokens; set the issuer's url in the class to exactly that")
@@ -63,7 +63,7 @@ def read_keys(raw: bytes) -> str:
     """The public keys that tokens can be signed with, as a JSON Web Key Set; the same text for the same keys."""
     listed = mappings(_document(raw, "a set of keys").get("keys"))
     if len(listed) > _MOST_KEYS:
-        raise Fault(f"it has {len(listed)} keys, and {_MOST_KEYS} are taken; remove old ones there")
+        raise Fault(f"it has {len(listed)} keys, more than {_MOST_KEYS}; remove old ones there")
     found = [key for given in listed if (key := _key(given)) is not None]
     if not found:
         raise Fault("it has no key for signatures of RSA (2048 bits or more) or ECDSA; give it one")

@@ -1,7 +1,7 @@
 """What becomes of a request for a person's certificate. Pure: facts in, one answer out.
 
-The host's API server writes into a CertificateSigningRequest who made it, and nobody can change that: this identity, and never
-what the request asks to be called, is what the certificate says. Whether it may log in, the host's own authorizer is asked.
+The host's API server writes the requester into a CertificateSigningRequest, and no client can change that. The certificate
+contains this identity, never the name that the request asks for. The host's own authorizer decides whether it may log in.
 
     request + its Tenant + the authorizer's word ──> judge() ──┬─ Sign     as `bulkhead:host:<requester>`, for an hour at most
                                                                ├─ Deny     with a reason for people
@@ -86,12 +86,12 @@ def request_of(obj: Mapping[str, Any]) -> Request:
 
 
 def is_open(request: Request) -> bool:
-    """Whether nobody has answered it yet."""
+    """Whether it has no answer yet."""
     return not (request.denied or request.answered)
 
 
 def is_over(request: Request, now: datetime) -> bool:
-    """Whether it was answered so long ago that whoever asked has read it."""
+    """Whether it was answered so long ago that the requester has read the answer."""
     return not is_open(request) and now >= request.created + ANSWER_KEPT_FOR
 
 

@@ -21,8 +21,8 @@ from controller.plane.spec import PLANE, TRUST_ANNOTATION, PlaneSpec
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.
 PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget", "TLSRoute")
-# What an older version made and nothing uses any more, a kubeconfig whose certificate lived for 90 days; and the credential of
-# a receiver that the class names no more.
+# What an older version made and nothing uses now, a kubeconfig whose certificate lived for 90 days; and the credential of a
+# receiver that the class no longer names.
 RETIRED = (("Secret", "kubeconfig"), ("Secret", auditreceiver.SECRET))
 
 
@@ -43,7 +43,7 @@ class Plan:
     deletions: tuple[Deletion, ...]
     extra_deletions: tuple[Deletion, ...]  # of what a plane runs without
     bootstrap: tuple[Obj, ...]
-    withdrawn: tuple[Obj, ...]  # what of it an earlier plan had and this one has not
+    withdrawn: tuple[Obj, ...]  # objects of the bootstrap that an earlier plan had and this one has not
     kept: tuple[Refused, ...] = ()  # objects of which a field cannot become what it should be; the rest of them is applied
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
@@ -87,7 +87,7 @@ def _as_it_began(rendered: Rendered, existing: Existing) -> tuple[Rendered, tupl
         workloads.append(made)
         if fields:
             named = ", ".join(f"spec.{field}" for field in fields)
-            words = f"{named} cannot change once it is there"
+            words = f"{named} cannot change"
             kept.append(Refused(slot_of(obj), Reason.HOST_REFUSED, words, kept=True))
     return replace(rendered, workloads=tuple(workloads)), tuple(kept)
 
@@ -104,8 +104,8 @@ def _pruned(slot: Slot, spec: PlaneSpec) -> bool:
 def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing: Existing) -> Rendered:
     """A plane that is held keeps its StatefulSet and the files that belong to it; only new CAs reach it, and its scale.
 
-    Leaf certificates lie in Secrets, which its processes read again by themselves, as its API server reads whom to believe: of
-    that its class has the last word at once.
+    Leaf certificates are in Secrets, which its processes read again by themselves. So does its API server with the identity
+    providers to trust, so a change in the class takes effect at once.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     if running is None:
@@ -129,7 +129,7 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
 
 
 def _believing(config: Obj, running: Obj | None) -> Obj | None:
-    """The files as they run, but for whom the API server believes; None where that is as it runs too."""
+    """The files as they run, but with the present identity providers; None if those run already."""
     if running is None:
         return config
     data = {**(running.get("data") or {}), authentication.FILE: config["data"][authentication.FILE]}

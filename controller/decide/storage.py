@@ -1,4 +1,4 @@
-"""The volumes under a plane's etcd: which are to grow, and what is said of those that are not as they are asked for. Pure.
+"""The volumes under a plane's etcd: which should grow, and what the status reports on those that differ from the spec. Pure.
 
     asked for ──> each claim that has less ──> patched, while the plane runs
                   StatefulSet's template ────> stays as it began: it never changes
@@ -88,7 +88,7 @@ def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) 
     if growing:
         return Verdict("False", Reason.VOLUME_GROWING, ". ".join(growing))
     sizes = ", ".join(f"{volume.name} {volume.has if volume.has is not None else volume.asks}" for volume in volumes)
-    return Verdict("True", Reason.APPLIED, f"the volumes of the plane's etcd are as they are asked for: {sizes}")
+    return Verdict("True", Reason.APPLIED, f"the volumes of the plane's etcd match the spec: {sizes}")
 
 
 def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Iterable[str]:
@@ -114,12 +114,12 @@ def _growing(spec: PlaneSpec, volume: _Volume) -> str:
     what = f"{volume.name} grows from {volume.has} to {asks}"
     errors = [volume.conditions[kind][:_MESSAGE_CHARACTERS] for kind in _ERRORS if kind in volume.conditions]
     if errors:
-        return f"{what}, and the host could not yet: {'; '.join(errors)}"
+        return f"{what}, but the host has failed so far: {'; '.join(errors)}"
     if _PENDING in volume.conditions:
         pod = volume.name.removeprefix("data-")
         return (
-            f"{what}: the volume has grown, and its node enlarges the file system ({_PENDING}); where that lasts, its driver "
-            f"does it at the next mount only: kubectl delete pod {pod} -n {spec.namespace}"
+            f"{what}: the volume has grown, and its node grows the file system ({_PENDING}); if that lasts, its driver "
+            f"does it only at the next mount: kubectl delete pod {pod} -n {spec.namespace}"
         )
     return what
 

@@ -2,7 +2,7 @@
 
 A plane never goes back behind a minor version, because etcd holds what the newer one wrote, and never over one, because an
 API server only knows what the minor version before it left there. What runs is read from the plane's own StatefulSet and pods,
-which nobody but the controller writes; the Tenant's status stands in for them only where they are not there.
+which only the controller writes; the Tenant's status stands in for them only if they do not exist.
 """
 
 import re

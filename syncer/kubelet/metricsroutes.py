@@ -87,7 +87,7 @@ def _selectors(request: Request) -> tuple[str, str]:
         if name in found or name not in _IGNORED | {"labelSelector", "fieldSelector"}:
             raise BadRequestError(400, f"query: {name[:40]} is not known, or twice")
         if name == "watch" and value not in {"", "false", "0"}:
-            raise BadRequestError(405, "metrics: there is no watch of them")
+            raise BadRequestError(405, "metrics: watch is not supported")
         if len(value) > _SELECTOR_LIMIT:
             raise BadRequestError(400, f"query: {name} is too long")
         found[name] = value

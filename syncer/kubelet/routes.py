@@ -94,14 +94,14 @@ def _log_params(request: Request) -> tuple[tuple[str, str], ...]:
     found = _once(request, frozenset({*_LOG_FLAGS, *_LOG_NUMBERS, "sinceTime", "stream"}))
     for name in _LOG_FLAGS:
         if found.get(name, "false") not in _FLAG:
-            raise BadRequestError(400, f"query: {name} is no flag")
+            raise BadRequestError(400, f"query: {name} must be true or false")
     for name in _LOG_NUMBERS:
         if name in found and not _NUMBER.match(found[name]):
-            raise BadRequestError(400, f"query: {name} is no number")
+            raise BadRequestError(400, f"query: {name} must be a number")
     if "sinceTime" in found and not _TIME.match(found["sinceTime"]):
-        raise BadRequestError(400, "query: sinceTime is no time")
+        raise BadRequestError(400, "query: sinceTime must be a time")
     if found.get("stream", "All") not in {"All", "Stdout", "Stderr"}:
-        raise BadRequestError(400, "query: stream is not known")
+        raise BadRequestError(400, "query: stream must be All, Stdout or Stderr")
     return tuple(sorted(found.items()))
 
 
@@ -111,7 +111,7 @@ _STREAM_NAMES: Final = {"input": "stdin", "output": "stdout", "error": "stderr",
 def _stream_params(request: Request, *, with_command: bool) -> tuple[tuple[str, str], ...]:
     commands = [value for name, value in request.query if name == "command"]
     if (commands and not with_command) or (with_command and not commands) or len(commands) > _COMMAND_LIMIT:
-        raise BadRequestError(400, "query: command missing, not allowed here, or too long")
+        raise BadRequestError(400, "query: command is missing, not allowed here, or too long")
     others = Request(
         request.method, request.path, tuple(pair for pair in request.query if pair[0] != "command"), request.headers
     )

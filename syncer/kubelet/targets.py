@@ -32,8 +32,8 @@ class Targets:
             return None
         host_key = self._caches.host_key("Pod", key)
         meta = self._caches.host["Pod"].store.meta(host_key)
-        who = self._caches.origin(meta) if meta is not None else None
-        if who is None or who.uid != uid_of(virtual) or not placed_on(host):
+        identity = self._caches.origin(meta) if meta is not None else None
+        if identity is None or identity.uid != uid_of(virtual) or not placed_on(host):
             return None
         return Target(virtual, host_key)
 

@@ -1,1 +1,1 @@
-"""Everything that is mirrored and is no pod, and the classes that the host offers."""
+"""All mirrored kinds except pods, and the classes that the host offers."""

@@ -35,9 +35,9 @@ class Budgets(Follower):
         if change.kind == "modified" and drained == (change.key in self._drained):
             return
         (self._drained.add if drained else self._drained.discard)(change.key)
-        who = self._caches.origin(change.meta)
+        identity = self._caches.origin(change.meta)
         for key in self._caches.virtual[self.kind.kind].store.keys():  # noqa: SIM118 -- a store, not a dict
-            if who is not None and key.namespace == who.namespace:
+            if identity is not None and key.namespace == identity.namespace:
                 self._queue.add(Item(self.kind.kind, key), Lane.BACKFILL)
 
     def translate(self, virtual: Obj, view: TenantView) -> tuple[Obj, list[str]]:

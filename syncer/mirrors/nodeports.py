@@ -79,7 +79,7 @@ class NodePorts:
     async def _follow(self, virtual: Obj, host: Obj | None) -> float | None:
         view = self._caches.view()
         if not nodeports.wanted(virtual, view):
-            return None if host is None else await self._end(host, "has no node ports any more")
+            return None if host is None else await self._end(host, "no longer has node ports")
         if host is not None and not nodeports.may_keep(address_of(host), view):
             return await self._end(host, "gives its address to a Service of the tenant") or _SOON_SECONDS
         address = nodeports.choose(virtual, view, self._taken()) if host is None else address_of(host)

@@ -1,9 +1,9 @@
-"""Everything that is mirrored and is no pod, on its way to the host. What differs from kind to kind is not known here.
+"""The reconcile of all mirrored kinds except pods. It knows no kind by name.
 
     Item ──> mirrored on reference? ── yes ──> `referenced`
                   └─ no ──> virtual gone, or another       -> copy deleted, once a read of the plane proves the absence
                             deleted, and held by something -> copy stays, unless it may not
-                            not mirrored any more, refused -> copy deleted, unless it may stay; the tenant reads why
+                            no longer mirrored, or refused -> copy deleted, unless it may stay; the tenant reads why
                             else                           -> references first, then create or patch, then status back
 
 A kind's entry in `syncer.translate.registry` says what it is; what needs more at run time is a `follower`.
@@ -105,7 +105,7 @@ class Mirrors:
     # -- the virtual object is gone
 
     async def _absent(self, item: Item, host: Obj | None) -> float | None:
-        """The cache has no virtual object any more: only a read of the plane proves that it is gone."""
+        """The cache no longer has the virtual object: only a read of the plane proves that it is gone."""
         if host is None:
             self._starved.forget(item.key, item.kind)
             self._release(item)
@@ -131,7 +131,7 @@ class Mirrors:
         if host is None:
             return None
         r = self._caches.kinds[item.kind]
-        done = await self._host.delete(r, key_of(host), uid_of(host), grace=None, why="is not mirrored any more")
+        done = await self._host.delete(r, key_of(host), uid_of(host), grace=None, why="is no longer mirrored")
         return None if done else RETRY_SECONDS
 
     # -- the virtual object is there
@@ -144,7 +144,7 @@ class Mirrors:
         try:
             if host is None:
                 if kind.was_taken is not None and kind.was_taken(virtual):
-                    text = "what was taken is no longer on the host; delete it and make another"
+                    text = "its data is no longer on the host; delete it and create another"
                     raise Untranslatable(Reason.HOST_REFUSED, text)
                 follower.before_create(item, desired)
                 await self._create(item, desired, self._caches.view())
@@ -173,7 +173,7 @@ class Mirrors:
         return None
 
     def _desired(self, kind: Translation, virtual: Obj, host: Obj | None) -> Obj:
-        """What should be on the host; the tenant is told what of it stays behind."""
+        """The desired host object; an event tells the tenant which parts are not mirrored."""
         view = self._caches.view()
         desired, remarks = self._followers[kind.kind].translate(
             virtual, view if host is None else kind.view_of_copy(view, host)
@@ -257,6 +257,6 @@ class Mirrors:
 
 
 def _explained(error: ApiError, virtual: Obj, kind: str) -> Exception:
-    """The host's refusal in the tenant's words; an error that is none stays as it is."""
+    """The host's refusal in the tenant's words; any other error stays as it is."""
     when_free = f"The {kind} is made when enough is free."
     return refusals.explain(error, str(virtual["metadata"].get("name", "")), when_free) or error

@@ -55,7 +55,7 @@ class Referenced:
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
 
     async def ensure(self, item: Item) -> None:
-        """Have a copy on the host before what needs it; a virtual object that does not exist is no obstacle."""
+        """Create the copy on the host before the object that needs it; a missing virtual object is not an error."""
         async with self._turn(item):
             await self._needed(item)
 
@@ -84,11 +84,11 @@ class Referenced:
         """Whether a host object's own virtual object is not there: what that refers to is unknown, so no copy is deleted."""
         for kind in (each for each in HOLDERS if each in self._caches.kinds):
             for meta in self._caches.host[kind].store.metas():
-                who = self._caches.origin(meta)
-                if who is None or who.kind != kind:
+                identity = self._caches.origin(meta)
+                if identity is None or identity.kind != kind:
                     continue
-                virtual = self._caches.virtual[kind].store.meta(Key(who.namespace, who.name))
-                if virtual is None or virtual.uid != who.uid:
+                virtual = self._caches.virtual[kind].store.meta(Key(identity.namespace, identity.name))
+                if virtual is None or virtual.uid != identity.uid:
                     return True
         return False
 

@@ -31,7 +31,7 @@ class ReferenceIndex:
         self._holders: dict[Item, set[Item]] = {}
 
     def set(self, holder: Item, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
-        """Set what a holder refers to now; returns what nothing referred to before, and what nothing refers to any more."""
+        """Set what a holder refers to; returns the objects that are referred to newly, and those that no longer are."""
         wanted = frozenset(Item(each.kind, Key(each.namespace, each.name)) for each in references)
         before = self._of_holder.get(holder, frozenset())
         first = frozenset(each for each in wanted - before if each not in self._holders)
@@ -44,7 +44,7 @@ class ReferenceIndex:
         return first, self._release(holder, before - wanted)
 
     def forget(self, holder: Item) -> frozenset[Item]:
-        """A holder is gone on both sides; returns what nothing refers to any more."""
+        """Forget a holder that is gone on both sides; returns the objects that are no longer referred to."""
         return self._release(holder, self._of_holder.pop(holder, frozenset()))
 
     def fill(self, caches: Caches, queue: Queue) -> None:
@@ -57,9 +57,9 @@ class ReferenceIndex:
                         queue.add(item)
         for kind in ON_REFERENCE:
             for meta in caches.host[kind].store.metas():
-                who = caches.origin(meta)
-                if who is not None and who.kind == kind:
-                    queue.add(Item(kind, Key(who.namespace, who.name)))
+                identity = caches.origin(meta)
+                if identity is not None and identity.kind == kind:
+                    queue.add(Item(kind, Key(identity.namespace, identity.name)))
 
     def _release(self, holder: Item, dropped: frozenset[Item]) -> frozenset[Item]:
         last: set[Item] = set()

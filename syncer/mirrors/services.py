@@ -36,7 +36,7 @@ class Services(Follower):
             return _FREED_SECONDS
         return Untranslatable(
             Reason.HOST_REFUSED,
-            f"address {address} is in use on the host; it is tried again, or delete and create the Service to get another",
+            f"address {address} is in use on the host; it is tried again; recreate the Service to get another address",
             "spec.clusterIP",
         )
 

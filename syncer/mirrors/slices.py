@@ -122,9 +122,11 @@ class Slices(Follower):
 
     def pod_changed(self, change: Change) -> None:
         """A host pod came, changed or went."""
-        who = self._caches.origin(change.meta)
-        pod = None if change.kind == "deleted" or who is None else self._caches.host["Pod"].store.get(change.key)
-        news = self._addresses.set(change.key, endpointslice.held(pod, who) if pod is not None and who is not None else {})
+        identity = self._caches.origin(change.meta)
+        pod = None if change.kind == "deleted" or identity is None else self._caches.host["Pod"].store.get(change.key)
+        news = self._addresses.set(
+            change.key, endpointslice.held(pod, identity) if pod is not None and identity is not None else {}
+        )
         for key in self._naming_host.of(news):
             self._doubtful.add(key)
         for key in self._naming_virtual.of(news):
@@ -143,7 +145,7 @@ class Slices(Follower):
             self._doubtful.add(change.key)
 
     async def run(self) -> None:
-        """Withdraw endpoints whose addresses no pod holds any more, for ever."""
+        """Keep withdrawing endpoints whose addresses no pod has any longer."""
         for kind in self.reads:
             await self._caches.host[kind].synced()
         while True:

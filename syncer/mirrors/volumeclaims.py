@@ -51,7 +51,7 @@ class VolumeClaims(Follower):
             return
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.setdefault(name, set()).add(item)
-        text = "waits for its VolumeSnapshot, which is not on the host yet; the snapshot's own events say why"
+        text = "waits for its VolumeSnapshot, which is not on the host yet; the snapshot's events say why"
         raise Untranslatable(Reason.REFERENCE_MISSING, text, "spec.dataSource")
 
     def _snapshot_changed(self, change: Change) -> None:

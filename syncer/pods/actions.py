@@ -4,7 +4,7 @@
     NotePlaced                       not decided yet: do this, and decide again
     Wait, Forget, ReleaseReferences  nothing is written
     CreateHost, Bind, Follow         forward
-    Repin                            a step back first: the host pod, not placed yet, is made anew for the node in the plane
+    Repin                            a step back first: the host pod, not placed yet, is recreated for the node in the plane
     AwaitEnd, EndHost                virtual pod pending deletion, its host pod there
     DeleteOrphan, DeletePredecessor  host pod without its virtual pod: only with the plane's own answer that it is gone
     DeleteVirtual                    virtual pod that is over: only with the host's own answer that its host pod is gone
@@ -63,7 +63,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class NotePlaced:
-    """Remember on the host that it placed the host pod of this virtual pod, before the plane hears of it."""
+    """Record on the host that it placed the host pod of this virtual pod, before the plane learns of it."""
 
     virtual: Obj
 
@@ -83,7 +83,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReferences:
-    """The virtual pod has ended and has no host pod: what it refers to is not needed for it any more."""
+    """The virtual pod has ended and has no host pod: it no longer needs what it refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Repin:
-    """Delete a host pod without a node that may go elsewhere than its virtual pod, which the tenant bound; it is made anew."""
+    """Delete a host pod without a node, because the tenant has bound its virtual pod to one; it is recreated for that node."""
 
     virtual: Obj
     host: Obj

@@ -1,4 +1,4 @@
-"""What of a host pod that is there has to change so that it is what its virtual pod asks for. Pure; `patches` sends it.
+"""The changes that an existing host pod needs to match its virtual pod. Pure; `patches` sends them.
 
 node marks or pool changed, no node yet -> recreated
 an ephemeral container refused          -> the rest all the same, and the generation is not noted
@@ -26,7 +26,7 @@ class Changes:
 
 
 def changes(virtual: Obj, host: Obj, view: TenantView) -> Changes:
-    """What has to change; raises `Untranslatable` where the virtual pod as a whole has no place on the host any more."""
+    """The changes that are needed. Raises `Untranslatable` if the virtual pod may no longer be on the host at all."""
     desired = pod.for_patch(virtual, host, view)
     added, refused = _ephemeral_containers(virtual, host, view)
     if refused is not None:

@@ -82,7 +82,7 @@ class PodCreation:
         try:
             desired, view = await self._prepared(key, virtual)
         except Untranslatable as refused:
-            # Room in the quota would not bring it to the host: it holds up nobody.
+            # Room in the quota would not bring it to the host, so it does not hold up other pods.
             self._best.forget(key)
             return await self._refuse(virtual, refused)
         try:
@@ -93,7 +93,7 @@ class PodCreation:
         return None
 
     def no_longer_waits(self, key: Key) -> None:
-        """The pod is not to be on the host any more."""
+        """The pod should no longer be on the host."""
         self._waits_for_nothing(key)
         self._best.forget(key)
 
@@ -119,7 +119,7 @@ class PodCreation:
             self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
         if mapped := scheduling.mapped(virtual.get("spec") or {}):
             self._recorder.warn(virtual, scheduling.MAPPED, mapped)
-        # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
+        # The comparison uses the view from before the create; a later change has queued this key again.
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
         # And `made` may be what an earlier create made, when the marks on nodes were others.
         unchanged = unchanged and placement.digest_of(desired) == placement.digest_of(made)
@@ -181,5 +181,5 @@ class PodCreation:
 
 
 def _is_told(virtual: Obj) -> bool:
-    """Whether the pod says why it has no node: the scheduler of the tenant's own knows best, and so does whoever gated it."""
+    """Whether the pod already says why it has no node, by the tenant's own scheduler or the author of its gate."""
     return condition_of(virtual, "PodScheduled").get("status") == "False"

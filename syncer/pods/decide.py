@@ -6,10 +6,10 @@ is called again with the answer; each server is asked at most once. The order of
     host pod in the cache superseded? ─> virtual pod gone? ─> a predecessor's host pod? ─> virtual pod pending deletion?
     ─> host pod missing? ─> host pod pending deletion? ─> node chosen? ─> follow
 
-That the host placed a pod is remembered on the host (`Memory.placed`), and noted before anything is told to the plane. A node
-in the plane says nothing of it: the tenant, or a scheduler of its own, may bind its pods. Its `startTime`, which kubelets alone
-write, counts beside the record, for pods from before there was one and for a record that was lost: whoever forges it has its
-own pod deleted, which it may do anyway. docs/decisions/0043-who-places-a-pod.md has the reasons.
+The host keeps a record of the pods that it placed (`Memory.placed`), written before the plane learns of it. A node in the plane
+proves nothing: the tenant, or a scheduler of its own, may bind its pods. The pod's `startTime`, which only kubelets write,
+counts besides the record, for pods that are older than the record and for a lost record. A tenant that forges it gets its own
+pod deleted, which it may do anyway. docs/decisions/0043-who-places-a-pod.md has the reasons.
 
 `tests/syncer/pods/decisions.yaml` is the table of all answers.
 """
@@ -153,7 +153,7 @@ def _host_pod(host: Obj | None, memory: Memory, reads: Reads) -> Obj | None:
 def _without_virtual(host: Obj, memory: Memory, reads: Reads, *, replaced: bool) -> PodAction:
     """The virtual pod of this host pod is not in the cache: only the plane's own answer counts."""
     if is_pending_deletion(host):
-        return Wait(memory.again, "the host pod is about to be gone")
+        return Wait(memory.again, "the host pod is being deleted")
     if reads.virtual is None:
         return ReadVirtual()
     if reads.virtual.has(virtual_uid(host)):
@@ -169,7 +169,7 @@ def _ending(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> Pod
             return ReadHost()
         host = reads.host.host_pod_of(uid(virtual))
         if host is None:
-            # A finalizer's owner waits for the pod's end, which nothing else reports any more.
+            # The owner of a finalizer waits for the pod's end, which nothing else reports now.
             lost = bool(virtual["metadata"].get("finalizers")) and has_started(virtual, memory) and not has_ended(virtual)
             return DeleteVirtual(virtual, reads.host, lost, "host pod is gone")
     asked, left = virtual["metadata"].get("deletionGracePeriodSeconds"), host["metadata"].get("deletionGracePeriodSeconds")
@@ -196,9 +196,9 @@ def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
         return ReleaseReferences()
     started = has_started(virtual, memory)
     if not started and (memory.namespace_ending or not memory.may_be_there):
-        return Wait(_NAMESPACE_SECONDS, "the namespace is about to be gone") if memory.namespace_ending else CreateHost(virtual)
-    # Also before a second create: the host charges it to the quota before it says that the name is taken, and takes that back
-    # only when it counts anew, minutes later.
+        return Wait(_NAMESPACE_SECONDS, "the namespace is being deleted") if memory.namespace_ending else CreateHost(virtual)
+    # Also before a second create: the host charges it to the quota before it reports that the name is taken, and corrects that
+    # only when it recounts, minutes later.
     if reads.host is None:
         return ReadHost()
     if reads.host.host_pod_of(uid(virtual)) is not None:
@@ -213,7 +213,7 @@ def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
         if memory.recreated and not placed_on(host):
             return Wait(None, "the host pod is being recreated")
         if gate.is_the_ledgers(host) and not placed_on(host) and not has_started(virtual, memory):
-            return Wait(None, "the ledger takes back a host pod that never had a node, and another is made")
+            return Wait(None, "the ledger evicted a host pod that never had a node; it is recreated")
         return EvictVirtual(virtual, host, host["metadata"].get("deletionGracePeriodSeconds"))
     if memory.behind:
         return Wait(None, "the last write to the virtual pod comes back as an event")
@@ -231,7 +231,7 @@ def _where(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
 
 
 def _may_go_elsewhere(virtual: Obj, host: Obj, memory: Memory) -> bool:
-    """Whether a host pod was made before the tenant bound its virtual pod, and can still be made anew for that node.
+    """Whether a host pod was created before the tenant bound its virtual pod, and can still be recreated for that node.
 
     One that something on the host holds with a finalizer would be seen as deleted by the host. One that was placed before is
     back from an older backup of the host.

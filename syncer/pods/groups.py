@@ -75,7 +75,7 @@ class PodGroups:
         return (Item(kind, Key(key.namespace, name)) for kind, name in found if name and kind in self._caches.virtual)
 
     def _on_host(self) -> bool:
-        """Whether the host serves PodGroups, as far as it has said."""
+        """Whether the host is known to serve PodGroups."""
         return POD_GROUP in self._caches.host and self._caches.host[POD_GROUP].served
 
     def _asks_by_claim(self, named: Iterable[Item]) -> bool:
@@ -86,7 +86,7 @@ class PodGroups:
                 continue
             claim = self._caches.virtual[item.kind].store.get(item.key)
             if claim is None:
-                # Without it nobody knows whether the pod has to wait for the ledger.
+                # Without it, it is unknown whether the pod has to wait for the ledger.
                 raise Untranslatable(
                     Reason.REFERENCE_MISSING, f"waiting for the claim {item.key.name!r}", "spec.resourceClaims"
                 )
@@ -112,9 +112,9 @@ class PodGroups:
 
     def host_changed(self, change: Change) -> None:
         """A host group changed."""
-        who = self._caches.origin(change.meta)
-        if who is not None and who.kind == POD_GROUP:
-            self._wake(Item(POD_GROUP, Key(who.namespace, who.name)))
+        identity = self._caches.origin(change.meta)
+        if identity is not None and identity.kind == POD_GROUP:
+            self._wake(Item(POD_GROUP, Key(identity.namespace, identity.name)))
 
     def _wake(self, named: Item) -> None:
         for key in self._waiting.get(named, ()):

@@ -7,7 +7,7 @@
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual pending deletion      -> host deleted with the same grace; virtual deleted when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
-    virtual new, host missing     -> group and references first, then the host pod; a refusal is said on the pod
+    virtual new, host missing     -> group and references first, then the host pod; the virtual pod's status shows a refusal
     host pod placed               -> noted on the host, before anything else
     both there, node chosen       -> virtual bound
     bound by the tenant meanwhile -> host pod that has no node yet deleted, to be recreated for that one
@@ -81,9 +81,9 @@ _log = logging.getLogger(__name__)
 
 # Until the plane is trusted again, or the mass-delete breaker closed.
 _RETRY_KEPT: Final = 60.0
-_LOST: Final = "the pod was placed, and is gone from its node; it is deleted, since no pod runs twice"
+_LOST: Final = "the pod was placed and has disappeared from its node; it is deleted, because no pod runs twice"
 _MISPLACED: Final = (
-    "bound to node {!r} when the platform had placed the pod on {!r} already; it is deleted. "
+    "bound to node {!r}, but the platform had already placed the pod on {!r}; it is deleted. "
     "Give pods that you bind yourself a schedulerName of your own: the platform leaves those to you"
 )
 

@@ -2,11 +2,11 @@
 
 Each token is bound to the virtual pod's UID, so it dies with the pod. It is asked for once the pod is bound to its node, which
 the plane then writes into it, so a pod that waits for room costs no token; the Secret, owned by the host pod (so both go
-together, and one write does), is what the kubelet waits for. No token lies in an annotation, a log or the plane. When it must
-be renewed is an annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
+together, and one write does), is what the kubelet waits for. No token is in an annotation, a log or the plane. An annotation of
+the Secret has the time of renewal, so that a restarted syncer neither requests new tokens nor forgets to.
 
 A pod's tokens are a key of their own in the queue, so that neither waits for the other: the status is reported meanwhile.
-A pod that has ended stays for as long as the tenant keeps it, and needs no tokens any more: they go at once.
+A pod that has ended stays for as long as the tenant keeps it, and needs no tokens: they are deleted at once.
 
     virtual pod bound, ended ─> queue ┐
     Secret came, went ────────────────┼──> Item(PodToken, pod) ──> fresh? ──> again when they have to be renewed

@@ -79,6 +79,6 @@ class Unchanged:
 
 
 def _patchable(meta: Obj) -> list[Any]:
-    """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
+    """The metadata that a patch may read or write, without the labels that both bindings set."""
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
     return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]

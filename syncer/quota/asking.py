@@ -24,7 +24,7 @@ _LONGEST_UID: Final = 64
 
 
 class Priorities:
-    """The host's priorities by class, as far as the host has shown them; a class that nobody has seen counts as 0."""
+    """The host's priorities by class, as far as host pods have shown them; an unseen class counts as 0."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Priorities:
 
 
 def rank_of_host(host: Obj) -> Rank:
-    """Where a host pod stands, with its own age, as long as nobody has seen its virtual pod."""
+    """The rank of a host pod by its own age, until its virtual pod has been seen."""
     noted = text(mapping(mapping(host.get("metadata")).get("annotations")).get(ledger.OWN_PRIORITY))
     own = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
     return (0, -_priority(host), -own, *_age_of(host))
@@ -60,12 +60,12 @@ def rank_as(virtual: Obj, rank: Rank) -> Rank:
 
 
 def _held_back(virtual: Obj) -> int:
-    """Whether its tenant holds a pod back; gates that somebody on the host has put on it are no matter of its order."""
+    """1 if the tenant holds the pod back by scheduling gates of its own; gates that the host has set do not count."""
     return int(bool(sequence(mapping(virtual.get("spec")).get("schedulingGates"))))
 
 
 def _age_of(pod: Obj) -> tuple[str, str]:
-    """When a pod was made, and what tells it from others of that second; what is no time of an API server is the youngest."""
+    """When a pod was created, and its UID to order pods of one second; a malformed time counts as the youngest."""
     meta = mapping(pod.get("metadata"))
     made = text(meta.get("creationTimestamp"))
     return made if _MADE.fullmatch(made) else _YOUNGEST, text(meta.get("uid"))[:_LONGEST_UID]

@@ -1,15 +1,15 @@
-"""Keeps on the host what of a tenant's pods is the best, where the quota has no room for all that wait for the ledger.
+"""Keeps a tenant's best pods on the host, if the quota has no room for all that wait for the ledger.
 
     host pods, as they change ──> roster ──┐
     pod to be made ──> `attempt` ──────────┴─> verdict: Odd     -> says so, and is tried again when the others are gone
-                                                        Beyond  -> says so at once, and holds up nobody
+                                                        Beyond  -> says so at once, and does not hold up other pods
                                                         Behind  -> waits until a better one does not
                                                         Lacks   -> waits; the worst on the host give their place
                                                         Fits    -> open, until the host shows it
     one that gives its place ──> queued ──> `gives_way` ──> its reconcile deletes the host pod while it is gated, without a node
 
-What the host's own count refuses waits the same way. Only memory, no I/O: after a restart the host pods are listed, and what
-waits tries again. What is decided is `verdict`, who is where `roster`; a tenant without gated pods costs nothing here.
+A pod that the host's own count refuses waits the same way. Only memory, no I/O: after a restart the host pods are listed, and
+waiting pods try again. `verdict` decides, `roster` knows where each pod is; a tenant without gated pods costs nothing here.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ _HOPE: Final = "The pod starts when enough is free."
 
 
 class Best:
-    """Who of the tenant's gated pods is on the host, who waits in the plane, and who gives its place."""
+    """Which of the tenant's gated pods are on the host, which wait in the plane, and which give up their place."""
 
     def __init__(self, caches: Caches, queue: Queue, claims: Claims, *, quota: Callable[[], Obj | None]) -> None:
         self._caches = caches
@@ -47,7 +47,7 @@ class Best:
         self._roster = Roster()
         # UIDs of host pods that give their place.
         self._yielding: dict[Key, str] = {}
-        # By what was lacking: for whom places were last asked for, and what that followed from.
+        # By the resources that were lacking: the workload for which pods last had to give up places, and the inputs of that.
         self._asked: dict[tuple[str, ...], tuple[object, ...]] = {}
         # UIDs of the virtual pods for which the pods on the host were made.
         self._made_for: dict[Key, str] = {}
@@ -58,7 +58,7 @@ class Best:
         return tuple(dict.fromkeys((*self._caches.settings.gated_resources, *self._claims.resources)))
 
     def recount(self) -> None:
-        """Other settings: who is on the host is counted anew. What waits in the plane has to be tried again by the caller."""
+        """Count the pods on the host again, because settings changed. The caller retries the pods that wait in the plane."""
         self._limited, self._roster = self._limits(), Roster()
         self._asked.clear()
         for meta in self._caches.host["Pod"].store.metas():
@@ -112,7 +112,7 @@ class Best:
             self._try(self._roster.put(entry, Place.WAITS))
             self._make_room(entry, best, found.lacking)
         else:
-            # Of something that nobody here has to give, or that the host has not counted again: it holds up nobody.
+            # No pod here can give up what is lacking, or the host has not recounted: the pod does not hold up others.
             self.forget(key)
 
     def made(self, desired: Obj, made: Obj) -> None:
@@ -145,10 +145,10 @@ class Best:
         """A host pod came, changed or went."""
         if not self._caches.views.static.waits_for_ledger:
             return
-        who = self._caches.origin(change.meta)
-        if who is None or who.kind != "Pod":
+        identity = self._caches.origin(change.meta)
+        if identity is None or identity.kind != "Pod":
             return
-        key = Key(who.namespace, who.name)
+        key = Key(identity.namespace, identity.name)
         host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
         # One that is being deleted makes no gang whole, and says nothing of one that comes after it.
         if host is None or has_ended(host) or is_pending_deletion(host) or not gate.is_the_ledgers(host):
@@ -240,5 +240,5 @@ def _behind(entry: Entry) -> str:
 
 
 def _odd(found: verdict.Odd) -> str:
-    text = f"of the gang {found.own.name!r} the pod {found.pod!r} says that it has {found.theirs.said}"
-    return f"{text}, and this one {found.own.said}"
+    theirs = f"pod {found.pod!r} of gang {found.own.name!r} gives the gang {found.theirs.words}"
+    return f"{theirs}, but this pod gives it {found.own.words}"

@@ -4,7 +4,7 @@ The host's ResourceQuota is the hard stop, but it is not strict: after a pod wen
 cache that may lag behind, writes a lower use, and creates pass that should not. And it has one name for the GPUs that pods ask
 for by `resources` and another for those of a DeviceClass, which it cannot add up. So the syncer, which alone creates both here,
 counts first: pods in its cache that have not ended, claims that are there, and creates that the cache does not show yet. A
-resource for which nobody gives a number is limited to nothing.
+resource without a limit in the settings is limited to 0.
 
     claim before the create -> kept until the object is seen -> held until it ends or is gone; dropped when the create failed
 """
@@ -29,8 +29,8 @@ _UNSEEN_SECONDS: Final = 60.0
 _PREFIX: Final = "requests."
 
 Amounts = Mapping[str, int]
-# What the ledger says of a line of the quota, in words; the ceiling is the quota's number. In use is for the host's quota also
-# what only waits for the ledger, which nobody would guess who sees what runs.
+# The ledger's counts for a line of the quota, in words; the quota itself is the ceiling. The host's quota also counts pods that
+# only wait for the ledger, which a user who looks at running pods would not expect.
 _WORDS: Final = {
     "used": "by what has started {}",
     "nominal": "its own {}",
@@ -129,7 +129,7 @@ class Claims:
 
 
 def _standing(meta: Mapping[str, Any], resource: str, used: int) -> str:
-    """What the ledger has counted of a resource, by kinds of nodes with a quota of their own; empty where it said nothing.
+    """The ledger's counts for a resource, by flavor; empty until it has reported.
 
     It says so once a second at most. Where more has started by it than is in use now, only the nominal quota holds still.
     """
@@ -137,9 +137,9 @@ def _standing(meta: Mapping[str, Any], resource: str, used: int) -> str:
         line: numbers for line, numbers in ledger.read_standing(meta.get("annotations") or {}).items() if line[1] == resource
     }
     late = sum(numbers["used"] for numbers in lines.values()) > used
-    said = []
+    parts = []
     for (flavor, _), numbers in sorted(lines.items()):
         shown = [name for name in _WORDS if (name == "nominal" if late else name in _ALWAYS or numbers[name])]
         words = ", ".join(_WORDS[name].format(numbers[name]) for name in shown)
-        said.append(f"{flavor}: {words}" if flavor else words)
-    return f" ({'; '.join(said)})" if said else ""
+        parts.append(f"{flavor}: {words}" if flavor else words)
+    return f" ({'; '.join(parts)})" if parts else ""

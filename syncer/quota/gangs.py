@@ -1,8 +1,8 @@
-"""Of which gang a tenant's pods are, on the host and in the plane, and who says something else of one. Only memory.
+"""The gangs of a tenant's pods, on the host and in the plane, and the pods that contradict their gang. Only memory.
 
-A pod counts where it is: on the host, or about to be, or in the plane. Where a host pod of before and the pod that is to be
-made in its place are of two gangs, it is one of either. The word of the first of its pods counts for a gang; who says something
-else is no part of it until that word is another one, or gone with the last that gave it.
+A pod counts where it is: on the host, or about to be, or in the plane. If an old host pod and the pod that replaces it are of
+two gangs, the key counts in both. The first pod of a gang sets its size and topology. A pod that contradicts it is not part of
+the gang until the gang changes, or the last pod that agreed is gone.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Gangs:
                 _add(gang, gang.in_plane, in_plane)
 
     def place(self, key: Key, on_host: Entry | None, in_plane: Entry | None) -> list[Key]:
-        """Count a pod where it is now; returns who disagreed with a word that does not count any more."""
+        """Count a pod where it is now; returns the pods that contradicted a size or topology that no longer counts."""
         self._forget_odd(key)
         before = self._of.pop(key, ())
         for each in before:

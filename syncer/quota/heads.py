@@ -40,7 +40,7 @@ class Heads:
         self._workloads.setdefault(entry.workload, Crowd()).add(entry)
 
     def discard(self, key: Key) -> None:
-        """It does not wait any more."""
+        """The workload no longer waits."""
         entry = self._waiting.pop(key, None)
         if entry is None:
             return

@@ -1,7 +1,7 @@
 """The order in which a tenant's pods come where not all may wait on the host: by priority and age, and gangs whole. Pure.
 
-A workload is a pod, or all pods of a gang; its rank is that of its best pod. No two pods have the same rank. Last come those
-that their tenant holds back itself, by scheduling gates of its own: the ledger admits none of them, so they keep nobody out.
+A workload is a pod, or all pods of a gang; its rank is that of its best pod. No two pods have the same rank. Last come pods
+that their tenant holds back by scheduling gates of its own: the ledger admits none of them, so they must not keep others out.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Gang:
         return Key(self.namespace, self.name)
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """What a pod says of it, in words."""
         return f"{self.size} pods" + (f" with topology {self.topology}" if self.topology else "")
 
@@ -45,7 +45,7 @@ class Entry:
     rank: Rank
     asks: Amounts
     gang: Gang | None = None
-    # On the host, where it bears the ledger's gate: nothing but a place in the queue would be lost.
+    # On the host with the ledger's gate: to delete it loses nothing but its place in the queue.
     movable: bool = False
     uid: str = ""
 

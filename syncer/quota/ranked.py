@@ -41,7 +41,7 @@ class Ranked(Generic[T]):
         return True
 
     def discard(self, each: T) -> bool:
-        """It is not there any more; whether it was."""
+        """Remove it; returns whether it was there."""
         place = self._places.pop(each, None)
         if place is not None:
             del self._order[bisect_left(self._order, place)]

@@ -1,4 +1,4 @@
-"""Who of the tenant's gated pods is where: on the host, let onto it, or waiting in the plane, and why. Only memory.
+"""Where each of the tenant's gated pods is: on the host, on its way there, or waiting in the plane, and why. Only memory.
 
     on the host                 as the host shows it; by workload, the worst first, those that may give their place
     in the plane    OPEN        let onto the host, which does not show it yet
@@ -6,8 +6,8 @@
                     BEHIND      there may be room, and a better one waits for it
                     BEYOND      asks for more than can ever be in use: waits for nothing, and its gang is as large all the same
 
-A pod has one place in the plane or none; beside it a host pod of the same key may be there that was made for one before it.
-What changes who is where returns the pods that are to be tried again for it.
+A pod has one place in the plane or none; besides it there may be a host pod of the same key that belongs to its predecessor.
+Methods that move a pod return the pods to try again.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Roster:
         self._waiting: Final = Heads()
         self._behind: Final[Ranked[Key]] = Ranked()
         self._gangs: Final = Gangs()
-        # Counts the changes of who is on the host.
+        # The number of changes to the set of pods on the host.
         self.changes = 0
 
     # -- on the host
@@ -106,7 +106,7 @@ class Roster:
         return [*self._count(entry.key), *(self._next() if waited else ())]
 
     def leave(self, key: Key) -> list[Key]:
-        """A pod has no place in the plane any more."""
+        """The pod no longer has a place in the plane."""
         waited = key in self._waiting
         self._places.pop(key, None)
         self._waiting.discard(key)

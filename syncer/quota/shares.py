@@ -83,7 +83,7 @@ class NodeShares:
             self._unread.discard(name)
         elif name not in self._unread:
             self._unread.add(name)
-            _log.warning("what pods hold on a host node cannot be read: taken for nothing", extra=about("Node", name))
+            _log.warning("held accelerators of a host node cannot be read: counted as 0", extra=about("Node", name))
         metrics.NODES_UNREAD.set(len(self._unread))
 
     def pod_changed(self, change: Change) -> None:

@@ -1,10 +1,10 @@
-"""What becomes of a pod that is to wait at the ledger's gate, and who gives his place for it. Pure.
+"""Whether a pod may wait at the ledger's gate, and which pods give up their place for it. Pure.
 
-A pod at the gate counts in the tenant's quota as one that runs. So where the quota is full, a pod that is worse than one that
-waits in the plane gives its place, and nothing else is done with it:
+A pod at the gate counts in the tenant's quota like one that runs. So if the quota is full, a pod at the gate gives up its place
+to a better one that waits in the plane. The answers:
 
-    says something else of its gang than the others           Odd
-    its workload asks for more than can ever be in use        Beyond   waits for nothing, and holds up nobody
+    contradicts the other pods of its gang                    Odd
+    its workload requests more than can ever be in use        Beyond   waits for nothing, and does not hold up others
     a better workload waits for the same                      Behind
     not all of its workload that is to come has room          Lacks    victims give their place
     otherwise                                                 Fits
@@ -110,7 +110,7 @@ def _are_enough(entry: Entry, others: Others, name: str, limit: int) -> bool:
 
 
 def lacks(entry: Entry, others: Others, lines: Mapping[str, Line]) -> Lacks | None:
-    """What of its workload has no room; of what has no line there is room always."""
+    """The resources for which its workload has no room; a resource without a line always has room."""
     asked = needed(entry, others)
     short = {name: number - (lines[name].limit - lines[name].used) for name, number in asked.items() if name in lines}
     lacking = {name: number for name, number in short.items() if number > 0}
@@ -160,7 +160,7 @@ def victims(rank: Rank, lacking: Amounts, worst_first: Iterable[tuple[Rank, Crow
 
 
 def _rest(name: str, missing: int, known: Crowd, least: int) -> int:
-    """What so many further pods of a gang ask for at least; those that nobody has seen ask for as little as any."""
+    """The least that this many further pods of a gang request; unseen pods count as the smallest one."""
     return known.sum_of_smallest(name, missing) + least * max(0, missing - len(known))
 
 

@@ -26,7 +26,7 @@ MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
 # What a host pod was made with: nothing that is patched later.
 _FIXED: Final = frozenset({MADE_FOR, *MADE_ONCE})
-# Fields of a Service that a host does not fill in: what was wanted before and is no more has to be taken away.
+# Fields of a Service for which the host has no default: a value that is no longer wanted has to be removed.
 _NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
 
 
@@ -255,7 +255,7 @@ def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
 
 
 def _stamped_spec(desired: Obj, actual: Obj) -> Any:
-    """A spec as a whole: written when the wish is another one, or when something that we set is no more."""
+    """A spec as a whole: written if the desired spec changed, or if a field that we set is missing."""
     stamp = ("metadata", "annotations", WANTED)
     if _at(desired, stamp) == _at(actual, stamp) and _within(desired.get("spec"), actual.get("spec")):
         return None

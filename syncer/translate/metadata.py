@@ -59,7 +59,7 @@ _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a virtual object is."""
+    """The identity of a virtual object."""
 
     kind: str
     namespace: str
@@ -98,7 +98,7 @@ def dns_label(value: str, path: str) -> str:
 
 
 def host_metadata(
-    who: Identity,
+    identity: Identity,
     virtual: Obj,
     view: TenantView,
     *,
@@ -108,11 +108,11 @@ def host_metadata(
     """The complete metadata of the host object; `labels` and `annotations` are the kind's own additions."""
     meta = schema.mapping(virtual.get("metadata"), "metadata")
     own_labels = tenant_labels(meta) | dict(labels or {})
-    if who.kind == "Pod":
+    if identity.kind == "Pod":
         own_labels = {key: value for key, value in own_labels.items() if key not in SET_BY_BINDING}
     own_annotations = _passing_annotations(meta) | dict(annotations or {})
-    all_labels = own_labels | markers(who, view)
-    all_annotations = own_annotations | _origin(who, view)
+    all_labels = own_labels | markers(identity, view)
+    all_annotations = own_annotations | _origin(identity, view)
     # the markers are always wanted, so only the others can be ones to take away some day
     applied = {"labels": sorted(own_labels), "annotations": sorted(own_annotations)}
     all_annotations[APPLIED] = json.dumps(applied, separators=(",", ":"))
@@ -120,20 +120,20 @@ def host_metadata(
     if size > _ANNOTATIONS_LIMIT:
         raise Untranslatable(Reason.TOO_LARGE, "labels and annotations are beyond what the host can carry", "metadata")
     return {
-        "name": view.host_name(who.kind, who.namespace, who.name),
+        "name": view.host_name(identity.kind, identity.namespace, identity.name),
         "namespace": view.work_namespace,
         "labels": dict(sorted(all_labels.items())),
         "annotations": dict(sorted(all_annotations.items())),
     }
 
 
-def markers(who: Identity, view: TenantView) -> dict[str, str]:
+def markers(identity: Identity, view: TenantView) -> dict[str, str]:
     """The labels by which the host and the syncer know whose object this is."""
     return {
         **marks.made_for(view.tenant),
         marks.SYNCED: marks.SYNCED_BY_SYNCER,
-        marks.VIRTUAL_UID: who.uid,
-        NAMESPACE_HASH: namespace_hash(who.namespace, view),
+        marks.VIRTUAL_UID: identity.uid,
+        NAMESPACE_HASH: namespace_hash(identity.namespace, view),
     }
 
 
@@ -198,11 +198,11 @@ def _passing_annotations(meta: Mapping[str, Any]) -> dict[str, str]:
     return {key: schema.text(plain[key], "metadata.annotations", 253) for key in sorted(PASSING_ANNOTATIONS) if plain.get(key)}
 
 
-def _origin(who: Identity, view: TenantView) -> dict[str, str]:
+def _origin(identity: Identity, view: TenantView) -> dict[str, str]:
     return {
         marks.TENANT_UID: view.tenant_uid,
-        marks.VIRTUAL_KIND: who.kind,
-        marks.VIRTUAL_NAMESPACE: who.namespace,
-        marks.VIRTUAL_NAME: who.name,
-        marks.VIRTUAL_UID: who.uid,
+        marks.VIRTUAL_KIND: identity.kind,
+        marks.VIRTUAL_NAMESPACE: identity.namespace,
+        marks.VIRTUAL_NAME: identity.name,
+        marks.VIRTUAL_UID: identity.uid,
     }

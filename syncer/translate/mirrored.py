@@ -1,4 +1,4 @@
-"""Which virtual objects have a mirror at all. What is not mirrored is no error and is not reported to the tenant."""
+"""Which virtual objects are mirrored at all. One that is not mirrored is not an error, and nothing reports it to the tenant."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -46,13 +46,13 @@ class Translation:
     to_host: Callable[[Obj, TenantView], Obj]
     references: Callable[[Obj], frozenset[Reference]] = references.none
     status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
-    mirrored: Callable[[Obj], bool] = mirrored.always  # what is not mirrored is no error
-    remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # what of a mirrored object stays behind
+    mirrored: Callable[[Obj], bool] = mirrored.always  # an object that is not mirrored is not an error
+    remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # the parts of a mirrored object that stay behind
     # The fields of a copy that follow its virtual object; none: no API server lets them change.
     content: tuple[str, ...] = ("spec",)
     # Paths of fields that cannot be patched: a copy in which one of them differs is recreated.
     fixed: tuple[tuple[str, ...], ...] = ()
-    # What of the view holds for an object that the host has already: what was accepted is not refused for what came later.
+    # The view for an object that the host has already: an accepted object is not refused because of later changes.
     view_of_copy: Callable[[TenantView, Obj], TenantView] = same_view
     # Whether a host copy may outlast the refusal of what its object has become: its last accepted form.
     may_stay: Callable[[Obj, TenantView], bool] = stays
@@ -176,7 +176,7 @@ _ALL: Final = (
         optional=True,
         needs_host=lambda view: not gang.offered(view),
     ),
-    # What was taken stays when the class offers none any more: it is data.
+    # Snapshots stay when the class no longer offers them: they are data.
     Translation(
         snapshot.KIND,
         snapshot.GROUP,

@@ -21,8 +21,8 @@ _LIMIT: Final = 4096
 _HIDDEN: Final = "(hidden)"
 
 
-# What components of the host say of others: the taints of nodes outside the pool, who preempted a pod and where, how much of a
-# node everybody has, other tenants' namespaces.
+# What the host's components reveal about others: taints of nodes outside the pool, which pod preempted another and where, how
+# much of a node all tenants use, other tenants' namespaces.
 _TAINT: Final = re.compile(r"(, )?(\d{1,9}) node\(s\) had untolerated taint(?:\(s\)| \{([^{}]*)\})")
 _PREEMPTED: Final = re.compile(
     r"Preempted by (?:(?:a )?pod(?: ?group)?(?: (?!on node)[^\s]+)?|[^\s]+/[^\s]+)(?: on node ([^\s,;]+))?", re.IGNORECASE
@@ -82,13 +82,13 @@ def _pairs(virtual: Obj, view: TenantView) -> Iterator[tuple[str, str]]:
     """Host texts and what they are for the tenant, longer ones first: the work namespace begins like the plane's."""
     kind = str(virtual.get("kind") or "Pod")
     try:
-        who = identity(kind, virtual)
+        virtual_identity = identity(kind, virtual)
     except Untranslatable:
         return
-    yield view.host_name(kind, who.namespace, who.name), who.name
+    yield view.host_name(kind, virtual_identity.namespace, virtual_identity.name), virtual_identity.name
     for needed in sorted(references.named_in_texts(virtual | {"kind": kind})):
         yield view.host_name(needed.kind, needed.namespace, needed.name), needed.name
     if kind == "Pod":
         yield tokens.secret_name(virtual, view), "(service account token)"
-    yield view.work_namespace, who.namespace
+    yield view.work_namespace, virtual_identity.namespace
     yield view.plane_namespace, _HIDDEN

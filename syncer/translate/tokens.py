@@ -50,7 +50,7 @@ def need(value: Any, path: str, max_seconds: int = MOST_SECONDS) -> TokenNeed:
     audience = source.get("audience", "")
     where = source.get("path", "")
     if not where or where.startswith("/") or ".." in where.split("/"):
-        raise Untranslatable(Reason.MALFORMED, f"{where[:64]!r} is no relative path", f"{path}.path")
+        raise Untranslatable(Reason.MALFORMED, f"{where[:64]!r} is not a relative path", f"{path}.path")
     key = hashlib.sha256(f"{seconds}/{audience}".encode()).hexdigest()[:16]
     return TokenNeed(audience, seconds, where, f"token-{key}")
 
@@ -76,15 +76,15 @@ def service_account(virtual: Obj) -> str:
 
 def secret_name(virtual: Obj, view: TenantView) -> str:
     """The host name of the Secret that holds the pod's tokens."""
-    who = metadata.identity("Pod", virtual)
-    return view.host_name(KIND, who.namespace, f"{who.name}.{who.uid}")
+    identity = metadata.identity("Pod", virtual)
+    return view.host_name(KIND, identity.namespace, f"{identity.name}.{identity.uid}")
 
 
 def secret(virtual: Obj, view: TenantView, values: Mapping[str, str], owner: Obj | None = None) -> Obj:
     """The Secret itself. `values` are tokens by key; `owner` is the host pod, once it exists, so that both go together."""
-    who = metadata.identity("Pod", virtual)
+    identity = metadata.identity("Pod", virtual)
     # `origin.of_host` gives this kind and name back, which no virtual object has: it is never taken for a tenant's mirror
-    carrier = metadata.Identity(KIND, who.namespace, f"{who.name}.{who.uid}", who.uid)
+    carrier = metadata.Identity(KIND, identity.namespace, f"{identity.name}.{identity.uid}", identity.uid)
     meta = metadata.host_metadata(carrier, {"metadata": {}}, view)
     owner_meta = schema.mapping((owner or {}).get("metadata"), "metadata")
     if owner_meta.get("uid"):

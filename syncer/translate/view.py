@@ -128,7 +128,7 @@ class TenantView:
     def standing(self) -> "TenantView":
         """The same for what the host has already: nothing is refused that its class offers no more, for it was let in.
 
-        Services that came since are no part of it either: the environment of a container never changes.
+        Services that came later are left out, too: the environment of a container never changes.
         """
         return replace(self, judges=False, services=_EMPTY)
 

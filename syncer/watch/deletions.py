@@ -1,7 +1,7 @@
 """Which deletions of virtual objects a watch event reported, as against those that were inferred from a relist.
 
     virtual object gone in an event  -> observed, until an object of this name comes again
-    virtual object missing in a list -> not observed: whoever deletes for it asks the mass-delete breaker
+    virtual object missing in a list -> not observed: the mass-delete breaker decides whether its host object may be deleted
 
 Only memory: after a restart nothing was observed.
 """

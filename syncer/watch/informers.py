@@ -104,7 +104,7 @@ class Caches:
         work = self.settings.work_namespace
         pool = [f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())]
         if marks.TENANT not in self.settings.enforced_node_selector:
-            # Those that bear it are another tenant's alone.
+            # Nodes with it are dedicated to another tenant.
             pool.append(f"!{marks.TENANT}")
 
         notified = partial(self._only_notify, "host")
@@ -217,13 +217,13 @@ class Caches:
 
     def work_of(self, kind: str, meta: Meta) -> Item | None:
         """The work that a host object of this kind is part of; None for one that only looks like ours."""
-        who = self.origin(meta)
-        if who is None:
+        identity = self.origin(meta)
+        if identity is None:
             return None
-        if (kind, who.kind) == ("Secret", tokens.KIND):
-            return Item(tokens.KIND, Key(who.namespace, who.name.rpartition(".")[0]))
-        if who.kind == kind or (kind, who.kind) == ("Service", nodeports.KIND):
-            return Item(who.kind, Key(who.namespace, who.name))
+        if (kind, identity.kind) == ("Secret", tokens.KIND):
+            return Item(tokens.KIND, Key(identity.namespace, identity.name.rpartition(".")[0]))
+        if identity.kind == kind or (kind, identity.kind) == ("Service", nodeports.KIND):
+            return Item(identity.kind, Key(identity.namespace, identity.name))
         return None
 
     def namespace_ending(self, namespace: str) -> bool:
@@ -309,7 +309,7 @@ class Caches:
         node = None if change.kind == "deleted" else self.virtual["Node"].store.get(change.key)
         now = nodemarks.NO_MARKS if node is None else nodemarks.of_tenant(node)
         if self.views.mark(change.key.name, now):
-            # Whoever drains one node often drains more.
+            # An admin who drains one node often drains more.
             self._queue.add_after(UNPLACED, _MARKS_DELAY, Lane.BACKFILL)
         self._virtual_changed("Node")(change)
 

@@ -4,7 +4,7 @@
     classes of the host ───────┼──> TenantView, built again only after something in it changed; its serial then is another
     caches, tenant's marks ────┘
 
-Knows no informers' business: who changes what the view is made of says so with `discard`. Reads caches, and no server.
+It does not watch informers: code that changes the view's sources calls `discard`. Reads caches, and no server.
 """
 
 from collections.abc import Mapping

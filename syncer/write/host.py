@@ -59,8 +59,8 @@ class HostWriter:
     async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
         """Create, or find that it was created before; `Stale` when the name belongs to an earlier virtual object.
 
-        A host counts each post in its quotas, refused or not, until it counts anew. So what was posted already, and is not in
-        the cache yet, is read before it is posted again.
+        A host charges each create to its quotas, refused or not, until it recounts. So an object that was created and is not in
+        the cache yet is read before it is created again.
         """
         place, uid = (r.kind, key_of(desired)), str((desired["metadata"].get("labels") or {}).get(marks.VIRTUAL_UID) or "")
         if uid and self._posted.get(place) == uid:
@@ -87,12 +87,12 @@ class HostWriter:
     @staticmethod
     def _adopted(found: Obj, desired: Obj, view: TenantView) -> Obj:
         """What is there, if it was made for the same virtual object."""
-        who = origin.of_host(found, view)
-        if who is None:
+        owner = origin.of_host(found, view)
+        if owner is None:
             raise Untranslatable(
-                Reason.NAME_TAKEN, "an object that the platform did not make has this object's place on the host"
+                Reason.NAME_TAKEN, "an object that the platform did not create has this object's name on the host"
             )
-        if who.uid != desired["metadata"]["labels"][marks.VIRTUAL_UID]:
+        if owner.uid != desired["metadata"]["labels"][marks.VIRTUAL_UID]:
             raise Stale(found)
         if found["metadata"].get("deletionTimestamp"):
             raise Again(0.5, "host object is still being deleted")

@@ -2,8 +2,8 @@
 
 A virtual object that vanished without its deletion being observed is deleted on the host only within a limit per window. More
 than that looks like a plane that lost its data, so these deletions stop and an alarm is raised. The breaker stays open until an
-operator restarts the syncer; it never closes by itself. A deletion that was observed in an event is never counted, and none is
-for a while after somebody has accepted the plane as it is (`identity`).
+operator restarts the syncer; it never closes by itself. A deletion that was observed in an event is never counted. For some
+time after an admin has accepted the plane's data (`identity`), no deletion is counted.
 """
 
 import logging
@@ -35,7 +35,7 @@ class MassDeleteBreaker:
 
     def may_delete(self, kind: str, key: Key) -> bool:
         """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
-        # An observed deletion stays so until an object of this name comes again: a delete that is retried is no new absence.
+        # An observed deletion stays observed until an object of this name comes again: a retried delete is not a new absence.
         return self._deletions.observed(kind, key) or self.allow()
 
     def allow(self) -> bool:
@@ -54,7 +54,7 @@ class MassDeleteBreaker:
         return True
 
     def accept(self) -> None:
-        """Somebody has been told what the plane has lost, and goes on with what it has."""
+        """An admin knows what the plane has lost, and accepts the data that it has."""
         self._accepted_until = self._clock.monotonic() + ACCEPTED_SECONDS
         self._times.clear()
         self.open = False

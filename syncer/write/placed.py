@@ -1,11 +1,11 @@
-"""Which virtual pods the host has placed, by UID, kept on the host, where no tenant adds anything or takes it away.
+"""The record of virtual pods that the host has placed, by UID. It is kept on the host, where no tenant can change it.
 
     note(uid) ──> those that wait together are one write ──> `placed-pods-recent`, at most a few hundred
                         full ──> what a fresh list of the plane does not have is left out, the rest goes into `placed-pods`
 
-An entry is written before the plane hears of the place, so before anything on the host could make it forgotten, and stays until
-the plane itself, trusted, has no pod of this UID: it outlives the host pod and the syncer. Both ConfigMaps lie in the plane's
-namespace, which no pod of the tenant can name. What is lost there, or has no room, is no alarm: `decide` says what counts then.
+An entry is written before the plane learns of the node, and stays until the plane, while trusted, has no pod of this UID. So it
+outlives the host pod and the syncer. Both ConfigMaps are in the plane's namespace, which no pod of the tenant can name. A lost
+entry, or one without room, raises no alarm: `decide` says what counts then.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class PlacedPods:
         self._namespace = plane_namespace
         self._budget = budget
         self._identity = identity
-        # UIDs of the virtual pods that the cache shows: who is not among them is asked for.
+        # UIDs of the virtual pods that the cache shows: the plane is asked about any other.
         self._cached = cached
         self._recent, self._older = _Page(RECENT), _Page(OLDER)
         # For which there is no room on the host: known until the process ends.
@@ -79,7 +79,7 @@ class PlacedPods:
         return uid in self._recent.uids or uid in self._older.uids or uid in self._beyond
 
     async def load(self) -> None:
-        """Read what was noted; before that nothing can be said of a pod."""
+        """Read the record; before that it is unknown which pods were placed."""
         for page in (self._older, self._recent):
             try:
                 page.show(await self._host.get(CONFIG_MAPS, page.name, self._namespace))

@@ -17,9 +17,9 @@ _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<hard>.+)$"
 )
 _PAIR: Final = re.compile(r"(?P<name>[^=,\s]+)=(?P<amount>[^,\s]+)")
-# Said of a quota for which the controller manager of the host has set a limit and not counted yet.
+# The API server reports this for a quota that the host's controller manager has not counted yet.
 _UNCOUNTED: Final = ": status unknown for quota: "
-# Said by the host's policies just after an upgrade, when the controller has not written yet what the tenant may.
+# The host's policies report this just after an upgrade, before the controller has written the tenant's facts.
 _UNWRITTEN: Final = "the controller has not noted yet"
 _PASSING: Final = (_UNCOUNTED, _UNWRITTEN)
 _MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+)$")

@@ -219,7 +219,7 @@ async def test_kubectl_explains_the_spec(client: Client, tmp_path: Path) -> None
         await asyncio.sleep(0.2)
     explained = " ".join(out.decode().split())
     assert "How work is scheduled inside the tenant." in explained
-    assert "Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant." in explained
+    assert "What schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant." in explained
     assert "enum: Kubernetes, Slurm" in explained
 
 
@@ -235,4 +235,4 @@ async def test_every_field_is_explained_where_kubectl_explain_looks(client: Clie
     spec = await until(explained, "the schema published")
     assert spec["description"] == "What is asked for."
     assert all(item.get("description") for item in spec["properties"].values())
-    assert "Who schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]
+    assert "What schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]

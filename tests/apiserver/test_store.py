@@ -136,7 +136,7 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert "database space exceeded" in filling.said  # what users of the tenant read, as docs/upgrading.md has it
     verdict = words.verdict(SPEC, full)
     assert (full.full, verdict.status, verdict.reason) == (True, "False", Reason.STORE_FULL)
-    assert "have to go" in verdict.message
+    assert "must be freed" in verdict.message
     assert words.FIELD in verdict.message
     # However often it is looked at: nothing was deleted, so nothing opens.
     assert (await look.again()).full

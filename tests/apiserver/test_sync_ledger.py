@@ -268,11 +268,11 @@ async def test_item_93_pods_that_say_different_sizes_or_nonsense_are_refused_whe
     host = await bed.gated("a0")
     assert (host["metadata"]["annotations"][ledger.GANG], host["metadata"]["annotations"][ledger.GANG_SIZE]) == ("a", "3")
     await bed.create(bed.gang_pod("a1", "a", 4))
-    await bed.says("a1", "Malformed", "says that it has 3 pods, and this one 4 pods")
+    await bed.says("a1", "Malformed", "gives the gang 3 pods, but this pod gives it 4 pods")
     other = bed.gang_pod("b0", "b", 2)
     other["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "1k"
     await bed.create(other)
-    await bed.says("b0", "Malformed", "'1k', and no number of pods")
+    await bed.says("b0", "Malformed", "'1k', but must be a number of pods")
     await bed.create(bed.gang_pod("c0", "c", 2, **{"kueue.x-k8s.io/podset-required-topology": "example.com/hidden"}))
     await bed.says("c0", "NotAllowed", "is no label that nodes show")
 

@@ -204,7 +204,7 @@ async def written(client: Client, world: ControllerHost, name: str, version: str
 FROM_SAME: Obj = {"namespaces": {"from": "Same"}}
 # What keeps a route out: the Gateway that tenants name, what is changed of it, what their status says, and the cure.
 REFUSALS: tuple[tuple[str, Obj, str, str], ...] = (
-    ("infra/public/tls", {"allowed": FROM_SAME}, "NotAllowedByListeners", "let a listener of Gateway infra/public take"),
+    ("infra/public/tls", {"allowed": FROM_SAME}, "NotAllowedByListeners", "let a listener of Gateway infra/public accept"),
     ("infra/public/tls", {"hostname": "*.else.example"}, "NoMatchingListenerHostname", f"hostname *.{DOMAIN}, or none"),
     ("infra/public/other", {}, "NoMatchingParent", "name a listener that Gateway infra/public has"),
     ("infra/absent", {}, "Gateway infra/absent is not there", "next: make it, or name another"),

@@ -69,19 +69,20 @@ class TenantClassSpec(ApiModel):
     )
     description: Annotated[str, Field(max_length=512)] | None = Field(None, description="What the class is for, for people.")
     kubernetes_version: KubernetesVersion | None = Field(
-        None, description="Version of a tenant that names none; the installation's unless given."
+        None, description="Version of a tenant that names none; the installation's default if empty."
     )
     kubernetes_versions: Annotated[list[KubernetesVersion], Field(min_length=1, max_length=16)] | None = Field(
         None,
-        description="Versions that tenants may choose; all that the installation offers unless given.",
+        description="Versions that tenants may choose; by default all that the installation offers.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     control_plane: ClassControlPlane | None = Field(None, description="Size of the planes.")
     scheduling: ClassScheduling | None = Field(None, description="How tenants may schedule.")
-    quota: ClassQuota | None = Field(None, description="Bounds on the quota of a tenant.")
+    quota: ClassQuota | None = Field(None, description="Limits for the quota of a tenant.")
     gpu_resources: Annotated[list[DeviceName], Field(min_length=1, max_length=8)] = Field(
         [labels.GPU],
-        description="Names of the resources that count as GPUs; pods get those that the chart's gpuResources list, too.",
+        description="Names of the resources that count as GPUs. Pods may request those that the chart's gpuResources also "
+        "lists.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(DEVICE_NAMES)},
     )
     extended_resources: (
@@ -96,65 +97,67 @@ class TenantClassSpec(ApiModel):
         | None
     ) = Field(
         None,
-        description="Other resources that pods may ask for: network devices such as rdma/hca, and huge pages such as "
-        "hugepages-2Mi. A tenant has none of one unless its quota, or the class's, names it.",
+        description="Other resources that pods may request: network devices such as rdma/hca, and huge pages such as "
+        "hugepages-2Mi. A tenant has none of them unless its quota or the class's names them.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES, DEVICE_NAMES)},
     )
-    access: ClassAccess | None = Field(None, description="Who may use the tenants' APIs.")
+    access: ClassAccess | None = Field(None, description="Access to the tenants' APIs.")
     exposure: ClassExposure | None = Field(None, description="How a tenant's API server is reached from outside.")
     audit: ClassAudit | None = Field(
         None,
-        description="What is written down of who did what in a plane; Metadata into files that end with the pod unless given. "
+        description="The audit log of each plane. By default level Metadata, written to files that are lost with the pod. "
         "A change restarts these planes.",
     )
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
-    isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
+    isolation: ClassIsolation | None = Field(None, description="How strictly tenants are isolated.")
     priority_class_name: DnsName | None = Field(None, description="PriorityClass of the host that every pod gets.")
     allowed_priority_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="PriorityClasses of the host that pods may ask for.",
+        description="PriorityClasses of the host that pods may name.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     allowed_device_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="DeviceClasses of the host that resource claims may ask for; none unless given.",
+        description="DeviceClasses of the host that resource claims may name; none by default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     device_class_quota: dict[ResourceName, DeviceClassQuota] | None = Field(
         None,
         max_length=16,
-        description="What the devices of each allowed DeviceClass count against; of a class that is not here there are none.",
+        description="What the devices of each allowed DeviceClass count against. Claims get no devices of a class that is not "
+        "listed here.",
     )
     allowed_storage_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="StorageClasses of the host that claims may ask for; the host's default one unless given. "
-        "Claims that name none get the default one of those, which an only one is, or wait.",
+        description="StorageClasses of the host that claims may name; by default only the host's default. Claims that name "
+        "none get the default among these, or the only one; otherwise they wait.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     allowed_snapshot_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="VolumeSnapshotClasses of the host that snapshots of claims may ask for; no snapshots unless given.",
+        description="VolumeSnapshotClasses of the host that snapshots of claims may name; no snapshots by default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     ingress: ClassIngress | None = Field(
-        None, description="What tenants may publish with Ingresses; without it they stay in the plane."
+        None, description="What tenants may publish with Ingresses; if empty, Ingresses stay in the plane."
     )
     shared_secrets: SharedSecrets | None = Field(
         None,
-        description="Secrets of the host that are in tenants' planes too, read-only, and follow changes: credentials of "
+        description="Secrets of the host that are copied into tenants' planes, read-only, and kept up to date: credentials of "
         "registries, certificates. Of types Opaque, kubernetes.io/tls and kubernetes.io/dockerconfigjson.",
         json_schema_extra=SHARED,
     )
     shared_config_maps: SharedConfigMaps | None = Field(
         None,
-        description="ConfigMaps of the host that are in tenants' planes too, read-only, and follow changes: bundles of CAs.",
+        description="ConfigMaps of the host that are copied into tenants' planes, read-only, and kept up to date: bundles of "
+        "CAs.",
         json_schema_extra=SHARED_CONFIG_MAPS,
     )
-    container_defaults: ContainerDefaults | None = Field(None, description="What a container gets that does not say.")
+    container_defaults: ContainerDefaults | None = Field(None, description="Requests and limits of containers that set none.")
 
 
 class TenantClass(ApiModel):
-    """A template for tenants, with the bounds they stay inside."""
+    """A template for tenants: defaults and upper bounds."""
 
     spec: TenantClassSpec = Field(description="Defaults and bounds.")
-    status: TenantClassStatus | None = Field(None, description="Who uses it, as the controller last counted.")
+    status: TenantClassStatus | None = Field(None, description="The tenants of the class, as the controller last counted.")

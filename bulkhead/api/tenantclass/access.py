@@ -1,6 +1,6 @@
 """The identity providers that tenants of a class may believe, and how their tokens become names. Types only.
 
-The class pins everything by which a token could claim to be somebody else: the issuer, its audiences, and the prefix of the
+The class pins everything by which a token could claim another identity: the issuer, its audiences, and the prefix of the
 names that it gives. In texts that take `{tenant}` it stands for the tenant's name.
 """
 
@@ -49,11 +49,11 @@ class Claims(ApiModel):
 
     username: Claim = Field(
         "sub",
-        description="Claim with the user's name, unique at the issuer and not of the user's choice; email counts only where it "
-        "is verified.",
+        description="Claim with the user's name, which must be unique at the issuer and not chosen by the user; email counts "
+        "only if it is verified.",
     )
     groups: Claim | None = Field(
-        None, description="Claim with the user's groups, a text or a list of texts; none unless given."
+        None, description="Claim with the user's groups, a string or a list of strings; none by default."
     )
 
 
@@ -77,51 +77,51 @@ class Issuer(ApiModel):
             "fieldPath": ".requiredGroups",
         },
     )
-    name: IssuerName = Field(description="What tenants call it, and people read before the names of its users.")
+    name: IssuerName = Field(description="Its name in Tenants, and by default the prefix of its users' names.")
     url: Url = Field(
         description="The issuer exactly as its tokens name it (iss); https only.", json_schema_extra=rules(_NOT_THE_PLANE)
     )
     discovery_url: Url | None = Field(
         None,
         alias="discoveryURL",
-        description="Where its discovery document is fetched, if not at url/.well-known/openid-configuration: for an "
-        "issuer that has another address inside.",
+        description="Where its discovery document is fetched, if not at url/.well-known/openid-configuration: for an issuer "
+        "with another address inside the host's network.",
     )
     certificate_authority: Annotated[str, Field(min_length=1, max_length=16384)] | None = Field(
         None,
-        description="Certificates in PEM by which its server is verified; those of the image unless given.",
+        description="Certificate authorities of its server, PEM; by default those of the controller's image.",
         json_schema_extra=rules(CERTIFICATES),
     )
     audiences: Annotated[list[Value], Field(min_length=1, max_length=8)] = Field(
-        description="Client IDs that tokens may be for; `{tenant}` stands for the tenant's name, so that no tenant takes "
-        "the tokens of another's users. `bulkhead login` signs in with the first.",
+        description="Client IDs that tokens may be for. `{tenant}` stands for the tenant's name, so that no tenant accepts "
+        "tokens for another tenant. `bulkhead login` signs in with the first.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    claims: Claims | None = Field(None, description="The claims that name its users; sub, and no groups, unless given.")
+    claims: Claims | None = Field(None, description="The claims that name its users; by default sub, and no groups.")
     prefix: Annotated[str, text(63, r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?:$")] | None = Field(
-        None, description="Put before the name of every user and group; the issuer's name and a colon unless given."
+        None, description="Prefix of every user and group name; by default the issuer's name and a colon."
     )
     required_claims: dict[ResourceName, Value] | None = Field(
         None,
         max_length=16,
-        description="Claims that every token must have with exactly this text; `{tenant}` stands for the tenant's name.",
+        description="Claims that every token must have with exactly this value; `{tenant}` stands for the tenant's name.",
         json_schema_extra=rules(_CLAIM_NAMES),
     )
     required_groups: Annotated[list[Value], Field(min_length=1, max_length=16)] | None = Field(
         None,
-        description="Groups, as the issuer calls them, of which every user must be in one; `{tenant}` stands for the "
-        "tenant's name.",
+        description="Groups, as the issuer names them; every user must be in one of them. `{tenant}` stands for the tenant's "
+        "name.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     email_domains: Annotated[list[DnsName], Field(min_length=1, max_length=16)] | None = Field(
         None,
-        description="Domains of which a token's email must be, verified by the issuer.",
+        description="Domains of which one must be that of the token's email, which the issuer must have verified.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     max_token_age: Annotated[str, text(6, r"^[1-9][0-9]{0,3}(s|m|h)$")] = Field(
         "15m",
-        description="Longest life of a token, from when it was issued until it expires; longer ones are refused. So whoever "
-        "is out at the issuer is out here as soon.",
+        description="Longest lifetime of a token, from issue to expiry; tokens that live longer are refused. A user that the "
+        "issuer removes loses access within this time.",
     )
     every_tenant: bool = Field(False, description="Whether its users may sign in to every tenant of the class.")
 
@@ -142,7 +142,7 @@ def _apart(issuers: Iterable[Issuer]) -> list[Issuer]:
 
 
 class ClassAccess(ApiModel):
-    """Who may use the tenants' APIs."""
+    """Access to the tenants' APIs."""
 
     issuers: Annotated[list[Issuer], Field(max_length=8), AfterValidator(_apart)] | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""What is written down of who did what in a plane, where, and how much of it is kept. Types only."""
+"""The audit log of a plane: its level, where it is written, and how much of it is kept. Types only."""
 
 from typing import Annotated, Final, Literal
 
@@ -53,27 +53,27 @@ class ClassAuditWebhook(ApiModel):
 
     model_config = model_rules(_SAME)
     url: Annotated[str, text(512, _URL)] = Field(
-        description="Where they are posted; https only. One step of the path is `{tenant}`, for the tenant's name, by which "
-        "the receiver knows whose events they are.",
+        description="Where events are posted; https only. One segment of the path is `{tenant}`, for the tenant's name, so "
+        "that the receiver can tell tenants apart.",
         json_schema_extra=rules(_PORT, _OWN_NAMES),
     )
     address: Annotated[str, text(45)] = Field(
-        description="The IP address of the url's name: planes look up no names outside. With namespace, the ClusterIP of the "
-        "receiver's Service.",
+        description="The IP address of the url's host, because planes resolve no outside names. With namespace, the ClusterIP "
+        "of the receiver's Service.",
         json_schema_extra=rules(_ADDRESS),
     )
     namespace: DnsLabel | None = Field(
         None,
-        description="Namespace of the host in which the receiver's pods run, listening on the url's port; without it the "
-        "receiver is outside of the host, at address alone.",
+        description="Namespace of the host in which the receiver's pods run, listening on the url's port. If empty, the "
+        "receiver is outside of the host, at address.",
         json_schema_extra=rules(_FOREIGN),
     )
     certificate_authority: Annotated[str, Field(min_length=1, max_length=16384)] = Field(
-        description="Certificates in PEM by which the receiver is verified.", json_schema_extra=rules(CERTIFICATES)
+        description="Certificate authorities of the receiver, PEM.", json_schema_extra=rules(CERTIFICATES)
     )
     secret_name: DnsName = Field(
         description="Secret of type bulkhead.dev/audit-receiver in the namespace of shared objects, with token, or tls.crt and "
-        "tls.key: by what planes sign in to the receiver. Planes take over a change without a restart."
+        "tls.key: the credential of planes at the receiver. A change takes effect without a restart."
     )
 
 
@@ -83,28 +83,28 @@ class ClassAudit(ApiModel):
     model_config = model_rules(_OF_FILES, _NAMED)
     level: Literal["Metadata", "Request"] = Field(
         "Metadata",
-        description="Metadata: who asked for what, when, from where, and what was answered. Request: also what was sent, of "
-        "Kubernetes' own kinds but for Secrets, ConfigMaps, tokens and certificate requests.",
+        description="Metadata: user, request, time, source address and response code. Request: also the request body, for "
+        "Kubernetes' own kinds except Secrets, ConfigMaps, tokens and certificate requests.",
     )
     sink: Literal["File", "Stdout", "Webhook"] = Field(
         "File",
-        description="File: in the plane's pod, where bulkhead audit reads it. Stdout: among what the API server's container "
-        "prints, for the host's own collector of logs. Webhook: to the receiver alone.",
+        description="File: in the plane's pod, where bulkhead audit reads it. Stdout: in the log of the API server's "
+        "container, for the host's log collector. Webhook: only to the receiver.",
     )
     webhook: ClassAuditWebhook | None = Field(
-        None, description="A receiver that gets every event too, whatever the sink; with sink Webhook nothing else does."
+        None, description="A receiver that gets every event besides the sink; with sink Webhook it is the only one."
     )
     max_size: StorageSize | None = Field(
-        None, description="Size at which a file is begun anew: 16Mi to 1Gi, 32Mi unless given.", json_schema_extra=rules(_SIZE)
+        None, description="Size at which a new file begins: 16Mi to 1Gi, 32Mi by default.", json_schema_extra=rules(_SIZE)
     )
     max_backups: Annotated[int, Field(ge=1, le=20)] | None = Field(
-        None, description="How many former files are kept, 2 unless given."
+        None, description="How many former files are kept; 2 by default."
     )
     max_age_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
-        None, description="How long former files are kept at most, 30 days unless given."
+        None, description="Days for which former files are kept at most; 30 by default."
     )
     retain: bool | None = Field(
         None,
-        description="Whether the files lie on the volume of the plane's etcd and so outlive the pod. They take a quarter of "
-        "it at most, whatever maxSize and maxBackups say.",
+        description="Whether the files are on the volume of the plane's etcd and so outlive the pod. They take at most a "
+        "quarter of it, whatever maxSize and maxBackups say.",
     )

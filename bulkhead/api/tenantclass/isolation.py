@@ -12,12 +12,12 @@ SeccompProfile = Annotated[str, text(253, r"^[A-Za-z0-9_][-A-Za-z0-9._]*(/[A-Za-
 AppArmorProfile = Annotated[str, text(253, r"^[A-Za-z0-9_/][-A-Za-z0-9._/]*$")]
 _CONFINED: Final[Rule] = {
     "rule": "self.all(one, one != 'unconfined')",
-    "message": "unconfined is no profile but the absence of one",
+    "message": "must name a profile, not unconfined",
 }
 
 
 class ClassIsolation(ApiModel):
-    """How hard tenants are kept apart."""
+    """How strictly tenants are isolated."""
 
     pod_security: Literal["baseline", "restricted"] = Field(
         "baseline", description="Pod Security level that the host enforces on pods."
@@ -26,19 +26,19 @@ class ClassIsolation(ApiModel):
     drop_privileges: DropPrivileges | None = Field(None, description=DROPS)
     allowed_seccomp_profiles: Annotated[list[SeccompProfile], Field(max_length=16)] | None = Field(
         None,
-        description="Seccomp profiles of the nodes that pods may name (type Localhost), by their paths below the kubelet's "
-        "seccomp folder; none unless given. Pods that name none run under the container runtime's own.",
+        description="Seccomp profiles on the nodes that pods may name (type Localhost), as paths below the kubelet's seccomp "
+        "folder; none by default. Pods that name none run with the container runtime's default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     allowed_app_armor_profiles: Annotated[list[AppArmorProfile], Field(max_length=16)] | None = Field(
         None,
-        description="AppArmor profiles loaded on the nodes that pods may name (type Localhost); none unless given.",
+        description="AppArmor profiles loaded on the nodes that pods may name (type Localhost); none by default.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(_CONFINED)},
     )
     runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod runs with.")
     allowed_runtime_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="RuntimeClasses of the host that pods may ask for, and that a tenant may choose instead of the class's.",
+        description="RuntimeClasses of the host that pods may name, and that a tenant may choose instead of the class's.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     network: ClassNetwork | None = Field(None, description="What the pods may reach beyond their own tenant.")

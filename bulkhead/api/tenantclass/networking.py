@@ -52,7 +52,7 @@ class ClassIngress(ApiModel):
     domains: Annotated[
         list[Annotated[DnsName, Field(max_length=190)]], Field(min_length=1, max_length=16), AfterValidator(_apart)
     ] = Field(
-        description="Where tenants have hosts: for example.org, a tenant named t may use t.example.org and what lies below it.",
+        description="Domains of tenants' hosts: for example.org, a tenant named t may use t.example.org and its subdomains.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(_APART)},
     )
     controller_namespaces: Annotated[list[DnsLabel], Field(max_length=16)] | None = Field(

@@ -13,7 +13,7 @@ class Toleration(ApiModel):
     model_config = model_rules(
         {
             "rule": r"!self.key.matches('(^|[.])bulkhead[.]dev/')",
-            "message": "taints of bulkhead.dev are the platform's: nodes that are dedicated to a tenant bear them",
+            "message": "taints of bulkhead.dev are reserved: the platform sets them on nodes that are dedicated to a tenant",
             "fieldPath": ".key",
         },
         {
@@ -38,7 +38,7 @@ class Toleration(ApiModel):
     value: LabelValue | None = Field(None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Effect of the taint.")
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
-        None, description="How long a NoExecute taint is endured."
+        None, description="How many seconds a NoExecute taint is tolerated."
     )
 
 
@@ -58,20 +58,22 @@ class ClassNodes(ApiModel):
     )
     allowed_tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
         None,
-        description="Tolerations that pods may ask for, beside those of not-ready and unreachable nodes; what else they ask "
-        "for does not reach the host.",
+        description="Tolerations that pods may have, besides those of not-ready and unreachable nodes; other tolerations are "
+        "dropped on the host.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     dedicated: bool | None = Field(
-        None, description="Whether the pool of every tenant is its alone; each needs a selector of its own inside the class's."
+        None,
+        description="Whether the pool of every tenant is dedicated to it; each tenant then needs a selector of its own "
+        "within the class's.",
     )
     drain_deadline: Annotated[str, text(6, r"^(Never|0s|[1-9][0-9]{0,4}(s|m|h))$")] | None = Field(
         None,
-        description="For how long disruption budgets of tenants hold up the drain of a node, from its cordon; 1h unless given. "
-        "Afterwards what is on the node may be evicted, whatever they say. Never: they hold it up for ever.",
+        description="How long disruption budgets of tenants may hold up the drain of a node, from its cordon; 1h by default. "
+        "After that its pods may be evicted in spite of them. Never: budgets always hold.",
     )
     max_dedicated: Count | None = Field(
         None,
-        description="Most nodes that a tenant may have for itself alone; without it a tenant may ask for none, and one whose "
-        "class has dedicated may have its whole pool.",
+        description="Most nodes that may be dedicated to a tenant. If empty, a tenant may request none; with dedicated set by "
+        "the class, it has its whole pool.",
     )

@@ -22,18 +22,18 @@ class ClassStorage(ApiModel):
     """The volume under a plane's etcd."""
 
     size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
-    max_size: StorageSize | None = Field(None, description="Largest size that a tenant may ask for; size unless given.")
+    max_size: StorageSize | None = Field(None, description="Largest size that a tenant may request; size by default.")
     quota: StoreQuota = Field(
         "512Mi",
         description="How much data a plane's store may hold, 100Mi to 8Gi and at most a quarter of the volume. The memory "
-        "limits of etcd, API server and controller manager follow from it where nothing is said of them. A change restarts "
+        "limits of etcd, API server and controller manager follow from it unless they are set. A change restarts "
         "planes.",
     )
-    max_quota: StoreQuota | None = Field(None, description="Largest quota that a tenant may ask for; quota unless given.")
-    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default unless given.")
+    max_quota: StoreQuota | None = Field(None, description="Largest quota that a tenant may request; quota by default.")
+    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default if empty.")
     allowed_class_names: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="StorageClasses that a tenant may choose instead; none unless given.",
+        description="StorageClasses that a tenant may choose instead; none by default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
@@ -43,13 +43,13 @@ class ClassControlPlane(ApiModel):
 
     replicas: Literal[1, 3] = Field(1, description="Number of plane pods: 1, or 3.")
     max_replicas: Literal[1, 3] | None = Field(
-        None, description="Highest number of plane pods that a tenant may ask for; replicas unless given."
+        None, description="Maximum number of plane pods that a tenant may request; replicas by default."
     )
     resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
     max_resources: Components | None = Field(
         None,
-        description="The most that a tenant may ask for instead, each request and limit by itself; what resources says, or "
-        "what is built in, unless given.",
+        description="The most that a tenant may request instead, for each request and limit; by default the values in "
+        "resources, or the built-in ones.",
     )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
     node_selector: dict[LabelKey, LabelValue] | None = Field(

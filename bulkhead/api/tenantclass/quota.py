@@ -54,21 +54,21 @@ class Bound(ApiModel):
     )
     default: Amount | None = Field(
         None,
-        description="Quota of a tenant that names none. Unless given, no GPUs, and maxNominal of everything else.",
+        description="Quota of a tenant that sets none. By default no GPUs, and maxNominal of everything else.",
     )
     max_nominal: Amount | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
     max_borrowing: Amount | None = Field(
         None,
         description="The most that a tenant may use beyond its nominal quota while others of its cohort leave it idle, all "
-        "flavors together. Unless given, what its quota says.",
+        "flavors together. By default the tenant's own borrowingLimit.",
     )
     max_per_pod: Amount | None = Field(
         None, description="The most that one pod may request; of cpu, memory and ephemeral-storage."
     )
     max_limit_request_ratio: Amount | None = Field(
         None,
-        description="How many times its request a container's limit may be, where it names one; of cpu, memory and "
-        "ephemeral-storage. For a container without a limit there is containerDefaults.limits.",
+        description="Maximum ratio of a container's limit to its request, if it sets a limit; of cpu, memory and "
+        "ephemeral-storage. containerDefaults.limits covers containers without a limit.",
     )
     max_per_claim: Amount | None = Field(
         None, description="The most that one PersistentVolumeClaim may request; of requests.storage."
@@ -76,18 +76,18 @@ class Bound(ApiModel):
 
 
 class ClassQuota(ApiModel):
-    """Bounds on the quota of a tenant."""
+    """Limits for the quota of a tenant."""
 
     cohorts: Annotated[list[DnsLabel], Field(max_length=32)] | None = Field(
         None,
-        description="Cohorts that tenants may join, to lend each other idle quota; none unless given.",
+        description="Cohorts that tenants may join to lend each other idle quota; none by default.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     resources: dict[ResourceName, Bound] | None = Field(
         None,
         max_length=16,
         description="What tenants have of each resource, and how much at most: GPU resources, cpu, memory, ephemeral-storage, "
-        "requests.storage and others. Where nothing is said of cpu, memory and storage, they have no ceiling.",
+        "requests.storage and others. cpu, memory and storage are unlimited unless they are set.",
         json_schema_extra=rules(
             RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("default", "maxNominal", "maxBorrowing"), _OF_PODS, _OF_CLAIMS, _LENT
         ),
@@ -95,8 +95,8 @@ class ClassQuota(ApiModel):
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
-        description="Highest number of mirrored objects of each kind on the host; a tenant may ask for fewer. Kinds that are "
-        "not listed have a built-in bound.",
+        description="Maximum number of mirrored objects of each kind on the host; a tenant may request fewer. Kinds that are "
+        "not listed have a built-in limit.",
         json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
     )
 
@@ -108,7 +108,7 @@ _OF_CONTAINERS: Final[Rule] = {
 
 
 class ContainerDefaults(ApiModel):
-    """What a container gets that does not say."""
+    """Requests and limits of containers that set none."""
 
     model_config = model_rules(
         {
@@ -121,14 +121,14 @@ class ContainerDefaults(ApiModel):
     requests: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=8,
-        description="Default requests. A little of cpu, memory and ephemeral-storage unless given: quotas count requests.",
+        description="Default requests, because quotas count requests; by default a little cpu, memory and ephemeral-storage.",
         json_schema_extra=rules(_OF_CONTAINERS),
     )
     limits: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=8,
-        description="Default limits; none unless given. A container that asks for more than its default limit and names no "
-        "other is refused, and one that needs more memory is killed.",
+        description="Default limits; none by default. A container that requests more than its default limit and sets no other "
+        "is refused, and one that uses more memory is killed.",
         json_schema_extra=rules(_OF_CONTAINERS),
     )
 
@@ -146,5 +146,5 @@ class DeviceClassQuota(ApiModel):
         None, description="The resource that a device of the class stands for: each counts against the tenant's quota of it."
     )
     devices: Count | None = Field(
-        None, description="How many devices of the class all claims of a tenant may ask for together."
+        None, description="How many devices of the class all claims of a tenant may request together."
     )

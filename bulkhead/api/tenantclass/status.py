@@ -1,6 +1,6 @@
 """The status of a TenantClass, as the controller writes it and people read it. Types only.
 
-The host's policy says these names to whoever would delete the class from under its tenants.
+The host's policy lists these names when it refuses to delete a class that tenants use.
 """
 
 from typing import Annotated, Final
@@ -13,7 +13,7 @@ MOST_SHOWN: Final = 5
 
 
 class TenantClassStatus(ApiModel):
-    """Who uses the class."""
+    """The tenants of the class."""
 
     tenants: Count = Field(0, description="Tenants of the class.")
     tenant_names: Annotated[list[DnsLabel], Field(max_length=MOST_SHOWN)] | None = Field(

@@ -209,7 +209,7 @@ def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tu
     host.delete("Pod", "receiver", SPACE, grace=0)
     last = [write(tenant) for _ in range(200)][-1]
     found = tenants.wait_condition(host, tenant.name, "AuditDelivered", status="False", reason="EventsLost", seconds=400)
-    assert "were not taken in five tries" in found["message"]
+    assert "were not accepted in 5 attempts" in found["message"]
     assert tenants.is_ready(host.get("Tenant", tenant.name))
     out = commands.bulkhead("audit", tenant.name, "--limit", "5000", "-o", "json", kubeconfig=machine.KUBECONFIG).out
     assert last in out

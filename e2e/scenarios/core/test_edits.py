@@ -21,7 +21,7 @@ def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, 
         host.patch("Tenant", fresh_name, {"spec": {"quota": quota, "isolation": {"userNamespaces": True}}})
         until(
             "the edit to be refused",
-            lambda: says(host, fresh_name, "OutOfBounds", "nothing of this edit is applied"),
+            lambda: says(host, fresh_name, "OutOfBounds", "this edit is not applied"),
             seconds=60,
         )
         holds("what runs", lambda: workloads.expect(runs(host, tenant) == before, str(runs(host, tenant))), seconds=5)

@@ -28,14 +28,14 @@ CONFIG_MAP: Final = Struct(
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host ConfigMap for `virtual`."""
-    who = metadata.identity("ConfigMap", virtual)
+    identity = metadata.identity("ConfigMap", virtual)
     plain = schema.struct(virtual, CONFIG_MAP, "")
     content = {field: carried(plain.get(field, {}), field) for field in ("data", "binaryData")}
     check_size(content.values())
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata.host_metadata(who, virtual, view),
+        "metadata": metadata.host_metadata(identity, virtual, view),
         **{field: found for field, found in content.items() if found},
     }
 
@@ -44,7 +44,7 @@ def carried(data: dict[str, Any], field: str) -> dict[str, str]:
     """The entries that go to the host, in a fixed order."""
     for key in data:
         if not _KEY.fullmatch(key):
-            raise Untranslatable(Reason.MALFORMED, f"{key[:64]!r} is no key", field)
+            raise Untranslatable(Reason.MALFORMED, f"{key[:64]!r} is not a valid key", field)
     return dict(sorted(environment.without_device_keys(data).items()))
 
 

@@ -52,7 +52,7 @@ _CLAIM: Final = Struct(
         "kind": Dropped("fixed"),
         "metadata": Translated("metadata"),
         "spec": Translated("CLAIM_SPEC"),
-        "status": Dropped("the host's goes up"),
+        "status": Dropped("the host's status is reported"),
     }
 )
 _OF_POD: Final = Struct({"name": Text(63), "resourceClaimName": NAME, "resourceClaimTemplateName": NAME})
@@ -61,7 +61,7 @@ _RESULT: Final = ("request", "driver", "pool", "device", "shareID", "consumedCap
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host ResourceClaim for `virtual`."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     schema.struct(virtual, _CLAIM, "")
     spec = schema.struct(virtual.get("spec"), CLAIM_SPEC, "spec")
     for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
@@ -70,7 +70,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
             _check_class(each.get("deviceClassName", ""), at, view)
     _check_number(spec)
     _check_selectors(spec, view)
-    meta = metadata.host_metadata(who, virtual, view)
+    meta = metadata.host_metadata(identity, virtual, view)
     return {"apiVersion": "resource.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
 
@@ -88,7 +88,7 @@ def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
     return found
 
 
-def of_pod(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
+def of_pod(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:
     """A pod's `resourceClaims` on the host."""
     spec = schema.mapping(virtual.get("spec"), "spec")
     statuses = schema.items(mapping(virtual.get("status")).get("resourceClaimStatuses"), "status.resourceClaimStatuses")
@@ -102,7 +102,7 @@ def of_pod(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
         if not name:
             raise Untranslatable(Reason.REFERENCE_MISSING, "waiting for the claim that is made from the template", at)
         claim = metadata.object_name(name, f"{at}.resourceClaimName")
-        found.append({"name": plain.get("name", ""), "resourceClaimName": view.host_name(KIND, who.namespace, claim)})
+        found.append({"name": plain.get("name", ""), "resourceClaimName": view.host_name(KIND, identity.namespace, claim)})
     return found
 
 

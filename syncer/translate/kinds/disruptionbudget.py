@@ -32,16 +32,16 @@ BUDGET_SPEC: Final = Struct(
 
 
 def is_mirrored(virtual: Obj) -> bool:
-    """Once the plane's controller has counted, where it is not said in a number."""
+    """Whether it is mirrored: a budget in per cent only once the plane's controller has counted its pods."""
     return mirrored.always(virtual) and _healthy(virtual) is not None
 
 
 def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | None = None) -> Obj:
     """The host PodDisruptionBudget for `virtual`; `selected` counts the host's pods that a selector of its selects."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, BUDGET_SPEC, "spec")
-    scope = replace(selectors.own_namespace(who.namespace, view), expressions=(dict(drain.STAYING),))
+    scope = replace(selectors.own_namespace(identity.namespace, view), expressions=(dict(drain.STAYING),))
     selector = selectors.label_selector(own.get("selector"), "spec.selector", scope)
     if selector is not None:
         spec["selector"] = selector
@@ -49,19 +49,19 @@ def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | Non
     if selected is not None:
         wanted = min(wanted, 0 if selector is None else selected(selector))
     spec |= {"minAvailable": wanted, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
-    meta = metadata.host_metadata(who, virtual, view)
+    meta = metadata.host_metadata(identity, virtual, view)
     return {"apiVersion": "policy/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
 
-def _said(virtual: Obj) -> int | None:
+def _number(virtual: Obj) -> int | None:
     """How many pods stay, where the spec says it in a number."""
     found = mapping(virtual.get("spec")).get("minAvailable")
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _healthy(virtual: Obj) -> int | None:
-    if (said := _said(virtual)) is not None:
-        return said
+    if (number := _number(virtual)) is not None:
+        return number
     status = mapping(virtual.get("status"))
     if not status.get("observedGeneration"):
         return None

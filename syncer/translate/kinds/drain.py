@@ -2,9 +2,9 @@
 
     node cordoned ── its taint says since when ──> deadline of the class ──> its pods are labelled ──> no budget selects them
 
-A budget that lets none of its pods go is the tenant's right in a cluster of its own. Here it would keep an admin from ever
-emptying a node, so it holds until a deadline. A cordon alone ends no pod: what has passed its deadline may be evicted, and
-stays until somebody does. Where the taint does not say since when, nothing passes.
+In its own cluster a tenant may have a budget that allows no eviction. Here such a budget would keep an admin from ever emptying
+a node, so it holds only until a deadline. A cordon by itself ends no pod: after the deadline a pod may be evicted, and runs
+until an admin evicts it. If the taint has no time, the deadline never passes.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ def cordoned_since(host_node: Mapping[str, Any]) -> datetime | None:
     spec = mapping(host_node.get("spec"))
     if spec.get("unschedulable") is not True:
         return None
-    said = [text(each.get("timeAdded")) for each in mappings(spec.get("taints"), 64) if each.get("key") == _CORDON]
-    return _moment(said[0]) if said else None
+    written = [text(each.get("timeAdded")) for each in mappings(spec.get("taints"), 64) if each.get("key") == _CORDON]
+    return _moment(written[0]) if written else None
 
 
 def remaining(host_node: Mapping[str, Any], now: datetime, deadline: float | None) -> float | None:
@@ -37,9 +37,9 @@ def remaining(host_node: Mapping[str, Any], now: datetime, deadline: float | Non
     return max(0.0, deadline - (now - since).total_seconds())
 
 
-def _moment(said: str) -> datetime | None:
+def _moment(written: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(said)
+        found = datetime.fromisoformat(written)
     except ValueError:
         return None
     return found if found.tzinfo is not None else None

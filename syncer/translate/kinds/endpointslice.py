@@ -100,7 +100,7 @@ def addresses(anything: Obj) -> frozenset[str]:
 
 def to_host(virtual: Obj, view: TenantView, holders: Holders = NOBODY) -> Obj:
     """The host EndpointSlice for `virtual`, with the endpoints that are a pod of the tenant's; refused where none is."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     plain = schema.struct(virtual, ENDPOINT_SLICE, "")
     labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
     service = metadata.object_name(labels.get(mirrored.SERVICE_NAME), "metadata.labels")
@@ -111,11 +111,11 @@ def to_host(virtual: Obj, view: TenantView, holders: Holders = NOBODY) -> Obj:
             raise Untranslatable(
                 Reason.MALFORMED, "a port needs a number; without one it would be every port", f"ports[{index}]"
             )
-    endpoints, refused = _endpoints(plain, who, view, holders)
+    endpoints, refused = _endpoints(plain, identity, view, holders)
     if refused and not endpoints:
         raise refused[0]
-    meta = metadata.host_metadata(who, virtual, view, labels={
-        mirrored.SERVICE_NAME: view.host_name("Service", who.namespace, service),
+    meta = metadata.host_metadata(identity, virtual, view, labels={
+        mirrored.SERVICE_NAME: view.host_name("Service", identity.namespace, service),
         mirrored.MANAGED_BY: MANAGED_BY_SYNCER,
     })  # fmt: skip
     return {
@@ -148,19 +148,19 @@ def proven(host: Obj, holders: Holders, work_namespace: str) -> list[Obj] | None
     return after if len(after) < len(before) else None
 
 
-def _endpoints(plain: Obj, who: Identity, view: TenantView, holders: Holders) -> tuple[list[Obj], list[Untranslatable]]:
+def _endpoints(plain: Obj, identity: Identity, view: TenantView, holders: Holders) -> tuple[list[Obj], list[Untranslatable]]:
     """Those that may be on the host, and why others may not."""
     found: list[Obj] = []
     refused: list[Untranslatable] = []
     for index, endpoint in enumerate(plain.get("endpoints", [])):
         try:
-            found.append(_endpoint(endpoint, f"endpoints[{index}]", who, view, holders))
+            found.append(_endpoint(endpoint, f"endpoints[{index}]", identity, view, holders))
         except Untranslatable as why:
             refused.append(why)
     return found, refused
 
 
-def _endpoint(endpoint: Obj, path: str, who: Identity, view: TenantView, holders: Holders) -> Obj:
+def _endpoint(endpoint: Obj, path: str, identity: Identity, view: TenantView, holders: Holders) -> Obj:
     named = endpoint.get("addresses", [])
     if not named:
         raise Untranslatable(Reason.MALFORMED, "an endpoint needs an address", f"{path}.addresses")
@@ -175,7 +175,7 @@ def _endpoint(endpoint: Obj, path: str, who: Identity, view: TenantView, holders
             Reason.NOT_SUPPORTED, f"{len(named)} addresses; give each pod an endpoint of its own", f"{path}.addresses"
         )
     target = endpoint.get("targetRef", {})
-    holder = next((each for each in holders[named[0]] if _is_meant(target, each.virtual, who)), None)
+    holder = next((each for each in holders[named[0]] if _is_meant(target, each.virtual, identity)), None)
     if holder is None:
         raise Untranslatable(Reason.NOT_ALLOWED, f"{named[0]} is not the address of the pod that is named", f"{path}.targetRef")
     kept = {key: endpoint[key] for key in ("addresses", "conditions", "hostname", "zone") if key in endpoint}
@@ -183,11 +183,11 @@ def _endpoint(endpoint: Obj, path: str, who: Identity, view: TenantView, holders
     return kept | node | {"targetRef": _reference(holder, view.work_namespace)}
 
 
-def _is_meant(target: Mapping[str, Any], pod: Identity, who: Identity) -> bool:
+def _is_meant(target: Mapping[str, Any], pod: Identity, identity: Identity) -> bool:
     """Whether an endpoint that names a pod names this one; an address may be another pod's by now."""
     if target.get("kind") != "Pod":
         return True
-    same = (target.get("namespace") or who.namespace, target.get("name")) == (pod.namespace, pod.name)
+    same = (target.get("namespace") or identity.namespace, target.get("name")) == (pod.namespace, pod.name)
     return same and target.get("uid") in (None, "", pod.uid)
 
 

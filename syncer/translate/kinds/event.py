@@ -31,7 +31,7 @@ def involved(host_event: Obj, kinds: Container[str]) -> tuple[str, str]:
 
 def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
     """The event for the tenant; `virtual` is the object whose mirror it is about."""
-    who = metadata.identity(str(virtual.get("kind") or "Pod"), virtual)
+    identity = metadata.identity(str(virtual.get("kind") or "Pod"), virtual)
     host_meta = mapping(host_event.get("metadata"))
     about = mapping(host_event.get("involvedObject"))
     source = mapping(host_event.get("source"))
@@ -40,12 +40,12 @@ def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{who.name[:_NAME_LIMIT].rstrip('.-')}.{metadata.digest(str(host_meta.get('name')))}",
-            "namespace": who.namespace,
+            "name": f"{identity.name[:_NAME_LIMIT].rstrip('.-')}.{metadata.digest(str(host_meta.get('name')))}",
+            "namespace": identity.namespace,
         },
-        "involvedObject": _reference(who, virtual, about),
+        "involvedObject": _reference(identity, virtual, about),
         "reason": text(host_event.get("reason"))[:_TEXT_LIMIT],
-        "message": sanitise.for_tenant(str(host_event.get("message") or ""), virtual | {"kind": who.kind}, view),
+        "message": sanitise.for_tenant(str(host_event.get("message") or ""), virtual | {"kind": identity.kind}, view),
         "source": {"component": component},
         "reportingComponent": component,
         "reportingInstance": "",
@@ -57,13 +57,13 @@ def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
     return event | {key: host_event[key] for key in _COPIED if host_event.get(key) is not None}
 
 
-def _reference(who: Identity, virtual: Obj, about: Mapping[str, Any]) -> Obj:
+def _reference(identity: Identity, virtual: Obj, about: Mapping[str, Any]) -> Obj:
     reference: Obj = {
         "apiVersion": str(virtual.get("apiVersion") or "v1"),
-        "kind": who.kind,
-        "namespace": who.namespace,
-        "name": who.name,
-        "uid": who.uid,
+        "kind": identity.kind,
+        "namespace": identity.namespace,
+        "name": identity.name,
+        "uid": identity.uid,
     }
     if isinstance(about.get("fieldPath"), str):
         reference["fieldPath"] = about["fieldPath"][:_TEXT_LIMIT]

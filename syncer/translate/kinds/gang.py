@@ -6,9 +6,9 @@
     label kueue.x-k8s.io/pod-group-name                      annotation kueue.x-k8s.io/pod-group-total-count
     annotation bulkhead.dev/gang-size                        the pods of one owner: a Job
 
-A pod is of one gang. Its name is unique within the virtual namespace, in which alone the ledger looks for its other pods, so a
-value that names another namespace, or another tenant's group, is a name that does not exist. What is no gang's size is refused;
-where gangs are not offered all of this means nothing.
+A pod is in one gang. Its name is unique within the virtual namespace, and the ledger looks for its other pods only there, so a
+value that names another namespace, or another tenant's group, names a group that does not exist. A malformed size is refused.
+If the class does not offer gangs, all of this is ignored.
 """
 
 import re
@@ -63,7 +63,7 @@ def of_pod(virtual: Obj, view: TenantView, groups: Groups) -> Gang | None:
     """The gang of a pod; None for a pod that starts by itself."""
     found = [each for spelled in _SPELLINGS if (each := spelled(virtual, view, groups)) is not None]
     if len(found) > 1:
-        raise Untranslatable(Reason.MALFORMED, "the pod says in more than one way of which gang it is", "metadata")
+        raise Untranslatable(Reason.MALFORMED, "the pod names more than one gang; keep one of them", "metadata")
     # One pod alone is together with itself.
     return found[0] if found and found[0].size > 1 else None
 
@@ -111,7 +111,7 @@ def _coscheduled(virtual: Obj, view: TenantView, groups: Groups) -> Gang | None:
                 return Gang(name, _size(given[key], schema.key_path(f"metadata.{field}", key), key), _topology(virtual))
     if groups.serves_own:
         raise Untranslatable(Reason.REFERENCE_MISSING, f"waiting for the PodGroup {name!r} of scheduling.x-k8s.io", path)
-    text = f"how many pods the group {name!r} has is not said: add the label {_MINIMA[0]}"
+    text = f"the size of the group {name!r} is missing: add the label {_MINIMA[0]}"
     raise Untranslatable(Reason.MALFORMED, text, path)
 
 
@@ -142,17 +142,17 @@ _SPELLINGS: Final[tuple[Callable[[Obj, TenantView, Groups], Gang | None], ...]] 
 def _size(value: Any, path: str, what: str) -> int:
     plain = text(value)
     if value is None:
-        raise Untranslatable(Reason.MALFORMED, f"how many pods its gang has is not said: there is no {what}", path)
+        raise Untranslatable(Reason.MALFORMED, f"the size of its gang is missing: add {what}", path)
     if type(value) is int:
         size = value
     elif _COUNT.fullmatch(plain):
         size = int(plain)
     else:
-        raise Untranslatable(Reason.MALFORMED, f"{what} is {str(value)[:32]!r}, and no number of pods", path)
+        raise Untranslatable(Reason.MALFORMED, f"{what} is {str(value)[:32]!r}, but must be a number of pods", path)
     if size < 1:
-        raise Untranslatable(Reason.MALFORMED, f"{what} is {size}, and a gang has at least one pod", path)
+        raise Untranslatable(Reason.MALFORMED, f"{what} must be at least 1, not {size}", path)
     if size > MOST_PODS:
-        raise Untranslatable(Reason.TOO_LARGE, f"{what} is {size}, and a gang has at most {MOST_PODS} pods", path)
+        raise Untranslatable(Reason.TOO_LARGE, f"{what} must be at most {MOST_PODS}, not {size}", path)
     return size
 
 
@@ -168,7 +168,7 @@ def _topology(virtual: Obj) -> str:
 def _shown(key: Any, path: str) -> str:
     """The key of a topology: any other would tell whether the host's nodes have a label."""
     if not isinstance(key, str) or not nodemarks.is_shown(key):
-        raise Untranslatable(Reason.NOT_ALLOWED, f"{str(key)[:63]!r} is no label that nodes show in this cluster", path)
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{str(key)[:63]!r} is not a label that nodes show in this cluster", path)
     return str(key)
 
 

@@ -1,10 +1,10 @@
-"""The ledger's gate on host pods: which bear it, what it reads on them, and what it has said of one. Pure.
+"""The ledger's gate on host pods: which pods get it, and the annotations that ledger and syncer exchange on them. Pure.
 
     asks for a gated resource, by `resources` or by a claim, or is of a gang
         -> gate `bulkhead.dev/ledger` beside the tenant's own, annotations of `bulkhead.api.ledger.BY_SYNCER`
 
-Both are said once, when the host pod is made: what a tenant changes later on its pod moves it into no other gang, and nobody
-but the ledger takes the gate away. What the ledger writes is its own and no difference to be repaired.
+Both are set once, when the host pod is created: later changes by the tenant do not move its pod into another gang, and only the
+ledger removes the gate. The syncer does not repair what the ledger writes.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ NOTHING_AROUND: Final = Around(gang.Groups())
 
 
 def close(made: Obj, virtual: Obj, view: TenantView, around: Around) -> None:
-    """Put the gate on a host pod that is about to be made, where it has to bear it."""
+    """Put the gate on a host pod that is about to be created, if it needs one."""
     if gang.offered(view) and not around.groups.mirrored:
         made["spec"].pop(podgroupapi.NAMED_IN, None)
     of = gang.of_pod(virtual, view, around.groups)
@@ -61,7 +61,7 @@ def is_gated(host: Mapping[str, Any]) -> bool:
 
 
 def is_the_ledgers(host: Mapping[str, Any]) -> bool:
-    """Whether a host pod bears the gate, or did before it was admitted."""
+    """Whether a host pod has the gate, or had it before it was admitted."""
     noted = mapping(mapping(host.get("metadata")).get("annotations"))
     return is_gated(host) or ledger.ADMITTED in noted or ledger.RECLAIM in noted
 

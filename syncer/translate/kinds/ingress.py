@@ -68,15 +68,15 @@ INGRESS_SPEC: Final = Struct(
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host Ingress for `virtual`."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     if not view.ingress_classes or not view.ingress_domains:
         raise Untranslatable(Reason.NOT_SUPPORTED, "the class of this tenant offers no Ingress; it stays in this cluster")
     own = schema.mapping(virtual.get("spec"), "spec")
     _check_default(own)
     plain = schema.struct(own, INGRESS_SPEC, "spec")
     meta = schema.mapping(virtual.get("metadata"), "metadata")
-    spec: Obj = {"ingressClassName": _class(own, meta, view), "rules": _rules(plain.get("rules", []), who, view)}
-    tls = [_tls(entry, f"spec.tls[{index}]", who, view) for index, entry in enumerate(plain.get("tls", []))]
+    spec: Obj = {"ingressClassName": _class(own, meta, view), "rules": _rules(plain.get("rules", []), identity, view)}
+    tls = [_tls(entry, f"spec.tls[{index}]", identity, view) for index, entry in enumerate(plain.get("tls", []))]
     if tls:
         spec["tls"] = tls
     # Of the tenant's annotations none passes, not even those that do elsewhere.
@@ -84,13 +84,13 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": KIND,
-        "metadata": metadata.host_metadata(who, bare, view),
+        "metadata": metadata.host_metadata(identity, bare, view),
         "spec": spec,
     }
 
 
 def remarks(virtual: Obj, _view: TenantView) -> list[str]:
-    """What of an Ingress that is mirrored does not reach the host."""
+    """The parts of a mirrored Ingress that do not reach the host, in the tenant's words."""
     annotations = schema.mapping(schema.mapping(virtual.get("metadata"), "metadata").get("annotations"), "metadata.annotations")
     lost = sorted(key[:64] for key in annotations if isinstance(key, str) and key.partition("/")[0] not in _QUIET_PREFIXES)
     if not lost:
@@ -147,21 +147,21 @@ def _class(spec: Mapping[str, Any], meta: Mapping[str, Any], view: TenantView) -
     return name
 
 
-def _rules(rules: list[Obj], who: Identity, view: TenantView) -> list[Obj]:
+def _rules(rules: list[Obj], identity: Identity, view: TenantView) -> list[Obj]:
     if not rules:
         raise Untranslatable(Reason.MALFORMED, "there is no rule", "spec.rules")
     paths = sum(len(rule.get("http", {}).get("paths", [])) for rule in rules)
     if paths > _MOST_PATHS:
         raise Untranslatable(Reason.TOO_LARGE, f"{paths} paths, at most {_MOST_PATHS} are mirrored", "spec.rules")
-    return [_rule(rule, f"spec.rules[{index}]", who, view) for index, rule in enumerate(rules)]
+    return [_rule(rule, f"spec.rules[{index}]", identity, view) for index, rule in enumerate(rules)]
 
 
-def _rule(rule: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+def _rule(rule: Obj, path: str, identity: Identity, view: TenantView) -> Obj:
     host = _own_host(rule.get("host", ""), f"{path}.host", view)
     paths = rule.get("http", {}).get("paths", [])
     if not paths:
         raise Untranslatable(Reason.MALFORMED, "there is no path, and no default backend that would answer", f"{path}.http")
-    found = [_path(each, f"{path}.http.paths[{at}]", who, view) for at, each in enumerate(paths)]
+    found = [_path(each, f"{path}.http.paths[{at}]", identity, view) for at, each in enumerate(paths)]
     return {"host": host, "http": {"paths": found}}
 
 
@@ -173,22 +173,27 @@ def _own_host(host: str, path: str, view: TenantView) -> str:
     return host
 
 
-def _tls(entry: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+def _tls(entry: Obj, path: str, identity: Identity, view: TenantView) -> Obj:
     hosts = entry.get("hosts", [])
     if not hosts:
-        raise Untranslatable(Reason.NOT_ALLOWED, "a certificate without hosts would be shown to everybody", f"{path}.hosts")
+        raise Untranslatable(
+            Reason.NOT_ALLOWED, "a certificate needs hosts; without them it would be served for every host", f"{path}.hosts"
+        )
     found: Obj = {"hosts": [_own_host(host, f"{path}.hosts[{at}]", view) for at, host in enumerate(hosts)]}
     if entry.get("secretName"):
         name = metadata.object_name(entry["secretName"], f"{path}.secretName")
-        found["secretName"] = view.host_name(SECRET, who.namespace, name)
+        found["secretName"] = view.host_name(SECRET, identity.namespace, name)
     return found
 
 
-def _path(entry: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+def _path(entry: Obj, path: str, identity: Identity, view: TenantView) -> Obj:
     kind = entry.get("pathType", "")
     if not kind:
         raise Untranslatable(Reason.MALFORMED, "has to be given", f"{path}.pathType")
-    found: Obj = {"pathType": kind, "backend": {"service": _service(entry.get("backend", {}), f"{path}.backend", who, view)}}
+    found: Obj = {
+        "pathType": kind,
+        "backend": {"service": _service(entry.get("backend", {}), f"{path}.backend", identity, view)},
+    }
     text = entry.get("path", "")
     if text or kind != "ImplementationSpecific":
         found["path"] = _plain_path(text, f"{path}.path")
@@ -204,7 +209,7 @@ def _plain_path(text: str, path: str) -> str:
     return text
 
 
-def _service(backend: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+def _service(backend: Obj, path: str, identity: Identity, view: TenantView) -> Obj:
     service = backend.get("service", {})
     name = metadata.object_name(service.get("name"), f"{path}.service.name")
     port = service.get("port", {})
@@ -214,7 +219,7 @@ def _service(backend: Obj, path: str, who: Identity, view: TenantView) -> Obj:
         port = {"name": metadata.dns_label(port["name"], f"{path}.service.port.name")}
     else:
         port = {"number": port["number"]}
-    return {"name": view.host_name("Service", who.namespace, name), "port": port}
+    return {"name": view.host_name("Service", identity.namespace, name), "port": port}
 
 
 def _point(entry: Mapping[str, Any]) -> Obj:

@@ -1,4 +1,4 @@
-"""What the ledger has said of a host pod, as the tenant reads it on its own pod. Pure.
+"""The ledger's verdicts on a host pod, as the tenant reads them on the virtual pod. Pure.
 
     at the gate, judged          PodScheduled=False with the verdict's reason and message instead of the host's SchedulingGated
     at the gate, not judged yet  as the host says: SchedulingGated
@@ -6,8 +6,8 @@
     to be taken back             announced by an event: why, and until when
     taken back                   DisruptionTarget=True with the cause, beside what the host says
 
-Written by the ledger alone, as the host's admission policies see to; it is bounded and checked here all the same, and sanitised
-by who shows it.
+Only the ledger writes them, which the host's admission policies enforce. They are limited in size and checked here all the
+same; the callers sanitise them.
 """
 
 import re
@@ -30,12 +30,12 @@ _DISRUPTED: Final = "DisruptionTarget"
 
 def verdict(host: Mapping[str, Any]) -> tuple[str, str] | None:
     """Reason and message for which a host pod waits at the gate; None where it does not, or was not judged yet."""
-    said = ledger.read_verdict(_annotations(host)) if gate.is_gated(host) else None
-    return None if said is None else (_reason(said[0], GATED), said[1][:_LONGEST])
+    noted = ledger.read_verdict(_annotations(host)) if gate.is_gated(host) else None
+    return None if noted is None else (_reason(noted[0], GATED), noted[1][:_LONGEST])
 
 
 def conditions(host: Obj, given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The conditions of a host pod with what the ledger has said in them."""
+    """The conditions of a host pod, with the ledger's verdict in them."""
     told = [_told(host, each) for each in given]
     taken_back = ledger.read_reclaim(_annotations(host)) if is_pending_deletion(host) else None
     if taken_back is None:
@@ -62,15 +62,15 @@ def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | No
 
 def _noticed(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
     """What a pod that runs beyond its tenant's quota should know."""
-    said = None if gate.is_gated(host) else ledger.read_verdict(_annotations(host))
-    if said is None or said[0] != ledger.OVER_QUOTA:
+    noted = None if gate.is_gated(host) else ledger.read_verdict(_annotations(host))
+    if noted is None or noted[0] != ledger.OVER_QUOTA:
         return None
-    return said[0], sanitise.for_tenant(said[1][:_LONGEST], virtual, view)
+    return noted[0], sanitise.for_tenant(noted[1][:_LONGEST], virtual, view)
 
 
 def _told(host: Obj, condition: Mapping[str, Any]) -> Mapping[str, Any]:
-    said = verdict(host) if condition.get("type") == "PodScheduled" and condition.get("status") == "False" else None
-    return condition if said is None else {**condition, "reason": said[0], "message": said[1]}
+    noted = verdict(host) if condition.get("type") == "PodScheduled" and condition.get("status") == "False" else None
+    return condition if noted is None else {**condition, "reason": noted[0], "message": noted[1]}
 
 
 def _reason(given: str, otherwise: str) -> str:

@@ -63,18 +63,18 @@ _DIRECTIONS: Final = (_Direction("ingress", "from", _INGRESS), _Direction("egres
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host NetworkPolicy for `virtual`."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
-    _check_size(own, who, view)
+    _check_size(own, identity, view)
     spec = schema.struct(own, POLICY_SPEC, "spec")
-    scope = selectors.own_namespace(who.namespace, view)
+    scope = selectors.own_namespace(identity.namespace, view)
     spec["podSelector"] = selectors.label_selector(own.get("podSelector") or {}, "spec.podSelector", scope)
     spec["policyTypes"] = list(_types(own))
     for direction in _DIRECTIONS:
         rules = _rules(own.get(direction.field), direction, scope, view)
         if rules:
             spec[direction.field] = rules
-    meta = metadata.host_metadata(who, virtual, view)
+    meta = metadata.host_metadata(identity, virtual, view)
     return {"apiVersion": "networking.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
 
@@ -108,13 +108,13 @@ def _age(policy: Obj) -> tuple[str, str, str]:
     return str(meta.get("creationTimestamp", "")), str(meta.get("namespace", "")), str(meta.get("name", ""))
 
 
-def _check_size(spec: Mapping[str, Any], who: metadata.Identity, view: TenantView) -> None:
+def _check_size(spec: Mapping[str, Any], identity: metadata.Identity, view: TenantView) -> None:
     if terms(spec) > MOST_TERMS:
         message = (
             f"more than {MOST_TERMS} names, values and ports: write fewer rules, peers, ports or labels, or several policies"
         )
         raise Untranslatable(Reason.TOO_LARGE, message, "spec")
-    if (who.namespace, who.name) in view.policies_beyond:
+    if (identity.namespace, identity.name) in view.policies_beyond:
         message = (
             f"all policies together have more than {MOST_TERMS_OF_TENANT} names, values and ports, and older ones come first"
         )
@@ -122,7 +122,7 @@ def _check_size(spec: Mapping[str, Any], who: metadata.Identity, view: TenantVie
 
 
 def remarks(virtual: Obj, _view: TenantView) -> list[str]:
-    """What of a policy that is mirrored does not reach the host."""
+    """The parts of a mirrored policy that do not reach the host, in the tenant's words."""
     spec = schema.mapping(virtual.get("spec"), "spec")
     blocks = any(
         peer.get("ipBlock") is not None
@@ -134,7 +134,7 @@ def remarks(virtual: Obj, _view: TenantView) -> list[str]:
 
 
 def isolating(virtual: Obj) -> Isolating | None:
-    """Which pods a policy isolates in which directions; None for what is no policy."""
+    """Which pods a policy isolates in which directions; None if it is malformed."""
     spec = virtual.get("spec")
     if not isinstance(spec, Mapping):
         return None

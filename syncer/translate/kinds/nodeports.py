@@ -1,7 +1,7 @@
 """A tenant's node ports on the host: a Service beside the mirrored one, at the address that the tenant's nodes show.
 
 The virtual nodes have one address, the ClusterIP of the tenant's kubelet (`syncer.kubelet`). A pod of the tenant that dials it
-at a node port meets this Service: an external address of the host's proxy, which is no address of any machine. No port of a
+at a node port meets this Service: an external address of the host's proxy, which belongs to no machine. No port of a
 node is opened, no other address is ever claimed, and no port outside `FIRST`..`LAST` (so never that kubelet's own).
 
 The policy for external traffic must be Local. With Cluster the proxy hides the caller behind the node's address, which no
@@ -43,11 +43,11 @@ def to_host(virtual: Obj, view: TenantView, address: str) -> Obj:
     """The host Service for the node ports of `virtual`, which are `wanted`; `address` is its own, see `choose`."""
     own = schema.mapping(virtual.get("spec"), "spec")
     plain = schema.struct(own, service.SERVICE_SPEC, "spec")
-    who = metadata.identity("Service", virtual)
+    identity = metadata.identity("Service", virtual)
     # `origin.of_host` gives this kind back, which no virtual object has
-    carrier = metadata.Identity(KIND, who.namespace, who.name, who.uid)
+    carrier = metadata.Identity(KIND, identity.namespace, identity.name, identity.uid)
     selector = selectors.host_labels(plain["selector"], "spec.selector") | dict(
-        selectors.own_namespace(who.namespace, view).labels
+        selectors.own_namespace(identity.namespace, view).labels
     )
     spec: Obj = {
         "type": "ClusterIP",

@@ -101,32 +101,32 @@ _PULL_SECRETS: Final = ListOf(Struct({"name": NAME}), 100)
 
 def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_AROUND) -> Obj:
     """The host pod to create for `virtual`."""
-    who = metadata.identity("Pod", virtual)
+    identity = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, POD_SPEC, "spec")
     if view.judges:
         constraints.check(own, on_host=False)
-    built = _built_containers(virtual, who, view)
+    built = _built_containers(virtual, identity, view)
     labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
     containers.check_resources(spec.get("resources", {}), "spec.resources", view)
     _check_readiness_gates(spec)
-    spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
+    spec |= _fixed(spec, view) | built | dns.resolver(own, identity, view) | dns.hostname(own, identity, view)
     spec |= scheduling.classes(own, view)
     spec["terminationGracePeriodSeconds"] = _grace(own, view)
     node, away = scheduling.pinned_node(own, view), placement.avoided(own, view)
-    wishes, made_for = affinity.affinity(own, labels, who, view, node=node, away=away)
+    wishes, made_for = affinity.affinity(own, labels, identity, view, node=node, away=away)
     optional = {
-        "volumes": volumes.volumes(virtual, who, view),
+        "volumes": volumes.volumes(virtual, identity, view),
         "securityContext": security_contexts.of_pod(own),
-        "imagePullSecrets": _pull_secrets(own, who, view) + pulls.of_platform(built, own, view),
-        "resourceClaims": deviceclaim.of_pod(virtual, who, view),
+        "imagePullSecrets": _pull_secrets(own, identity, view) + pulls.of_platform(built, own, view),
+        "resourceClaims": deviceclaim.of_pod(virtual, identity, view),
         "hostAliases": dns.host_aliases(own, view),
         "nodeSelector": scheduling.node_selector(own, view),
         "tolerations": tolerations.of_pod(own, view),
         "schedulingGates": scheduling.gates(own),
-        "schedulingGroup": podgroup.of_pod(own, who, view),
+        "schedulingGroup": podgroup.of_pod(own, identity, view),
         "affinity": wishes,
-        "topologySpreadConstraints": affinity.spread(own, labels, who, view),
+        "topologySpreadConstraints": affinity.spread(own, labels, identity, view),
     }
     deviceclaim.check_containers(built, optional["resourceClaims"])
     spec |= {key: value for key, value in optional.items() if value}
@@ -134,10 +134,10 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
         constraints.check(spec, on_host=True)
         _judge(spec, view, droppable=is_slinky_worker(virtual))
     meta = metadata.host_metadata(
-        who,
+        identity,
         virtual,
         view,
-        labels=metadata.namespace_labels(who.namespace, view) | networkpolicy.isolation(labels, who.namespace, view),
+        labels=metadata.namespace_labels(identity.namespace, view) | networkpolicy.isolation(labels, identity.namespace, view),
         annotations=_annotations(virtual),
     )
     if made_for:
@@ -180,13 +180,13 @@ def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] 
 
     Those that are were judged when they came. A profile of the pod's own was as well, and they may have it.
     """
-    who = metadata.identity("Pod", virtual)
+    identity = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     listed = schema.items(own.get("ephemeralContainers"), "spec.ephemeralContainers", containers.MOST_CONTAINERS)
     new = [(at, entry) for at, entry in listed if entry.get("name") not in there]
     if not new:
         return []
-    place = _place(own, who, view)
+    place = _place(own, identity, view)
     found = [containers.container(entry, at, place, containers.EPHEMERAL_CONTAINER) for at, entry in new]
     context = security_contexts.of_pod(own)
     added: Obj = {"ephemeralContainers": found, "securityContext": context}
@@ -200,14 +200,14 @@ def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] 
     return found
 
 
-def _place(spec: Mapping[str, Any], who: Identity, view: TenantView) -> containers.Place:
+def _place(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> containers.Place:
     links = schema.flag(spec.get("enableServiceLinks"), "spec.enableServiceLinks") is not False
-    return containers.Place(who.namespace, environment.injected(who.namespace, links, view), view)
+    return containers.Place(identity.namespace, environment.injected(identity.namespace, links, view), view)
 
 
-def _built_containers(virtual: Obj, who: Identity, view: TenantView) -> Obj:
+def _built_containers(virtual: Obj, identity: Identity, view: TenantView) -> Obj:
     own = schema.mapping(virtual.get("spec"), "spec")
-    place = _place(own, who, view)
+    place = _place(own, identity, view)
     built = {field: containers.containers(own, field, place) for field in ("initContainers", "containers")}
     if not built["containers"]:
         raise Untranslatable(Reason.MALFORMED, "a pod needs a container", "spec.containers")
@@ -243,7 +243,7 @@ def _check_block_devices(spec: Mapping[str, Any]) -> None:
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for index, entry in enumerate(spec.get(field) or ()):
             if entry.get("volumeDevices"):
-                message = "block devices cannot be had in a user namespace, in which this pod runs"
+                message = "block devices are not available in a user namespace, in which this pod runs"
                 raise Untranslatable(Reason.NOT_SUPPORTED, message, f"spec.{field}[{index}].volumeDevices")
 
 
@@ -267,10 +267,10 @@ def _grace(spec: Mapping[str, Any], view: TenantView) -> int:
     return 30 if wanted is None else min(max(wanted, 1), view.max_grace_seconds)
 
 
-def _pull_secrets(spec: Mapping[str, Any], who: Identity, view: TenantView) -> list[Obj]:
+def _pull_secrets(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> list[Obj]:
     path = "spec.imagePullSecrets"
     named = schema.copy(spec.get("imagePullSecrets") or [], _PULL_SECRETS, path)
-    return [environment.renamed(entry, SECRET, path, who.namespace, view) for entry in named if entry.get("name")]
+    return [environment.renamed(entry, SECRET, path, identity.namespace, view) for entry in named if entry.get("name")]
 
 
 def _check_readiness_gates(spec: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ _MOST_CONDITIONS: Final = 16
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host PodGroup for `virtual`."""
-    who = metadata.identity(POD_GROUP, virtual)
+    identity = metadata.identity(POD_GROUP, virtual)
     if view.judges and not view.pod_groups:
         raise Untranslatable(Reason.NOT_SUPPORTED, "pod groups are not offered")
     own = schema.mapping(virtual.get("spec"), "spec")
@@ -68,13 +68,13 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     return {
         "apiVersion": podgroupapi.API_VERSION,
         "kind": POD_GROUP,
-        "metadata": metadata.host_metadata(who, virtual, view),
+        "metadata": metadata.host_metadata(identity, virtual, view),
         "spec": spec,
     }
 
 
 def remarks(virtual: Obj, _view: TenantView) -> list[str]:
-    """What of a group does not hold on the host."""
+    """The parts of a group that do not hold on the host, in the tenant's words."""
     mapped = scheduling.mapped(mapping(virtual.get("spec")))
     return [mapped] if mapped else []
 
@@ -86,7 +86,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     return {"conditions": [*kept, *mirrored]} if kept or mirrored else {}
 
 
-def of_pod(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
+def of_pod(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> Obj:
     """A pod's `schedulingGroup` on the host; empty for a pod of no group."""
     if spec.get(podgroupapi.NAMED_IN) is None:
         return {}
@@ -94,7 +94,7 @@ def of_pod(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
         raise Untranslatable(Reason.NOT_SUPPORTED, "pod groups are not offered", _PATH)
     plain = schema.struct(spec[podgroupapi.NAMED_IN], OF_POD, _PATH)
     name = metadata.object_name(plain.get("podGroupName"), f"{_PATH}.podGroupName")
-    return {"podGroupName": view.host_name(POD_GROUP, who.namespace, name)}
+    return {"podGroupName": view.host_name(POD_GROUP, identity.namespace, name)}
 
 
 def check_ready(pod: Obj, group: Obj | None, host: Obj | None) -> None:
@@ -121,7 +121,7 @@ def _check_topology(topology: list[Obj]) -> None:
         key = each.get("key", "")
         if not nodemarks.is_shown(key):
             path = f"spec.schedulingConstraints.topology[{index}].key"
-            raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is no label that nodes show in this cluster", path)
+            raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is not a label that nodes show in this cluster", path)
 
 
 def _conditions(group: Obj) -> list[Mapping[str, Any]]:

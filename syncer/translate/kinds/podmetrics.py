@@ -19,7 +19,7 @@ _MEASURED: Final = ("cpu", "memory")
 
 
 def pod_metrics(virtual: Obj, measured: Obj) -> Obj:
-    """The PodMetrics of a virtual pod from that of its host pod; quantities that are none count as nothing measured."""
+    """The PodMetrics of a virtual pod from that of its host pod; malformed quantities count as not measured."""
     meta = virtual["metadata"]
     own = container_names(virtual)
     containers = [

@@ -85,9 +85,9 @@ def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
 
 
 def lost(virtual: Obj) -> Obj:
-    """The status of a pod whose host pod went before anybody saw how it ended."""
+    """The status of a pod whose host pod went before its result was seen."""
     found = copy.deepcopy(dict(mapping(virtual.get("status"))))
-    found |= {"phase": "Failed", "reason": "Lost", "message": "the pod was gone before its end was seen"}
+    found |= {"phase": "Failed", "reason": "Lost", "message": "the pod was gone before its result was seen"}
     return found
 
 

@@ -43,7 +43,7 @@ SECRET: Final = Struct(
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host Secret for `virtual`."""
-    who = metadata.identity("Secret", virtual)
+    identity = metadata.identity("Secret", virtual)
     plain = schema.struct(virtual, SECRET, "")
     wanted = plain.get("type") or OPAQUE
     if wanted in _REFUSED_TYPES:
@@ -57,7 +57,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     host: Obj = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata.host_metadata(who, virtual, view),
+        "metadata": metadata.host_metadata(identity, virtual, view),
         "type": wanted if wanted in _PASSING_TYPES else OPAQUE,
     }
     return host | {"data": data} if data else host

@@ -57,7 +57,7 @@ SERVICE_SPEC: Final = Struct(
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host Service for `virtual`."""
-    who = metadata.identity("Service", virtual)
+    identity = metadata.identity("Service", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, SERVICE_SPEC, "spec")
     if spec.get("type") == "ExternalName":
@@ -66,8 +66,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     selector = selectors.host_labels(spec.pop("selector", {}), "spec.selector")
     spec |= {"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address]}
     if selector:
-        spec["selector"] = dict(sorted((selector | dict(selectors.own_namespace(who.namespace, view).labels)).items()))
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata.host_metadata(who, virtual, view), "spec": spec}
+        spec["selector"] = dict(sorted((selector | dict(selectors.own_namespace(identity.namespace, view).labels)).items()))
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata.host_metadata(identity, virtual, view), "spec": spec}
 
 
 def address_of(service: Obj) -> str:
@@ -92,7 +92,7 @@ def _address(value: str, view: TenantView) -> str:
     try:
         inside = not view.service_slice or ipaddress.ip_address(value) in ipaddress.ip_network(view.service_slice)
     except ValueError as error:
-        raise Untranslatable(Reason.MALFORMED, f"{value!r} is no IP address", "spec.clusterIP") from error
+        raise Untranslatable(Reason.MALFORMED, f"{value!r} is not an IP address", "spec.clusterIP") from error
     if not inside:
         raise Untranslatable(Reason.NOT_ALLOWED, f"{value} is outside {view.service_slice}", "spec.clusterIP")
     return value

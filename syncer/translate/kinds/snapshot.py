@@ -46,14 +46,14 @@ _SNAPSHOT: Final = Struct(
         "kind": Dropped("fixed"),
         "metadata": Translated("metadata"),
         "spec": Translated("SNAPSHOT_SPEC"),
-        "status": Dropped("the host's goes up"),
+        "status": Dropped("the host's status is reported"),
     }
 )
 
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host snapshot for `virtual`."""
-    who = metadata.identity(KIND, virtual)
+    identity = metadata.identity(KIND, virtual)
     if not view.offers_snapshots:
         raise Untranslatable(Reason.NOT_SUPPORTED, "the class of this tenant offers no snapshots")
     schema.struct(virtual, _SNAPSHOT, "")
@@ -64,16 +64,16 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": metadata.host_metadata(who, virtual, view),
+        "metadata": metadata.host_metadata(identity, virtual, view),
         "spec": {
-            "source": {"persistentVolumeClaimName": view.host_name(CLAIM, who.namespace, name)},
+            "source": {"persistentVolumeClaimName": view.host_name(CLAIM, identity.namespace, name)},
             "volumeSnapshotClassName": _class(own, view),
         },
     }
 
 
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
-    """The status that the virtual snapshot should have; what is no time, size or flag is left out."""
+    """The status that the virtual snapshot should have; malformed times, sizes and flags are left out."""
     given = mapping(host.get("status"))
     found = _plain(given)
     if isinstance(given.get("readyToUse"), bool):

@@ -55,26 +55,26 @@ _CLAIM_FIELDS: Final = Struct(
         "kind": Dropped("fixed"),
         "metadata": Translated("metadata"),
         "spec": Translated("CLAIM_SPEC"),
-        "status": Dropped("the host's goes up"),
+        "status": Dropped("the host's status is reported"),
     }
 )
 
 
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host claim for `virtual`."""
-    who = metadata.identity(CLAIM, virtual)
+    identity = metadata.identity(CLAIM, virtual)
     schema.struct(virtual, _CLAIM_FIELDS, "")
-    if names.is_shared_claim(who.name):
+    if names.is_shared_claim(identity.name):
         raise Untranslatable(Reason.NOT_ALLOWED, "claims of this name are those of shared volumes", "metadata.name")
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, CLAIM_SPEC, "spec")
-    _check_volume(own, who)
+    _check_volume(own, identity)
     _check_size(spec, view)
     spec |= _storage_class(own, view)
     for field in ("dataSource", "dataSourceRef"):
         if own.get(field) is not None:
-            spec[field] = _source(own[field], f"spec.{field}", who, view)
-    meta = metadata.host_metadata(who, virtual, view)
+            spec[field] = _source(own[field], f"spec.{field}", identity, view)
+    meta = metadata.host_metadata(identity, virtual, view)
     return {"apiVersion": "v1", "kind": CLAIM, "metadata": meta, "spec": spec}
 
 
@@ -115,18 +115,18 @@ def volume_name(uid: str) -> str:
 
 def volume(virtual: Obj, host: Obj) -> Obj:
     """The virtual PersistentVolume of a bound claim."""
-    who = metadata.identity(CLAIM, virtual)
+    identity = metadata.identity(CLAIM, virtual)
     own, given = mapping(virtual.get("spec")), mapping(host.get("spec"))
     status = mapping(host.get("status"))
     capacity = mapping(status.get("capacity")).get("storage") or mapping(mapping(given.get("resources")).get("requests")).get(
         "storage", "0"
     )
-    name = volume_name(who.uid)
+    name = volume_name(identity.uid)
     spec: Obj = {
         "capacity": {"storage": str(capacity)},
         "accessModes": list(status.get("accessModes") or given.get("accessModes") or ()),
         "claimRef": {
-            "apiVersion": "v1", "kind": CLAIM, "namespace": who.namespace, "name": who.name, "uid": who.uid,
+            "apiVersion": "v1", "kind": CLAIM, "namespace": identity.namespace, "name": identity.name, "uid": identity.uid,
         },
         "persistentVolumeReclaimPolicy": "Delete",
         "volumeMode": str(given.get("volumeMode") or "Filesystem"),
@@ -147,9 +147,9 @@ def snapshot_on_host(host: Obj) -> str:
     return next((str(each["name"]) for each in sources if each.get("kind") == snapshot.KIND), "")
 
 
-def _check_volume(spec: Mapping[str, Any], who: Identity) -> None:
+def _check_volume(spec: Mapping[str, Any], identity: Identity) -> None:
     named = schema.text(spec.get("volumeName"), "spec.volumeName", 253)
-    if named not in ("", volume_name(who.uid)):
+    if named not in ("", volume_name(identity.uid)):
         raise Untranslatable(
             Reason.NOT_ALLOWED, "the platform makes a volume for each claim; leave volumeName empty", "spec.volumeName"
         )
@@ -164,9 +164,9 @@ def _check_size(spec: Mapping[str, Any], view: TenantView) -> None:
 
 def _size(spec: Mapping[str, Any]) -> str:
     """What a claim of this spec requests; nothing where it says nothing that an API server takes."""
-    said = mapping(mapping(spec.get("resources")).get("requests")).get("storage", "0")
+    requested = mapping(mapping(spec.get("resources")).get("requests")).get("storage", "0")
     try:
-        return canonical(said)
+        return canonical(requested)
     except InvalidQuantityError:
         return "0"
 
@@ -192,16 +192,16 @@ def _storage_class(spec: Mapping[str, Any], view: TenantView) -> Obj:
     return {"storageClassName": name}
 
 
-def _source(value: Any, path: str, who: Identity, view: TenantView) -> Obj:
+def _source(value: Any, path: str, identity: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _SOURCE, path)
     kind, group = source.get("kind"), source.get("apiGroup", "")
     of_snapshot = (kind, group) == (snapshot.KIND, snapshot.GROUP) and view.offers_snapshots
     if not of_snapshot and (kind != CLAIM or group):
         also = " or a VolumeSnapshot" if view.offers_snapshots else ""
         raise Untranslatable(Reason.NOT_SUPPORTED, f"a claim's data may only come from another claim{also}", path)
-    if source.get("namespace") not in (None, "", who.namespace):
+    if source.get("namespace") not in (None, "", identity.namespace):
         raise Untranslatable(Reason.NOT_ALLOWED, "data of another namespace is not offered", f"{path}.namespace")
     name = metadata.object_name(source.get("name"), f"{path}.name")
     if of_snapshot:
-        return {"apiGroup": group, "kind": kind, "name": view.host_name(snapshot.KIND, who.namespace, name)}
-    return {"kind": CLAIM, "name": view.host_name(CLAIM, who.namespace, name)}
+        return {"apiGroup": group, "kind": kind, "name": view.host_name(snapshot.KIND, identity.namespace, name)}
+    return {"kind": CLAIM, "name": view.host_name(CLAIM, identity.namespace, name)}

@@ -71,7 +71,7 @@ AFFINITY: Final = Struct(
 def affinity(
     spec: Mapping[str, Any],
     labels: Mapping[str, str],
-    who: Identity,
+    identity: Identity,
     view: TenantView,
     *,
     node: str = "",
@@ -85,16 +85,16 @@ def affinity(
     translated = schema.struct(own, AFFINITY, "spec.affinity")
     for key in ("podAffinity", "podAntiAffinity"):
         if own.get(key) is not None:
-            translated[key] = _pod_affinity(own[key], f"spec.affinity.{key}", labels, who, view)
+            translated[key] = _pod_affinity(own[key], f"spec.affinity.{key}", labels, identity, view)
     made_for = _by_marks(translated, spec, view, away)
     if node:
         _pin(translated, node)
     return translated, made_for
 
 
-def spread(spec: Mapping[str, Any], labels: Mapping[str, str], who: Identity, view: TenantView) -> list[Obj]:
+def spread(spec: Mapping[str, Any], labels: Mapping[str, str], identity: Identity, view: TenantView) -> list[Obj]:
     """`topologySpreadConstraints` on the host; matchLabelKeys are merged, for newer hosts refuse both together."""
-    scope = selectors.own_namespace(who.namespace, view)
+    scope = selectors.own_namespace(identity.namespace, view)
     found: list[Obj] = []
     for at, constraint in schema.items(spec.get("topologySpreadConstraints"), "spec.topologySpreadConstraints"):
         translated = schema.struct(constraint, SPREAD, at)
@@ -105,38 +105,38 @@ def spread(spec: Mapping[str, Any], labels: Mapping[str, str], who: Identity, vi
     return found
 
 
-def _pod_affinity(value: Any, path: str, labels: Mapping[str, str], who: Identity, view: TenantView) -> Obj:
+def _pod_affinity(value: Any, path: str, labels: Mapping[str, str], identity: Identity, view: TenantView) -> Obj:
     own = schema.mapping(value, path)
     schema.struct(own, _POD_AFFINITY, path)
     translated: Obj = {}
     if own.get(_REQUIRED) is not None:
         terms = schema.items(own[_REQUIRED], f"{path}.{_REQUIRED}")
-        translated[_REQUIRED] = [_pod_term(term, at, labels, who, view) for at, term in terms]
+        translated[_REQUIRED] = [_pod_term(term, at, labels, identity, view) for at, term in terms]
     if own.get(_PREFERRED) is not None:
         translated[_PREFERRED] = []
         for at, weighted in schema.items(own[_PREFERRED], f"{path}.{_PREFERRED}"):
             term = schema.mapping(weighted.get("podAffinityTerm"), f"{at}.podAffinityTerm")
-            host_term = _pod_term(term, f"{at}.podAffinityTerm", labels, who, view)
+            host_term = _pod_term(term, f"{at}.podAffinityTerm", labels, identity, view)
             translated[_PREFERRED].append(schema.struct(weighted, _WEIGHTED, at) | {"podAffinityTerm": host_term})
     return translated
 
 
-def _pod_term(term: Mapping[str, Any], path: str, labels: Mapping[str, str], who: Identity, view: TenantView) -> Obj:
+def _pod_term(term: Mapping[str, Any], path: str, labels: Mapping[str, str], identity: Identity, view: TenantView) -> Obj:
     translated = schema.struct(term, POD_TERM, path)
     selector = term.get("labelSelector")
     extra = (
         *selectors.label_keys(term.get("matchLabelKeys"), f"{path}.matchLabelKeys", "In", labels, selector),
         *selectors.label_keys(term.get("mismatchLabelKeys"), f"{path}.mismatchLabelKeys", "NotIn", labels, selector),
     )
-    scoped = selectors.label_selector(selector, f"{path}.labelSelector", _scope(term, path, who, view), extra)
+    scoped = selectors.label_selector(selector, f"{path}.labelSelector", _scope(term, path, identity, view), extra)
     return translated if scoped is None else translated | {"labelSelector": scoped}
 
 
-def _scope(term: Mapping[str, Any], path: str, who: Identity, view: TenantView) -> selectors.Scope:
+def _scope(term: Mapping[str, Any], path: str, identity: Identity, view: TenantView) -> selectors.Scope:
     listed = schema.texts(term.get("namespaces"), f"{path}.namespaces")
     selector = term.get("namespaceSelector")
     if selector is None:
-        return selectors.listed_namespaces(listed, view) if listed else selectors.own_namespace(who.namespace, view)
+        return selectors.listed_namespaces(listed, view) if listed else selectors.own_namespace(identity.namespace, view)
     if listed and selector != {}:
         raise Untranslatable(
             Reason.NOT_SUPPORTED, "namespaces and namespaceSelector cannot be combined; use one", f"{path}.namespaceSelector"

@@ -31,7 +31,7 @@ _CONFIG: Final = schema.Struct(
 _ALIASES: Final = schema.ListOf(schema.Struct({"ip": schema.Text(64), "hostnames": schema.ListOf(schema.Text(253), 100)}), 200)
 
 
-def resolver(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
+def resolver(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> Obj:
     """`dnsPolicy` and `dnsConfig` on the host."""
     policy = schema.copy(spec.get("dnsPolicy") or "ClusterFirst", _POLICIES, "spec.dnsPolicy")
     own = schema.struct(spec.get("dnsConfig"), _CONFIG, "spec.dnsConfig")
@@ -42,7 +42,7 @@ def resolver(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     if not view.dns_address and view.judges:
         raise Untranslatable(Reason.WAITING_FOR_DNS, "the DNS service of this cluster has no address yet", "spec.dnsPolicy")
     domain = view.cluster_domain
-    searches = [f"{who.namespace}.svc.{domain}", f"svc.{domain}", domain, *own.get("searches", [])]
+    searches = [f"{identity.namespace}.svc.{domain}", f"svc.{domain}", domain, *own.get("searches", [])]
     options = own.get("options", [])
     if not any(option.get("name") == "ndots" for option in options):
         options = [*options, {"name": "ndots", "value": "5"}]
@@ -54,7 +54,7 @@ def resolver(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     return {"dnsPolicy": "None", "dnsConfig": config}
 
 
-def hostname(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
+def hostname(spec: Mapping[str, Any], identity: Identity, view: TenantView) -> Obj:
     """`hostname`, or `hostnameOverride` where the tenant wants the full name to be the hostname."""
     override = schema.text(spec.get("hostnameOverride"), "spec.hostnameOverride", _FULL_NAME_LIMIT)
     if override:
@@ -63,13 +63,13 @@ def hostname(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     if short:
         metadata.dns_label(short, "spec.hostname")
     else:
-        short = who.name.replace(".", "-")[:_HOSTNAME_LIMIT].rstrip("-")
+        short = identity.name.replace(".", "-")[:_HOSTNAME_LIMIT].rstrip("-")
     subdomain = schema.text(spec.get("subdomain"), "spec.subdomain", _HOSTNAME_LIMIT)
     if subdomain:
         metadata.dns_label(subdomain, "spec.subdomain")
     if not (schema.flag(spec.get("setHostnameAsFQDN"), "spec.setHostnameAsFQDN") and subdomain):
         return {"hostname": short}
-    full = f"{short}.{subdomain}.{who.namespace}.svc.{view.cluster_domain}"
+    full = f"{short}.{subdomain}.{identity.namespace}.svc.{view.cluster_domain}"
     if len(full) > _FULL_NAME_LIMIT and view.judges:
         raise Untranslatable(
             Reason.TOO_LARGE,
@@ -105,4 +105,4 @@ def _address(value: str, path: str) -> None:
     try:
         ipaddress.ip_address(value)
     except ValueError as error:
-        raise Untranslatable(Reason.MALFORMED, f"{value[:64]!r} is no IP address", path) from error
+        raise Untranslatable(Reason.MALFORMED, f"{value[:64]!r} is not an IP address", path) from error

@@ -57,7 +57,7 @@ def field_ref(value: Any, path: str) -> dict[str, Any]:
         return {"apiVersion": "v1", "fieldPath": found}
     key = _annotation_of(found)
     if key is None:
-        raise Untranslatable(Reason.MALFORMED, f"{found[:64]!r} is no field that a pod can read", f"{path}.fieldPath")
+        raise Untranslatable(Reason.MALFORMED, f"{found[:64]!r} is not a field that a pod can read", f"{path}.fieldPath")
     return {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{key}']"}
 
 

@@ -125,7 +125,7 @@ def _entry(entry: Mapping[str, Any], path: str, namespace: str, view: TenantView
     translated = schema.struct(entry, _ENV, path)
     name = translated.get("name", "")
     if not name or "=" in name or not name.isprintable():
-        raise Untranslatable(Reason.MALFORMED, f"{name[:64]!r} is no name of a variable", f"{path}.name")
+        raise Untranslatable(Reason.MALFORMED, f"{name[:64]!r} is not a name of a variable", f"{path}.name")
     if devices.hands_out_devices(name):
         return None
     if name.strip() == DRIVER_CAPABILITIES:

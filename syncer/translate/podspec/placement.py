@@ -150,7 +150,7 @@ def _expressions(term: Mapping[str, Any], keys: Collection[str]) -> list[Obj]:
 
 
 def _without(term: Mapping[str, Any], keys: Collection[str]) -> Obj:
-    """What of a term the host answers."""
+    """The part of a term that the host evaluates."""
     left = [each for each in term.get("matchExpressions") or () if each.get("key") not in keys]
     fields = list(term.get("matchFields") or ())
     return ({"matchExpressions": left} if left else {}) | ({"matchFields": fields} if fields else {})

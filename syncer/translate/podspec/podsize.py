@@ -30,9 +30,9 @@ def check(host: Obj, view: TenantView) -> None:
             how = "" if named else f", with the {view.default_requests[resource]} of each container that names none"
             total = f"the pod requests {canonical(asked, like=most)} {resource} in all{how}"
             raise Untranslatable(Reason.TOO_LARGE, f"{total}, and one pod may request at most {most}", "spec")
-    said, whole = mapping(spec.get("resources")), mapping(mapping(spec.get("resources")).get("limits"))
+    stated, whole = mapping(spec.get("resources")), mapping(mapping(spec.get("resources")).get("limits"))
     for resource, ratio in sorted(view.most_limit_request_ratio.items()):
-        request, limit = mapping(said.get("requests")).get(resource), whole.get(resource)
+        request, limit = mapping(stated.get("requests")).get(resource), whole.get(resource)
         if _less(request, limit, ratio):
             raise _too_far(f"{limit} {resource},", ratio, request, "spec")
     for field in _CONTAINERS:
@@ -61,8 +61,8 @@ def shared(spec: Obj, view: TenantView) -> None:
     named = _DEFAULTED & {resource for part in ("requests", "limits") for resource in mapping(whole.get(part))}
     for container in [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]:
         own = mapping(container.get("resources"))
-        said = {*mapping(own.get("requests")), *mapping(own.get("limits"))}
-        if missing := sorted(named - said):
+        stated = {*mapping(own.get("requests")), *mapping(own.get("limits"))}
+        if missing := sorted(named - stated):
             filled = dict(mapping(own.get("requests"))) | dict.fromkeys(missing, "0")
             own = {**own, "requests": filled}
         if set(limits) - set(mapping(own.get("limits"))):
@@ -87,13 +87,13 @@ def _check_container(own: Mapping[str, Any], path: str, whole: Mapping[str, Any]
     requests = mapping(seen.get("requests"))
     for resource, limit in sorted(mapping(seen.get("limits")).items()):
         request = requests.get(resource)
-        said = f"{limit} {resource}," + ("" if resource in named else " which a container has that names none,")
+        stated = f"{limit} {resource}," + ("" if resource in named else " which a container has that names none,")
         if _less(limit, request):
-            text = f"a request of {request} is more than the limit of {said} so name a limit too"
+            text = f"a request of {request} is more than the limit of {stated} so name a limit too"
             raise Untranslatable(Reason.TOO_LARGE, text, f"{path}.resources.requests")
         ratio = view.most_limit_request_ratio.get(resource)
         if resource not in whole and ratio is not None and _less(request, limit, ratio):
-            raise _too_far(said, ratio, request, path)
+            raise _too_far(stated, ratio, request, path)
 
 
 def _too_far(limit: str, ratio: str, request: Any, path: str) -> Untranslatable:

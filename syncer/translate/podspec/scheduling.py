@@ -51,7 +51,7 @@ def priority(spec: Mapping[str, Any], view: TenantView) -> str:
     if named.startswith("system-"):
         raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {named!r} is the host's own", "spec.priorityClassName")
     if named and named not in view.allowed_priority_classes and view.waits_for_ledger:
-        # One of the tenant's own: the ledger orders its pods among each other by it, and to everybody else it is nothing.
+        # One of the tenant's own: the ledger orders this tenant's pods by it, and nothing else reads it.
         return view.priority_class
     if named and named not in view.allowed_priority_classes and view.judges:
         raise Untranslatable(
@@ -68,8 +68,8 @@ def mapped(spec: Mapping[str, Any]) -> str:
     if named not in _SYSTEM:
         return ""
     return (
-        f"spec.priorityClassName: {named} is for the host's own components; on the host this has the class of the tenant's "
-        "ordinary pods, and goes before them only where they wait for quota"
+        f"spec.priorityClassName: {named} is for the host's own components; on the host this pod has the priority class of the "
+        "tenant's ordinary pods, and comes before them only while they wait for quota"
     )
 
 

@@ -55,7 +55,7 @@ def of_pod(spec: Mapping[str, Any], view: TenantView) -> list[Obj]:
 
 
 def narrowed(spec: Mapping[str, Any], view: TenantView) -> str:
-    """What of a pod's tolerations was dropped, in the tenant's words; empty where nothing is missing."""
+    """Which of a pod's tolerations were dropped, in the tenant's words; empty if none was."""
     try:
         wanted = asked(spec)
     except Untranslatable:

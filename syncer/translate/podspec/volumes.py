@@ -71,52 +71,52 @@ PROJECTION: Final = Struct(
 )
 
 
-def volumes(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
+def volumes(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:
     """The pod's volumes on the host."""
     spec = schema.mapping(virtual.get("spec"), "spec")
     tokens_in = tokens.secret_name(virtual, view)
-    return [_volume(volume, at, who, view, tokens_in) for at, volume in schema.items(spec.get("volumes"), "spec.volumes")]
+    return [_volume(volume, at, identity, view, tokens_in) for at, volume in schema.items(spec.get("volumes"), "spec.volumes")]
 
 
-def _volume(volume: Mapping[str, Any], path: str, who: Identity, view: TenantView, tokens_in: str) -> Obj:
+def _volume(volume: Mapping[str, Any], path: str, identity: Identity, view: TenantView, tokens_in: str) -> Obj:
     translated = schema.struct(volume, VOLUME, path)
     if not translated.get("name"):
         raise Untranslatable(Reason.MALFORMED, "a volume needs a name", f"{path}.name")
     for key, translate in _SOURCES.items():
         if volume.get(key) is not None:
-            translated |= translate(volume[key], f"{path}.{key}", translated["name"], who, view)
+            translated |= translate(volume[key], f"{path}.{key}", translated["name"], identity, view)
     if volume.get("projected") is not None:
-        translated["projected"] = _projected(volume["projected"], f"{path}.projected", who, view, tokens_in)
+        translated["projected"] = _projected(volume["projected"], f"{path}.projected", identity, view, tokens_in)
     if len(translated) == 1:
         translated["emptyDir"] = {}  # what an API server makes of a volume without a source
     return translated
 
 
-def _config_map(value: Any, path: str, _volume: str, who: Identity, view: TenantView) -> Obj:
+def _config_map(value: Any, path: str, _volume: str, identity: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _CONFIG_MAP, path)
-    return {"configMap": renamed(source, CONFIG_MAP, path, who.namespace, view)}
+    return {"configMap": renamed(source, CONFIG_MAP, path, identity.namespace, view)}
 
 
-def _secret(value: Any, path: str, _volume: str, who: Identity, view: TenantView) -> Obj:
+def _secret(value: Any, path: str, _volume: str, identity: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _SECRET, path)
     name = metadata.object_name(source.get("secretName"), f"{path}.secretName")
-    return {"secret": source | {"secretName": view.host_name(SECRET, who.namespace, name)}}
+    return {"secret": source | {"secretName": view.host_name(SECRET, identity.namespace, name)}}
 
 
-def _claim(value: Any, path: str, _volume: str, who: Identity, view: TenantView) -> Obj:
+def _claim(value: Any, path: str, _volume: str, identity: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _CLAIM, path)
     name = metadata.object_name(source.get("claimName"), f"{path}.claimName")
     if names.is_shared_claim(name):
         # The controller's, and called so on the host; it says by its name whether it can be written to.
         read_only = {"readOnly": True} if name.startswith(names.READ_ONLY_CLAIM) else {}
         return {"persistentVolumeClaim": source | {"claimName": name} | read_only}
-    return {"persistentVolumeClaim": source | {"claimName": view.host_name(CLAIM, who.namespace, name)}}
+    return {"persistentVolumeClaim": source | {"claimName": view.host_name(CLAIM, identity.namespace, name)}}
 
 
-def _ephemeral(value: Any, path: str, volume: str, who: Identity, view: TenantView) -> Obj:
+def _ephemeral(value: Any, path: str, volume: str, identity: Identity, view: TenantView) -> Obj:
     schema.mapping(value, path)  # the template itself is for the plane's controller manager
-    name = metadata.object_name(f"{who.name}-{volume}", path)
-    return {"persistentVolumeClaim": {"claimName": view.host_name(CLAIM, who.namespace, name)}}
+    name = metadata.object_name(f"{identity.name}-{volume}", path)
+    return {"persistentVolumeClaim": {"claimName": view.host_name(CLAIM, identity.namespace, name)}}
 
 
 def _downward(value: Any, path: str, _volume: str, _who: Identity, _view: TenantView) -> Obj:
@@ -129,21 +129,21 @@ def _downward(value: Any, path: str, _volume: str, _who: Identity, _view: Tenant
     return {"downwardAPI": translated}
 
 
-def _projected(value: Any, path: str, who: Identity, view: TenantView, tokens_in: str) -> Obj:
+def _projected(value: Any, path: str, identity: Identity, view: TenantView, tokens_in: str) -> Obj:
     translated = schema.struct(value, _PROJECTED, path)
     sources = schema.items(schema.mapping(value, path).get("sources"), f"{path}.sources")
-    translated["sources"] = [_source(source, at, who, view, tokens_in) for at, source in sources]
+    translated["sources"] = [_source(source, at, identity, view, tokens_in) for at, source in sources]
     return translated
 
 
-def _source(source: Mapping[str, Any], path: str, who: Identity, view: TenantView, tokens_in: str) -> Obj:
+def _source(source: Mapping[str, Any], path: str, identity: Identity, view: TenantView, tokens_in: str) -> Obj:
     schema.struct(source, PROJECTION, path)
     for key, kind in (("configMap", CONFIG_MAP), ("secret", SECRET)):
         if source.get(key) is not None:
             plain = schema.struct(source[key], _PROJECTED_MAP, f"{path}.{key}")
-            return {key: renamed(plain, kind, f"{path}.{key}", who.namespace, view)}
+            return {key: renamed(plain, kind, f"{path}.{key}", identity.namespace, view)}
     if source.get("downwardAPI") is not None:
-        return _downward(source["downwardAPI"], f"{path}.downwardAPI", "", who, view)
+        return _downward(source["downwardAPI"], f"{path}.downwardAPI", "", identity, view)
     if source.get("serviceAccountToken") is not None:
         token = tokens.need(source["serviceAccountToken"], f"{path}.serviceAccountToken", view.max_token_seconds)
         return {"secret": {"name": tokens_in, "items": [{"key": token.key, "path": token.path}]}}

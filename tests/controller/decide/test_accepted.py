@@ -364,7 +364,7 @@ def test_the_status_says_what_is_refused_and_that_nothing_of_the_edit_is_applied
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "OutOfBounds")
     assert ready["message"].startswith("spec.quota.cohort: demoo")
-    assert ready["message"].endswith(f"{accepted.NOTE}, that of generation 7")
+    assert ready["message"].endswith(f"{accepted.NOTE}, of generation 7")
     failed = ready_findings(edit=made.edit, failure=Refusal(Reason.HOST_REFUSED, "the host says no"))
     ready = find_condition(compute(asked, spec, failed, NOW)["conditions"], "Ready")
     assert ready is not None

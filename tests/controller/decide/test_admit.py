@@ -118,7 +118,7 @@ def test_a_flavor_is_one_of_the_cohort_and_of_the_same_resource() -> None:
     of_others = {"spec": {"flavors": [{"name": "h100", "resource": "amd.com/gpu", "nodeLabels": {"kind": "h100"}}]}}
     refusal = admit.refuse(replace(asked, cohort=of_others))
     assert refusal is not None
-    assert "spec.quota.resources[nvidia.com/gpu].flavors: h100 is no flavor of Cohort research: none" in refusal.message
+    assert "spec.quota.resources[nvidia.com/gpu].flavors: h100 is not a flavor of Cohort research: none" in refusal.message
     listed = {"spec": {"flavors": [{"name": "h100", "resource": "nvidia.com/gpu", "nodeLabels": {"kind": "h100"}}]}}
     assert admit.refuse(replace(asked, cohort=listed)) is None
 

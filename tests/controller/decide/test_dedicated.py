@@ -126,7 +126,7 @@ def test_a_tenant_reads_its_nodes_their_gpus_and_who_still_runs_there() -> None:
     finding = told(nodes, [claim("red")], {"n2": {"blue": 2, "green": 1}})["red"]
     assert (finding.nodes, finding.gpus, finding.complete) == (("n1",), 8, False)
     assert finding.message() == (
-        "1 nodes with 8 GPUs are this tenant's alone; waiting until others' pods are gone: "
+        "1 nodes with 8 GPUs are dedicated to this tenant; waiting for pods of other tenants to end: "
         "n2 (2 of tenant blue, 1 of tenant green), n3"
     )
     assert told([node("n1", "b")], [claim("red")])["red"].message() == "no node of the host has the labels pool=a"

@@ -273,12 +273,12 @@ def test_an_annotation_that_no_api_server_takes_stops_the_controller_at_its_star
 WORDS = {
     'Service "plane-public" is invalid: spec.clusterIPs: Invalid value: ["10.112.4.12"]: failed to allocate IP 10.112.4.12: '
     "provided IP is already allocated": "kubectl get ipaddress 10.112.4.12",
-    'Service "plane-public" is invalid: metadata.annotations: Invalid value: "a b": name part must': "mend the annot",
+    'Service "plane-public" is invalid: metadata.annotations: Invalid value: "a b": name part must': "fix the annot",
     'Service "plane-public" is invalid: spec.loadBalancerClass: Invalid value: "b": may not change once set': "delete Service",
-    'admission webhook "no.example.com" denied the request: no': "a policy or webhook of the host's own",
+    'admission webhook "no.example.com" denied the request: no': "a policy or webhook of the host",
     "the server could not find the requested resource": "choose another type",
     'User "x" cannot patch resource "services"': "helm upgrade",
-    "something else": "mend what the host names",
+    "something else": "fix what the host names",
 }
 
 
@@ -296,7 +296,7 @@ def test_a_way_in_that_the_host_refuses_is_told_with_its_words_and_what_to_do(wo
 def test_a_way_in_that_does_not_go_is_told_of_a_tenant_that_asks_for_none() -> None:
     refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "no", deleting=True)
     made = compute(tenant(), built({"type": "None"}), Findings(refused=(refused,)), NOW)
-    assert "is to go" in condition_of({"status": made}, ConditionType.EXPOSED)["message"]
+    assert "should be deleted" in condition_of({"status": made}, ConditionType.EXPOSED)["message"]
 
 
 def test_a_reconcile_that_did_not_come_to_the_way_in_leaves_what_was_said_of_it() -> None:
@@ -308,4 +308,4 @@ def test_a_reconcile_that_did_not_come_to_the_way_in_leaves_what_was_said_of_it(
     # A long answer of the host's takes no room from what to do.
     long = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "x" * 100_000)
     told = compute(tenant(), spec, Findings(refused=(long,)), NOW)
-    assert "next: mend" in condition_of({"status": told}, ConditionType.EXPOSED)["message"]
+    assert "next: fix" in condition_of({"status": told}, ConditionType.EXPOSED)["message"]

@@ -137,7 +137,7 @@ def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_te
     assert condition(built()) == ("False", "Provisioning", "being asked for its keys: corp")
     silent = "corp (https://corp.example.org): it is silent; "
     assert condition(built(Answer(trouble="it is silent"))) == (
-        "False", "IssuerSilent", f"{silent}until it answers nobody signs in by it",
+        "False", "IssuerSilent", f"{silent}no user can sign in with it until it answers",
     )  # fmt: skip
     assert condition(built(Answer(KEYS, "it is silent"))) == (
         "False", "IssuerSilent", f"{silent}tokens signed with its last known keys still count",
@@ -154,7 +154,7 @@ def test_groups_that_no_claim_has_let_nobody_in_and_the_status_says_so() -> None
     found = condition(spec)
     assert found is not None
     assert found[:2] == ("False", "InvalidConfiguration")
-    assert "nobody signs in by it" in found[2]
+    assert "no user can sign in with it" in found[2]
 
 
 def test_the_status_tells_of_names_that_no_provider_gives() -> None:

@@ -90,7 +90,7 @@ def test_what_grows_says_how_far_it_is() -> None:
             ("stays at 2Gi", "4Gi is asked for", "allowVolumeExpansion: true on StorageClass fast"),
         ),
         ([claim(0)], wanted(), {"data_plane_0": "cannot patch resource"}, ("helm upgrade",)),
-        ([claim(0)], wanted(), {"data_plane_0": "no" * 999}, ("mend what the host names",)),
+        ([claim(0)], wanted(), {"data_plane_0": "no" * 999}, ("fix what the host names",)),
         ([claim(0, "8Gi")], wanted(), {}, ("stays at 8Gi", "4Gi is asked for", "never shrinks", "ask for 8Gi or more")),
         (
             [claim(0, "4Gi", name="slow")],

@@ -71,7 +71,7 @@ async def test_a_credential_comes_changes_and_goes(host_client: Client) -> None:
         await source(client, "second", "Opaque")
         assert "could be shared with tenants" in said(await world.settle(NAME))
         await client.delete(kinds.SECRETS, "receiver", SPACE)
-        assert "the credential of before is used" in said(await world.settle(NAME))
+        assert "the previous credential is used" in said(await world.settle(NAME))
         assert (await copy(client))["token"] == token("first")
         # None of this restarted the plane, and at rest nothing is written.
         assert await template(client) == before

@@ -151,7 +151,7 @@ async def test_a_policy_of_the_host_against_the_way_in_stops_nothing_else(client
         tenant = await world.settle(name)
         assert said(tenant)[:2] == ("False", "HostRefused")
         assert f"{name} says no" in said(tenant)[2]
-        assert "a policy or webhook of the host's own stands against it" in said(tenant)[2]
+        assert "a policy or webhook of the host refuses it" in said(tenant)[2]
         assert ready(tenant)[1] == "Provisioning"
         await upkeep(client, world, name)
         await withdraw(client, name)
@@ -179,7 +179,7 @@ async def test_annotations_that_the_host_does_not_take_stop_nothing_else(client:
     async with ControllerHost(client, settings=settings) as world:
         tenant = await world.settle("annotated")
         assert said(tenant)[1] == "HostRefused"
-        assert "mend the annotations of exposure.loadBalancer in the chart's values" in said(tenant)[2]
+        assert "fix the annotations of exposure.loadBalancer in the chart's values" in said(tenant)[2]
         await upkeep(client, world, "annotated")
     async with ControllerHost(client, settings=INSTALLED) as world:
         assert said(await world.settle("annotated"))[1] == "WaitingForAddress"
@@ -268,7 +268,7 @@ async def test_a_gateway_that_goes_is_told_though_the_route_says_nothing(client:
     ):
         await client.apply(kinds.GATEWAYS, gateway)
         await ask(client, "parted", exposure={"type": "Gateway"})
-        assert "has not said" in said(await world.settle("parted"))[2]
+        assert "has not reported" in said(await world.settle("parted"))[2]
         ref = (await client.get(kinds.TLS_ROUTES, "plane", "bh-parted"))["spec"]["parentRefs"][0]
         taken = {"parentRef": ref, "controllerName": "x.io/y", "conditions": [{"type": "Accepted", "status": "True"}]}
         await client.patch(kinds.TLS_ROUTES, "plane", {"status": {"parents": [taken]}}, "bh-parted", subresource="status")
@@ -278,7 +278,7 @@ async def test_a_gateway_that_goes_is_told_though_the_route_says_nothing(client:
 
         await until(lambda: told("the API server is reached at"), "the route taken", IN_FORCE)
         await client.delete(kinds.GATEWAYS, "public", "infra")
-        await until(lambda: told("Gateway infra/public is not there"), "the Gateway gone", IN_FORCE)
+        await until(lambda: told("Gateway infra/public does not exist"), "the Gateway gone", IN_FORCE)
         await client.apply(kinds.GATEWAYS, gateway)
         await until(lambda: told("the API server is reached at"), "the Gateway back", IN_FORCE)
         await take_down(world, "parted")
@@ -297,7 +297,7 @@ async def test_routes_that_the_host_serves_no_more_stop_nothing_else(client: Cli
         world.applier.forget(("bh-routed",))
         tenant = await world.settle("routed")
         assert said(tenant)[:2] == ("False", "HostRefused"), said(tenant)
-        assert "the host serves no TLSRoute any more" in said(tenant)[2]
+        assert "the host no longer serves TLSRoute" in said(tenant)[2]
         await upkeep(client, world, "routed")
         await take_down(world, "routed")
 
@@ -334,7 +334,7 @@ async def test_a_way_in_that_the_host_does_not_let_go_is_told_and_stops_nothing_
         await client.patch(kinds.TENANTS, "kept", {"spec": {"exposure": {"type": "None"}}})
         tenant = await world.settle("kept")
         assert said(tenant)[:2] == ("False", "HostRefused")
-        assert "is to go, and the host does not delete it" in said(tenant)[2]
+        assert "should be deleted, but the host does not delete it" in said(tenant)[2]
         await upkeep(client, world, "kept")
         await withdraw(client, "no-deletes")
 

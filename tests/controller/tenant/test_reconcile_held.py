@@ -114,7 +114,7 @@ async def test_of_an_edit_that_is_refused_nothing_is_applied(client: Client) -> 
         assert ready(tenant) == ("False", "OutOfBounds")
         told = next(each["message"] for each in tenant["status"]["conditions"] if each["type"] == "Ready")
         assert "spec.quota.cohort: demoo" in told
-        assert told.endswith(f"{accepted.NOTE}, that of generation 1")
+        assert told.endswith(f"{accepted.NOTE}, of generation 1")
         assert await fingerprint(client, "edited") == before
         # Looked after as any other meanwhile, and by another controller too.
         await client.delete(kinds.NETWORK_POLICIES, "default-deny", "bh-edited")

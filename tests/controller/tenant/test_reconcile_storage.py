@@ -169,8 +169,8 @@ async def test_an_object_that_cannot_become_what_it_should_holds_up_nothing(clie
         tenant = await world.settle("stuck")
         assert ready(tenant) == ("False", "HostRefused")
         said = str(condition_of(tenant, "Ready")["message"])
-        assert f"RoleBinding bh-stuck-work/{name} is not as it should be" in said
-        assert f"delete RoleBinding bh-stuck-work/{name}, which is made again at once" in said
+        assert f"RoleBinding bh-stuck-work/{name} could not be updated" in said
+        assert f"delete RoleBinding bh-stuck-work/{name}, which is recreated at once" in said
         await upkeep(client, world, "stuck")
         await client.delete(kinds.ROLE_BINDINGS, name, "bh-stuck-work")
         assert ready(await world.settle("stuck"))[1] != "HostRefused"

@@ -266,7 +266,7 @@ def test_item_93_pods_of_one_gang_that_say_different_sizes_are_refused(bed: Bed)
     assert not bed.create(bed.pod("a0", of="a", size=4))
     said = bed.create(bed.pod("a1", of="a", size=5))
     assert said.startswith("Malformed")
-    assert "the pod 'a0' says that it has 4 pods, and this one 5 pods" in said
+    assert "pod 'a0' of gang 'a' gives the gang 4 pods, but this pod gives it 5 pods" in said
     # When all of that gang are on their way out, another of its name begins.
     ending = bed.of(Key("team", "a0"))
     bed.show(ending | {"metadata": ending["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "modified")
@@ -284,7 +284,7 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
     assert all("in use" in bed.create(each) for each in pods)
     for each in pods:
         bed.virtual[each]["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
-    assert all("'a" in (said := bed.create(each)) and "and this one 3 pods" in said for each in pods[:3])
+    assert all("'a" in (said := bed.create(each)) and "this pod gives it 3 pods" in said for each in pods[:3])
     assert "in use" in bed.create(pods[3])
     assert bed.queued == ["a0", "a1", "a2"], "nobody says four any more"
     assert all("the rest of its gang" in bed.create(each) for each in pods[:3])

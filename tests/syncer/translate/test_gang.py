@@ -95,7 +95,7 @@ def test_item_93_a_gang_whose_size_nobody_says_is_told_where_to_say_it() -> None
         (COSCHEDULED, Groups(own={"metadata": {"name": "g", "uid": "u"}, "spec": {}}), "minMember of the PodGroup"),
     ):
         said = refused(virtual, groups)
-        assert f"how many pods its gang has is not said: there is no {where}" in said
+        assert f"the size of its gang is missing: add {where}" in said
         assert "None" not in said
 
 

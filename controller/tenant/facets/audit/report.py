@@ -13,7 +13,7 @@ from controller.verdict import Verdict
 _WHY: Final = {
     "buffered": "did not fit into its buffer, because the receiver is too slow or away",
     "truncate": "were too large even without their bodies",
-    "webhook": "were not taken in five tries",
+    "webhook": "were not accepted in 5 attempts",
 }
 
 
@@ -35,13 +35,13 @@ def verdict(spec: PlaneSpec, losses: Losses | None) -> Verdict | None:
 def _unusable(spec: PlaneSpec, receiver: Receiver) -> str:
     if closed := network.receiver_closed(spec):
         return f"class: spec.audit.webhook: {closed}; no event is sent"
-    now = "the credential of before is used" if receiver.credential else "events are sent without one"
+    now = "the previous credential is used" if receiver.credential else "events are sent without one"
     return f"{receiver.trouble}; until then {now}" if receiver.trouble else ""
 
 
 def _delivered(receiver: Receiver, losses: Losses | None) -> Verdict:
     if losses is None:
-        return Verdict("Unknown", Reason.WAITING_FOR_PLANE, "the plane was not asked yet what it lost")
+        return Verdict("Unknown", Reason.WAITING_FOR_PLANE, "the plane has not reported its losses yet")
     if losses.unread:
         return Verdict("Unknown", Reason.PLANE_UNREADABLE, losses.unread)
     if not losses.count:
@@ -49,6 +49,6 @@ def _delivered(receiver: Receiver, losses: Losses | None) -> Verdict:
     why = ", ".join(f"{number} {_WHY[cause]}" for cause, number in losses.total if number)
     said = f"lost since the API server started: {why}"
     if losses.growing:
-        hint = "the plane goes on; look at the receiver and at what it answers (log of container kube-apiserver)"
+        hint = "the plane runs on; check the receiver and its answers (log of container kube-apiserver)"
         return Verdict("False", Reason.EVENTS_LOST, f"{said}; {hint}")
-    return Verdict("True", Reason.READY, f"no event was lost lately on the way to {receiver.host}; {said}")
+    return Verdict("True", Reason.READY, f"no event was lost recently on the way to {receiver.host}; {said}")

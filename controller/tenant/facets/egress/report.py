@@ -23,9 +23,9 @@ def applied(spec: PlaneSpec) -> Verdict:
     """Whether every egress CIDR is open, but for what is the host's."""
     if closed := network.withheld(spec):
         message = "; ".join(f"isolation.network.egressCIDRs: {cidr}" for cidr in closed)
-        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
+        remedy = "remove it, or list what the pods should reach in the class's isolation.network.reachReserved"
         return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
-    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
+    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and no address of the host")
 
 
 def storage(spec: PlaneSpec) -> Verdict | None:
@@ -38,6 +38,6 @@ def storage(spec: PlaneSpec) -> Verdict | None:
         "False",
         Reason.SERVERS_BY_NAME,
         f"the host's nodes mount volumes from {', '.join(names[:_MOST_SERVERS])}{more}, and egressCIDRs may open that to the "
-        "tenant's pods, which leave with a node's address: policies know addresses and no names. Give the SharedVolume, "
+        "tenant's pods, whose traffic has a node's address: policies match addresses, not names. Give the SharedVolume, "
         "PersistentVolume or StorageClass the server's address, or chart value serverAddresses the addresses of the name",
     )

@@ -1,10 +1,10 @@
-"""What a Gateway says of a tenant's TLSRoute, and what a person can do where it does not take it. Pure.
+"""What a Gateway reports on a tenant's TLSRoute, and what a person can do if it does not accept it. Pure.
 
     status.parents ──> those of the Gateway that the route names now ──> accepted, and its backend found? ──> "" or a sentence
 
-Implementations say little: some leave the message out, some keep what they said of an earlier route, of a former Gateway or of
-one that is gone. So what counts is of the route's own generation and parent, and only where the Gateway is there; what to do is
-written here, by the reason.
+Implementations report little: some leave the message out, some keep the report on an earlier route, a former Gateway or one
+that is gone. So only a report on the route's present generation and parent counts, and only if the Gateway exists. The advice
+for each reason is written here.
 """
 
 from collections.abc import Mapping
@@ -22,42 +22,42 @@ _MESSAGE_CHARACTERS: Final = 512
 
 
 def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None, there: Obj | None = None) -> str:
-    """Why the route leads nowhere, with what to do; empty where the Gateway has taken it.
+    """Why the route leads nowhere, with what to do; empty if the Gateway has accepted it.
 
     `there` is the Gateway, empty where there is none, None where that is not known.
     """
     if there is not None and not there:
-        return f"{_called(gateway)} is not there; next: make it, or name another (exposure.gateway of chart or class)"
+        return f"{_called(gateway)} does not exist; next: create it, or name another (exposure.gateway of chart or class)"
     return _of_route(spec, gateway, route) or _unprogrammed(gateway, there or {})
 
 
 def _unprogrammed(gateway: Gateway, there: Obj) -> str:
-    """What the Gateway says of itself, where it carries nothing at all."""
+    """What the Gateway reports on itself, if it forwards nothing at all."""
     found, meta = condition_of(there, "Programmed"), mapping(there.get("metadata"))
     if found.get("status") != "False" or _is_stale(found, meta.get("generation")):
         return ""
     look = f"kubectl -n {gateway.namespace} describe gateway {gateway.name}"
-    return f"{_called(gateway)} takes the route, and is not Programmed itself: {_words(found)}; next: mend the Gateway ({look})"
+    return f"{_called(gateway)} accepts the route, but is not Programmed: {_words(found)}; next: fix the Gateway ({look})"
 
 
 def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
     status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
     said = mappings(status.get("parents"), _MOST_PARENTS)
     own = [parent for parent in said if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
-    # Several controllers may each have an entry for one Gateway: one that takes it is enough.
+    # Several controllers may each have an entry for one Gateway: one that accepts the route is enough.
     found = [_of_parent(spec, gateway, parent, made.get("generation")) for parent in own]
-    silent = f"{_called(gateway)} has not said whether it takes the route; {_ask(gateway, spec)}"
+    silent = f"{_called(gateway)} has not reported whether it accepts the route; {_ask(gateway, spec)}"
     return min(found, key=bool, default=silent)
 
 
 def _of_parent(spec: PlaneSpec, gateway: Gateway, parent: Mapping[str, Any], generation: object) -> str:
     accepted, resolved = (condition_of({"status": parent}, kind) for kind in ("Accepted", "ResolvedRefs"))
     if not accepted or _is_stale(accepted, generation):
-        return f"{_called(gateway)} has not said yet whether it takes the route as it is now; {_ask(gateway, spec)}"
+        return f"{_called(gateway)} has not reported yet whether it accepts the current route; {_ask(gateway, spec)}"
     if accepted.get("status") != "True":
-        return f"{_called(gateway)} does not take the route: {_words(accepted)}; next: {_advice(spec, gateway, accepted)}"
+        return f"{_called(gateway)} does not accept the route: {_words(accepted)}; next: {_advice(spec, gateway, accepted)}"
     if resolved.get("status") == "False" and not _is_stale(resolved, generation):
-        told = f"{_called(gateway)} takes the route, and passes nothing on: {_words(resolved)}"
+        told = f"{_called(gateway)} accepts the route, but forwards nothing: {_words(resolved)}"
         return f"{told}; next: {_advice(spec, gateway, resolved)}"
     return ""
 
@@ -85,21 +85,21 @@ def _called(gateway: Gateway) -> str:
 
 def _ask(gateway: Gateway, spec: PlaneSpec) -> str:
     return (
-        f"next: see that it is there and Programmed (kubectl -n {gateway.namespace} get gateway {gateway.name}), and that its "
-        f"controller runs and reads TLSRoutes ({spec.exposure.route_version} is what this host serves)"
+        f"next: check that it exists and is Programmed (kubectl -n {gateway.namespace} get gateway {gateway.name}), and that "
+        f"its controller runs and reads TLSRoutes ({spec.exposure.route_version} is what this host serves)"
     )
 
 
 def _advice(spec: PlaneSpec, gateway: Gateway, condition: Mapping[str, Any]) -> str:
     name = f"{gateway.namespace}/{gateway.name}"
     wanted = f"protocol TLS, tls.mode Passthrough and hostname *.{spec.exposure.hostnames[0].partition('.')[2]}, or none"
-    backend = f"see Service {spec.namespace}/{PLANE} and its EndpointSlices, which are there once its pod runs"
+    backend = f"see Service {spec.namespace}/{PLANE} and its EndpointSlices, which exist once its pod runs"
     steps = {
-        "NotAllowedByListeners": f"let a listener of Gateway {name} take TLSRoutes of namespace {spec.namespace}: "
+        "NotAllowedByListeners": f"let a listener of Gateway {name} accept TLSRoutes of namespace {spec.namespace}: "
         f"allowedRoutes.namespaces with from: Selector and the label {labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD}",
         "NoMatchingListenerHostname": f"give a listener of Gateway {name} {wanted}",
         "NoMatchingParent": f"name a listener that Gateway {name} has (exposure.gateway of chart or class), with {wanted}",
         "BackendNotFound": backend,
         "EndpointsNotFound": backend,  # Envoy Gateway's word
     }
-    return steps.get(text(condition.get("reason")), f"mend what it names, at Gateway {name} or its controller")
+    return steps.get(text(condition.get("reason")), f"fix what it names, at Gateway {name} or its controller")

@@ -25,7 +25,7 @@ def _namespaces(found: Sequence[Obj]) -> Verdict:
     if leaving:
         return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(found) < 2:
-        return Verdict("False", Reason.PROVISIONING, "the namespaces are being made")
+        return Verdict("False", Reason.PROVISIONING, "the namespaces are being created")
     return Verdict("True", Reason.READY, "both namespaces exist")
 
 

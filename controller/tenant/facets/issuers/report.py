@@ -14,7 +14,11 @@ def report(spec: PlaneSpec) -> Report:
 def _issuers(spec: PlaneSpec) -> Verdict:
     troubles = [
         f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
-        + ("tokens signed with its last known keys still count" if each.keys else "until it answers nobody signs in by it")
+        + (
+            "tokens signed with its last known keys still count"
+            if each.keys
+            else "no user can sign in with it until it answers"
+        )
         for each in spec.access.issuers
         if each.trouble
     ]
@@ -23,9 +27,9 @@ def _issuers(spec: PlaneSpec) -> Verdict:
     if shut := [
         each.provider.name for each in spec.access.issuers if each.provider.required_groups and not each.provider.groups_claim
     ]:
-        missing = "groups are asked for (requiredGroups), and the class says no claim that has them (claims.groups)"
+        missing = "requiredGroups is set, but the class names no claim with the groups (claims.groups)"
         return Verdict(
-            "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; until it does nobody signs in by it"
+            "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; no user can sign in with it until it does"
         )
     if unknown := [each.provider.name for each in spec.access.issuers if not each.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")

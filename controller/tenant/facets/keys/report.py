@@ -21,7 +21,7 @@ def report(*, there: bool, put_off: str = "", authority: str = "") -> Report:
 
 def _pki(put_off: str, *, there: bool) -> Verdict:
     if not there:
-        return Verdict("False", Reason.PROVISIONING, "keys and certificates are being made")
+        return Verdict("False", Reason.PROVISIONING, "keys and certificates are being created")
     if put_off:
-        return Verdict("True", Reason.READY, f"every certificate is there; some are due and not renewed yet: {put_off}")
-    return Verdict("True", Reason.READY, "every certificate is there and fresh")
+        return Verdict("True", Reason.READY, f"every certificate exists; some are due and not renewed yet: {put_off}")
+    return Verdict("True", Reason.READY, "every certificate exists and is fresh")

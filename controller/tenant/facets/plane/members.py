@@ -60,7 +60,7 @@ class Members:
         if not self.down:
             return ""
         left = self.serving - self.quorum
-        more = f"{left} more may be down" if left else "one more that goes down stops it"
+        more = f"{left} more may be down" if left else "one more failure stops it"
         return f"{self.serving} of the plane's {self.wanted} members serve, and {more}: {self.named}"
 
 

@@ -59,8 +59,8 @@ def _lost(tenant: Obj, found: Found) -> str:
 def _of_lost_data(tenant: Obj, lost: str) -> str:
     name = tenant["metadata"]["name"]
     return (
-        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or see what "
-        f"the host would lose, and go on with the data that there is: bulkhead tenant accept-data {name}"
+        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or check what "
+        f"the host would lose, and continue with the present data: bulkhead tenant accept-data {name}"
     )
 
 
@@ -78,7 +78,7 @@ def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
         return Verdict("False", Reason.PLANE_UNREACHABLE, _of_members(seen, silent))
     pods = [pod for pod in found.pods if is_of(pod, PLANE)]
     if not pods:
-        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being made")
+        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being created")
     return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(seen, _waiting(pods[0], found)))
 
 

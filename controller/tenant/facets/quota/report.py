@@ -68,7 +68,7 @@ def _standing(lines: Lines) -> list[Obj]:
 def _applied(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Verdict:
     wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
     if missing := sorted(wanted - quotas.keys()):
-        return Verdict("False", Reason.PROVISIONING, f"being made: ResourceQuota {', '.join(missing)}")
+        return Verdict("False", Reason.PROVISIONING, f"being created: ResourceQuota {', '.join(missing)}")
     for name in sorted(wanted):
         there = quotas[name]
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):

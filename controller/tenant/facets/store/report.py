@@ -1,4 +1,4 @@
-"""What is said of a plane's store: whether it has room, and whether its programs bear it when it is full. Pure."""
+"""The report on a plane's store: whether it has room, and whether its programs have the memory for a full one. Pure."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from controller.verdict import Verdict
 _FULL_SECONDS: Final = 15.0
 FIELD: Final = "controlPlane.storage.quota"
 _MIB: Final = 1 << 20
-# From here on it is said that little is left; in steps, so that a status is not written for every object.
+# From here on the status reports that little is left; in steps, so that it is not written for every object.
 _FILLING_PERCENT: Final = 80
 _STEP_PERCENT: Final = 5
 _REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
@@ -41,7 +41,7 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
     percent, quota = store.size * 100 // max(1, store.quota), store.quota // _MIB
     if percent >= _FILLING_PERCENT:
         taken = percent // _STEP_PERCENT * _STEP_PERCENT
-        left = f"{taken} % or more of {quota}Mi are taken; at 100 % the API takes nothing new"
+        left = f"{taken} % or more of {quota}Mi are taken; at 100 % the API accepts nothing new"
         return Verdict("False", Reason.STORE_FILLING, f"{left}: {_REMEDY}")
     if short := too_little(spec):
         return Verdict("False", Reason.MEMORY_BELOW_QUOTA, short)
@@ -49,7 +49,7 @@ def verdict(spec: PlaneSpec, store: Store) -> Verdict:
 
 
 def too_little(spec: PlaneSpec) -> str:
-    """Which memory limits do not bear a full store; empty where all do."""
+    """Which memory limits are too small for a full store; empty if none is."""
     found, quota = [], spec.storage.quota_mib
     for field, attribute in COMPONENTS.items():
         limit = getattr(spec.budgets, attribute).memory_limit_mib
@@ -59,14 +59,14 @@ def too_little(spec: PlaneSpec) -> str:
     if not found:
         return ""
     remedy = f"raise the limits, or leave them out, or lower {FIELD}"
-    return f"a store that is full ({FIELD}: {quota}Mi) would end these again and again: {'; '.join(found)}; {remedy}"
+    return f"a full store ({FIELD}: {quota}Mi) would get these killed again and again: {'; '.join(found)}; {remedy}"
 
 
 def _full(store: Store) -> str:
-    what = f"the API takes nothing new, only deletions: {store.size // _MIB}Mi of {store.quota // _MIB}Mi are taken"
+    what = f"the API accepts only deletions: {store.size // _MIB}Mi of {store.quota // _MIB}Mi are taken"
     more = -(-must_go(store) // _MIB)
-    how = f"about {more}Mi have to go, of which old versions go by themselves" if more else "room is being made"
-    return f"{what}; {how}; {_REMEDY}; it takes more again by itself a minute or so later"
+    how = f"about {more}Mi must be freed, and old revisions are removed automatically" if more else "room is being made"
+    return f"{what}; {how}; {_REMEDY}; the API accepts writes again about 1 min later"
 
 
 def _rounded(percent: int) -> int:

@@ -64,15 +64,15 @@ def test_a_route_that_its_gateway_takes(parents: list[Any]) -> None:
 )
 def test_what_others_say_of_a_route_does_not_count(parents: list[Any]) -> None:
     said = told(*parents)
-    assert said.startswith("Gateway infra/public, listener tls, has not said")
+    assert said.startswith("Gateway infra/public, listener tls, has not reported")
     assert "kubectl -n infra get gateway public" in said
 
 
 def test_what_was_said_of_an_earlier_route_does_not_count() -> None:
     old = TAKEN | {"observedGeneration": 1}
-    assert "has not said yet whether it takes the route as it is now" in told(parent(old, FOUND))
+    assert "has not reported yet whether it accepts the current route" in told(parent(old, FOUND))
     assert told(parent(refused("NotAllowedByListeners") | {"observedGeneration": 1})).startswith(
-        "Gateway infra/public, listener tls, has not said yet"
+        "Gateway infra/public, listener tls, has not reported yet"
     )
     # Of implementations that count no generations, what they say is what there is.
     assert told(parent(TAKEN | {"observedGeneration": 0})) == ""
@@ -89,7 +89,7 @@ REFUSALS = {
     "NotAllowedByListeners": "from: Selector and the label app.kubernetes.io/managed-by=bulkhead",
     "NoMatchingListenerHostname": "protocol TLS, tls.mode Passthrough and hostname *.k8s.example.org, or none",
     "NoMatchingParent": "name a listener that Gateway infra/public has",
-    "UnsupportedValue": "mend what it names",
+    "UnsupportedValue": "fix what it names",
     "BackendNotFound": "see Service bh-team-a/plane and its EndpointSlices",
 }
 
@@ -97,14 +97,16 @@ REFUSALS = {
 @pytest.mark.parametrize("reason", REFUSALS)
 def test_a_refusal_is_told_with_what_to_do_though_the_gateway_says_one_word(reason: str) -> None:
     said = told(parent(refused(reason), FOUND))
-    assert f"does not take the route: {reason}; next: " in said
+    assert f"does not accept the route: {reason}; next: " in said
     assert REFUSALS[reason] in said
     assert f"{reason}: in its words; next: " in told(parent(refused(reason, "in its words"), FOUND))
 
 
 def test_a_route_that_is_taken_and_leads_nowhere_is_told() -> None:
     said = told(parent(TAKEN, refused("BackendNotFound", "no such Service", "ResolvedRefs")))
-    assert "takes the route, and passes nothing on: BackendNotFound: no such Service; next: see Service bh-team-a/plane" in said
+    assert (
+        "accepts the route, but forwards nothing: BackendNotFound: no such Service; next: see Service bh-team-a/plane" in said
+    )
     unready = refused("EndpointsNotFound", "no ready endpoints for the related Service bh-team-a/plane", "ResolvedRefs")
     assert "bh-team-a/plane; next: see Service bh-team-a/plane and its EndpointSlices" in told(parent(TAKEN, unready))
 
@@ -114,13 +116,15 @@ def test_what_envoy_gateway_said_of_a_listener_that_the_route_named_before_does_
     former = parent(TAKEN | {"observedGeneration": 1}, FOUND | {"observedGeneration": 1})
     now = refused("NoMatchingParent", "No listeners match this parent ref") | {"observedGeneration": 2}
     other = Gateway("infra", "public", "other")
-    assert "does not take the route: NoMatchingParent" in told(former, parent(now, FOUND, sectionName="other"), gateway=other)
+    assert "does not accept the route: NoMatchingParent" in told(former, parent(now, FOUND, sectionName="other"), gateway=other)
 
 
 def test_a_gateway_that_is_gone_counts_whatever_it_said_before() -> None:
     """Contour leaves in the route's status that it was accepted."""
     taken = route(parent(TAKEN, FOUND))
-    assert trouble(plane(), GATEWAY, taken, {}).startswith("Gateway infra/public, listener tls, is not there; next: make it")
+    assert trouble(plane(), GATEWAY, taken, {}).startswith(
+        "Gateway infra/public, listener tls, does not exist; next: create it"
+    )
     # There, or not to be known.
     for there in ({"metadata": {"generation": 1}}, None):
         assert trouble(plane(), GATEWAY, taken, there) == ""
@@ -129,8 +133,8 @@ def test_a_gateway_that_is_gone_counts_whatever_it_said_before() -> None:
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ({"status": "False", "reason": "AddressNotAssigned"}, "is not Programmed itself: AddressNotAssigned; next: mend"),
-        ({"status": "False", "reason": "Invalid", "message": "no pool"}, "Invalid: no pool; next: mend the Gateway (kubectl"),
+        ({"status": "False", "reason": "AddressNotAssigned"}, "is not Programmed: AddressNotAssigned; next: fix"),
+        ({"status": "False", "reason": "Invalid", "message": "no pool"}, "Invalid: no pool; next: fix the Gateway (kubectl"),
         ({"status": "False", "reason": "Invalid", "observedGeneration": 2}, ""),
         ({"status": "Unknown", "reason": "Pending"}, ""),
         ({"status": "True"}, ""),
@@ -150,4 +154,4 @@ def test_long_and_shapeless_words_are_bounded() -> None:
     assert "no reason given" in told(parent({"type": "Accepted", "status": "False", "reason": 7, "message": ["x"]}))
     many = [parent(TAKEN, FOUND, name=f"g-{number}") for number in range(10_000)]
     assert told(*many, parent(TAKEN, FOUND)) != ""
-    assert trouble(replace(plane()), GATEWAY, None).startswith("Gateway infra/public, listener tls, has not said")
+    assert trouble(replace(plane()), GATEWAY, None).startswith("Gateway infra/public, listener tls, has not reported")

@@ -59,7 +59,7 @@ def test_a_member_that_is_down_is_named_and_takes_no_ready_from_the_plane(which:
     assert found["PlaneReady"][:2] == ("True", "MembersDown")
     assert found["Ready"][:2] == ("True", "Ready")
     for _, _, message in found.values():
-        assert "2 of the plane's 3 members serve, and one more that goes down stops it" in message
+        assert "2 of the plane's 3 members serve, and one more failure stops it" in message
         assert f"pod plane-{which}, container etcd: CrashLoopBackOff: back-off 5m0s" in message
         assert "(restarted 7 times, the last time after exit code 2)" in message
     assert metrics.members_down.labels("team-a")._value.get() == 1

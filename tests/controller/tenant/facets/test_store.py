@@ -33,7 +33,7 @@ def store(size: float, used: float | None = None, *, full: bool = False, revisio
         (store(63), "True", Reason.READY, ("less than 70 %",)),
         (store(80), "False", Reason.STORE_FILLING, ("80 % or more of 512Mi", "delete", "controlPlane.storage.quota")),
         (store(94), "False", Reason.STORE_FILLING, ("90 %",)),
-        (store(100, 99, full=True), "False", Reason.STORE_FULL, ("only deletions", "512Mi of 512Mi", "about 52Mi have to go")),
+        (store(100, 99, full=True), "False", Reason.STORE_FULL, ("only deletions", "512Mi of 512Mi", "52Mi must be freed")),
         (store(100, 20, full=True), "False", Reason.STORE_FULL, ("room is being made",)),
         (Store(unread="etcd of pod plane-0 does not answer"), "Unknown", Reason.WAITING_FOR_PLANE, ("plane-0",)),
     ],
