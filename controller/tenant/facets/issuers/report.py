@@ -13,14 +13,14 @@ def report(spec: PlaneSpec) -> Report:
 
 def _issuers(spec: PlaneSpec) -> Verdict:
     troubles = [
-        f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
+        f"{issuer.provider.name} ({issuer.provider.source.url}): {issuer.trouble}; "
         + (
             "tokens signed with its last known keys still count"
-            if each.keys
+            if issuer.keys
             else "no user can sign in with it until it answers"
         )
-        for each in spec.access.issuers
-        if each.trouble
+        for issuer in spec.access.issuers
+        if issuer.trouble
     ]
     if troubles:
         return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
