@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What an HAProxy has: servers with address and admin state, and names."""
+    """The present state of an HAProxy: servers with address and admin state, and host names."""
 
     servers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -52,8 +52,8 @@ def configuration(
     port: int = PORT,
     metrics_port: int = METRICS_PORT,
 ) -> str:
-    """The whole configuration, for a start."""
-    servers = "".join(f"  server {each.tenant} {_at(each)} weight 0\n" for each in routes)
+    """The configuration that HAProxy starts from."""
+    servers = "".join(f"  server {route.tenant} {_at(route)} weight 0\n" for route in routes)
     return f"""\
 global
   stats socket {folder}/admin.sock mode 600 level admin
@@ -121,14 +121,14 @@ frontend metrics
 
 
 def hosts_map(routes: Iterable[Route]) -> str:
-    """Name and tenant, one a line."""
-    return "".join(f"{host} {each.tenant}\n" for each in routes for host in each.hosts)
+    """The map from host names to tenants, one entry a line."""
+    return "".join(f"{host} {route.tenant}\n" for route in routes for host in route.hosts)
 
 
 def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str]:
-    """What to say, in order: a server is there before a name leads to it, and goes after it."""
-    routes = {each.tenant: each for each in wanted}
-    hosts = {host: each.tenant for each in routes.values() for host in each.hosts}
+    """The commands for HAProxy, in order: a server exists before a name leads to it, and is removed after the name."""
+    routes = {route.tenant: route for route in wanted}
+    hosts = {host: route.tenant for route in routes.values() for host in route.hosts}
     steps: list[str] = []
     for name, route in routes.items():
         steps += _server(name, route, running.servers.get(name))
@@ -146,7 +146,7 @@ def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str
 
 
 def went_well(command: str, answer: str) -> bool:
-    """Whether HAProxy did what it was told; it says little where it did."""
+    """Whether HAProxy carried out a command; after a success its answer is short."""
     done = {"add server": "registered", "del server": "deleted", "set server": "changed"}
     wanted = next((text for start, text in done.items() if command.startswith(start)), "")
     return wanted in answer if wanted else not answer.strip()
@@ -198,7 +198,7 @@ def _source_rules(limits: Limits) -> str:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_cur gt {limits.source_connections} }}")
     if limits.source_rate:
         rules.append(f"tcp-request connection reject if {{ sc0_conn_rate gt {limits.source_rate * _RATE_SECONDS} }}")
-    return "".join(f"  {each}\n" for each in rules)
+    return "".join(f"  {rule}\n" for rule in rules)
 
 
 def _tenant_rules(limits: Limits) -> str:
@@ -208,4 +208,4 @@ def _tenant_rules(limits: Limits) -> str:
     if limits.tenant_rate:
         over.append(f"acl over sc1_conn_rate gt {limits.tenant_rate * _RATE_SECONDS}")
     refuse = ["tcp-request content sc-inc-gpc0(1) if over", "tcp-request content reject if over"] if over else []
-    return "".join(f"  {each}\n" for each in [*over, *refuse])
+    return "".join(f"  {rule}\n" for rule in [*over, *refuse])

@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where files and sockets are, and what is allowed."""
+    """The folder of files and sockets, the port for metrics, and the limits."""
 
     folder: Path = Path("/run/proxy")
     http_port: int = 8080
@@ -27,10 +27,10 @@ class Settings:
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; unset variables keep their defaults."""
     limits = Limits()
-    for each in fields(Limits):
-        variable = f"BULKHEAD_PROXY_{each.name.upper()}"
+    for limit in fields(Limits):
+        variable = f"BULKHEAD_PROXY_{limit.name.upper()}"
         if variable in environment:
-            limits = replace(limits, **{each.name: _number(variable, environment[variable])})
+            limits = replace(limits, **{limit.name: _number(variable, environment[variable])})
     if limits.connections < 1 or not 1 <= limits.threads <= 64:
         raise SettingsError("BULKHEAD_PROXY_CONNECTIONS, BULKHEAD_PROXY_THREADS: at least 1, and at most 64 threads")
     folder = environment.get("BULKHEAD_PROXY_FOLDER", str(Settings().folder))
@@ -42,7 +42,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def within(settings: Settings, files: int) -> Settings:
-    """The settings where HAProxy may open this many files (negative: any number): each connection takes two."""
+    """The settings for an HAProxy that may open this many files (negative: any number): each connection takes two."""
     most = max((files - _OTHER_FILES) // 2, 1)
     limits = settings.limits
     return settings if files < 0 or limits.connections <= most else replace(settings, limits=replace(limits, connections=most))

@@ -114,14 +114,14 @@ class _Reading:
         """The answer is whole, or will never be."""
         if error is not None and self.bounds is not None and not self.done.done():
             self.drop()
-        for each in (self.began, self.done):
-            if not each.done():
+        for future in (self.began, self.done):
+            if not future.done():
                 if error is None:
-                    each.set_result(None)
+                    future.set_result(None)
                 else:
-                    each.set_exception(error)
+                    future.set_exception(error)
                     # Raised where it is awaited; it need not be.
-                    each.exception()
+                    future.exception()
         self.wake()
 
     def wake(self) -> None:

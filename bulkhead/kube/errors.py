@@ -172,7 +172,7 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     code = http_status or (status["code"] if isinstance(status.get("code"), int) else 500)
     reason = _text(status.get("reason"), 100)
     details = mapping(status.get("details"))
-    causes = tuple(_cause(each) for each in mappings(details.get("causes"), _CAUSES_LIMIT))
+    causes = tuple(_cause(cause) for cause in mappings(details.get("causes"), _CAUSES_LIMIT))
     kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
     if kind is NotFound and not details.get("name"):
         kind = NotServed
@@ -180,8 +180,8 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     return kind(code, reason, _text(status.get("message"), _MESSAGE_LIMIT), causes, retry_after=wait)
 
 
-def _cause(each: Mapping[str, Any]) -> Cause:
-    return Cause(_text(each.get("field"), 500), _text(each.get("reason"), 100), _text(each.get("message"), 500))
+def _cause(given: Mapping[str, Any]) -> Cause:
+    return Cause(_text(given.get("field"), 500), _text(given.get("reason"), 100), _text(given.get("message"), 500))
 
 
 def _text(value: Any, limit: int) -> str:

@@ -43,8 +43,8 @@ async def carry(there: RawConnection, reader: asyncio.StreamReader, writer: asyn
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in (up, down):
-            each.cancel()
+        for task in (up, down):
+            task.cancel()
         results = await asyncio.gather(up, down, return_exceptions=True)
         writer.close()
         await there.close()

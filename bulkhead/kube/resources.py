@@ -95,7 +95,7 @@ SHARED_VOLUMES = Resource("bulkhead.dev", "v1alpha1", "sharedvolumes", "SharedVo
 TENANT_CLASSES = Resource("bulkhead.dev", "v1alpha1", "tenantclasses", "TenantClass", False)
 
 _ALL: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))
-_BY_KIND: dict[tuple[str, str], Resource] = {(each.api_version, each.kind): each for each in _ALL}
+_BY_KIND: dict[tuple[str, str], Resource] = {(resource.api_version, resource.kind): resource for resource in _ALL}
 
 
 def resource_of(api_version: str, kind: str) -> Resource:
