@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def check(suites: catalogue.Catalogue) -> int:
-    """Whether map, tree and base agree."""
+    """Check that map, tree and base agree."""
     wrong = suites.contradictions(change.tracked(ROOT))
     base = change.written(ROOT)
     if base is not None and (missing := change.unreachable(ROOT, base)) is not None:
@@ -28,7 +28,7 @@ def plain_words(chosen: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run one of them."""
+    """Run the chosen command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m ci", description="Which suites a change has to pass.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("gate", help="the fixed part, then what the change touches, while there is time")

@@ -40,7 +40,7 @@ def run(node: str, root: Path, *, xdist: bool) -> Again:
 
 
 def _passed(results: str) -> bool:
-    """Whether one test ran, and passed: pytest also ends well when it was skipped."""
+    """Whether one test ran and passed: pytest also exits with 0 when it was skipped."""
     suites = list(ET.fromstring(results).iter("testsuite"))  # noqa: S314 -- pytest wrote it just now
     counts = [sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")]
     return counts == [1, 0, 0, 0]

@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("suites.yaml")
 
 
 class Host(StrEnum):
-    """What a suite wants of the embedded host, of which a machine has one. Whatever wants it needs root."""
+    """What a suite needs of the embedded host, of which a machine has one. A suite that needs it needs root."""
 
     NONE = "none"
     SHARED = "shared"  # takes the host that is up, or brings one up, and leaves it as others want it
@@ -27,7 +27,7 @@ class CatalogueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One command that tells whether something holds."""
+    """One command whose exit status is the result."""
 
     name: str
     title: str
@@ -65,11 +65,11 @@ class Catalogue:
 
     @property
     def whole(self) -> tuple[Suite, ...]:
-        """All that there is to show, nothing twice."""
+        """All suites, without those that are part of another one."""
         return tuple(suite for suite in self.suites if not suite.part_of)
 
     def entry(self, path: str) -> str | None:
-        """The entry of the map under which a file stands: the nearest."""
+        """The nearest entry of the map for a file."""
         if path in self.folders:
             return path
         parent = PurePosixPath(path).parent
@@ -87,16 +87,16 @@ class Catalogue:
         return () if entry is None else self.folders[entry]
 
     def contradictions(self, files: Iterable[str]) -> list[str]:
-        """What map and tree say differently: folders that stand in no entry, entries that stand for no file."""
+        """The differences between map and tree: folders without an entry, and entries without a file."""
         entries = {path: self.entry(path) for path in files}
         homeless = sorted({str(PurePosixPath(path).parent) for path, entry in entries.items() if entry is None})
         idle = sorted(set(self.folders) - {entry for entry in entries.values() if entry is not None})
         return [
             *(
-                f"folder {each}: stands in no entry of `folders` in ci/suites.yaml; say which suites it touches"
-                for each in homeless
+                f"folder {folder}: stands in no entry of `folders` in ci/suites.yaml; say which suites it touches"
+                for folder in homeless
             ),
-            *(f"entry {each} of `folders` in ci/suites.yaml: stands for no tracked file; remove it" for each in idle),
+            *(f"entry {entry} of `folders` in ci/suites.yaml: stands for no tracked file; remove it" for entry in idle),
         ]
 
 

@@ -12,12 +12,12 @@ BASE = ".ci/base"
 
 
 class ChangeError(Exception):
-    """The clone does not tell what was asked; the text says what to do."""
+    """Git cannot answer the question; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be shown, seen from where the work began."""
+    """What has changed since the base."""
 
     commit: str
     dirty: bool
@@ -50,7 +50,7 @@ def moves(root: Path, since: str) -> Moves:
 
 
 def tracked(root: Path) -> list[str]:
-    """All files that git knows, and new ones that it does not ignore."""
+    """All tracked files, and new ones that git does not ignore."""
     return _lines(root, "ls-files", "--cached", "--others", "--exclude-standard")
 
 

@@ -13,7 +13,7 @@ from ci.runner import Runner
 
 
 def main(catalogue: Catalogue, root: Path, *, again: bool) -> int:
-    """Run them; 1 when one failed."""
+    """Run all suites; returns 1 if one failed."""
     seen = change.look(root)
     path = record.default_path()
     suites = plan.one_host(catalogue.whole)

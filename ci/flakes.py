@@ -22,28 +22,28 @@ _last = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Judge where the whole run is seen: with xdist, in the process that starts the workers."""
+    """Register the judge in the process that sees the whole run: with xdist, the one that starts the workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Flakes(config))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Know the last test of a process: with it go the fixtures of the session."""
+    """Mark the last test of a process, which also removes the fixtures of the session."""
     item.stash[_last] = nextitem is None
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say so in its report, which reaches the process that judges."""
+    """Copy the mark into the report, which reaches the judge."""
     report = yield
     report.__dict__["removes_session"] = report.when == "teardown" and item.stash.get(_last, False)
     return report
 
 
 class Flakes:
-    """What failed in one run, and what became of it."""
+    """The failed tests of one run, and their second results."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -119,7 +119,7 @@ class Flakes:
         return self.config.pluginmanager.get_plugin("terminalreporter")
 
     def pytest_terminal_summary(self) -> None:
-        """Both outputs of each, and what to do."""
+        """Print both outputs of each flaky test, and what to do."""
         if self.failed and self.spoiled:
             self._terminal.write_sep("=", "no test ran again")
             for reason in dict.fromkeys(self.spoiled):

@@ -17,7 +17,7 @@ MOST_FAILURES: Final = 10  # more have one cause, and no time is spent on them
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What becomes of a run."""
+    """The verdict on a run."""
 
     flaky: tuple[str, ...]
     forgiven: tuple[str, ...]
@@ -38,7 +38,7 @@ def judge(passed_alone: Sequence[str], known: Collection[str], *, before: int) -
     return Judged(
         flaky,
         tuple(node for node in flaky if node not in again),
-        tuple(f"{node} is in the list of flaky tests already: mend it" for node in again),
+        tuple(f"{node} is in the list of flaky tests already: fix it" for node in again),
     )
 
 
@@ -49,5 +49,5 @@ def line(node: str, day: dt.date) -> str:
 
 
 def _test(node: str) -> str:
-    """A test whatever its parameters: the race is in its function."""
+    """The name of a test without its parameters: the race is in its function."""
     return node.partition("[")[0]

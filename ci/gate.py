@@ -33,7 +33,7 @@ class Gate:
     reasons: dict[str, str] = field(default_factory=dict)  # why a suite was not run
 
     def run(self) -> bool:
-        """True when all that ran passed."""
+        """Run the gate; returns whether all suites that ran have passed."""
         for suite in self.catalogue.fixed:
             result = self.runner.run(suite, until=self._hard_stop)
             if result is Result.STOPPED:
@@ -47,8 +47,8 @@ class Gate:
         others = self.catalogue.others
         wanted = plan.wanted(self.catalogue, self.seen.files)
         chosen = [suite for suite in others if self.everything or suite.name in wanted]
-        self._leave_out([each for each in others if each not in chosen], "not touched")
-        self._leave_out([each for each in others if each not in chosen and each.quiet], "wants a quiet machine")
+        self._leave_out([suite for suite in others if suite not in chosen], "not touched")
+        self._leave_out([suite for suite in others if suite not in chosen and suite.quiet], "wants a quiet machine")
         past = record.load(self.runner.path)
         waiting = plan.one_host(chosen) if self.everything else plan.in_order(chosen, past, self.seen.commit)
         self._say_chosen(waiting, wanted)
@@ -60,9 +60,9 @@ class Gate:
             if result is Result.FAILED:
                 self._leave_out(waiting, f"{suite.name} failed")
                 return False
-        for each in waiting:
-            takes = table.minutes(plan.expected(each, past))
-            self.reasons[each.name] = f"takes {takes}, {table.minutes(max(0.0, self._left))} were left"
+        for suite in waiting:
+            takes = table.minutes(plan.expected(suite, past))
+            self.reasons[suite.name] = f"takes {takes}, {table.minutes(max(0.0, self._left))} were left"
         return True
 
     @property
@@ -85,7 +85,7 @@ class Gate:
             print(f"  {suite.name:<20} {', '.join(why[:4])}{f' and {len(why) - 4} more' if len(why) > 4 else ''}", flush=True)
 
     def report(self) -> None:
-        """The table at the end."""
+        """Print the table of results."""
         ran = [suite for suite in self.catalogue.suites if suite.name in self.runner.results]
         print(f"\n{table.summary(ran, record.load(self.runner.path))}")
         if (counted := Path(self.runner.environment[flaky.COUNTED_IN])).exists():
@@ -101,7 +101,7 @@ class Gate:
 
 
 def main(catalogue: Catalogue, root: Path) -> int:
-    """Run it; the exit status is that of `.ci/run`."""
+    """Run the gate; returns the exit status of `.ci/run`."""
     if os.geteuid() != 0:
         print(".ci/run: the demo and the scenarios need root; next: sudo bash .ci/run")
         return 2

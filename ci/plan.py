@@ -46,7 +46,7 @@ def expected(suite: Suite, record: Record) -> float:
 
 
 def following(waiting: Sequence[Suite], record: Record, seconds: float) -> Suite | None:
-    """The first that should be done before this time is over."""
+    """The first suite that should finish within this time."""
     return next((suite for suite in waiting if expected(suite, record) <= seconds), None)
 
 

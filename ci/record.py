@@ -34,18 +34,18 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is remembered of a suite."""
+    """The record of a suite."""
 
     last: Run
     passed: Run | None = None  # the last that passed
 
     def then(self, run: Run) -> "Past":
-        """With a newer run."""
+        """The record with a newer run."""
         return Past(run, run if run.result is Result.PASSED else self.passed)
 
     @property
     def finished(self) -> str:
-        """When it last came to a result."""
+        """When the suite last had a result."""
         if self.last.result is not Result.STOPPED:
             return self.last.ended
         return self.passed.ended if self.passed is not None else ""
@@ -60,9 +60,9 @@ def default_path() -> Path:
 
 
 def load(path: Path) -> dict[str, Past]:
-    """The record; what cannot be read is as good as none."""
+    """The record; an unreadable file counts as an empty one."""
     try:
-        return {name: Past(_run(each["last"]), _run(each["passed"]) if each["passed"] else None) for name, each in _read(path)}
+        return {name: Past(_run(runs["last"]), _run(runs["passed"]) if runs["passed"] else None) for name, runs in _read(path)}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -75,7 +75,7 @@ def add(path: Path, name: str, run: Run) -> dict[str, Past]:
         record = load(path)
         record[name] = record[name].then(run) if name in record else Past(run, run if run.result is Result.PASSED else None)
         written = path.with_suffix(".new")
-        written.write_text(json.dumps({each: asdict(past) for each, past in record.items()}, indent=2) + "\n")
+        written.write_text(json.dumps({name: asdict(past) for name, past in record.items()}, indent=2) + "\n")
         written.replace(path)
     return record
 

@@ -19,7 +19,7 @@ DOWN_SECONDS = 600.0
 
 @dataclass(slots=True)
 class Runner:
-    """One run of several suites."""
+    """Runs several suites, one after the other."""
 
     commit: str
     dirty: bool
@@ -59,7 +59,7 @@ class Runner:
         record.add(self.path, suite.name, Run(result, self.commit, self.dirty, round(seconds, 1), ended))
 
     def down(self) -> bool:
-        """Leave nothing on this machine."""
+        """Take the host down, so that nothing is left on this machine."""
         say("down", self.elapsed)
         if stage.run(DOWN, seconds=DOWN_SECONDS, listen=False).result is Result.PASSED:
             return True
@@ -68,5 +68,5 @@ class Runner:
 
 
 def say(what: str, elapsed: float, more: str = "") -> None:
-    """One line before a stage."""
+    """Print one line before a stage."""
     print(f"\n=== {what} (after {minutes(elapsed)}{more}) ===", flush=True)

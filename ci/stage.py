@@ -26,7 +26,7 @@ _told: list[int] = []
 
 
 class Signalled(Exception):  # noqa: N818 -- a request, not an error
-    """We were told to end."""
+    """A signal told the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -48,12 +48,12 @@ def signals_end() -> Iterator[None]:
     A signal is noted first and raised later: raised at once, it could come while a process is being started, and nothing would
     end that process. Commands listen to both, also where a shell started us in the background with SIGINT ignored.
     """
-    former = {each: signal.signal(each, lambda number, _: _told.append(number)) for each in _SIGNALS}
+    former = {wanted: signal.signal(wanted, lambda number, _: _told.append(number)) for wanted in _SIGNALS}
     try:
         yield
     finally:
-        for each, handler in former.items():
-            signal.signal(each, handler)
+        for wanted, handler in former.items():
+            signal.signal(wanted, handler)
         _told.clear()
 
 
@@ -80,7 +80,7 @@ def run(
 
 
 def end(process: subprocess.Popen[bytes], patience: float) -> None:
-    """End a group, as gently as it lets us."""
+    """End a process group, as gently as possible."""
     for number, seconds in ((signal.SIGINT, patience), (signal.SIGTERM, _LAST_PATIENCE), (signal.SIGKILL, _LAST_PATIENCE)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -78,7 +78,7 @@ async def run(settings: Settings, config: KubeConfig) -> None:
 
 
 async def keep(settings: Settings, client: Client) -> None:
-    """Watch the Services, and keep HAProxy at what they say."""
+    """Watch the Services, and keep HAProxy up to date with them."""
 
     def services() -> list[dict[str, Any]]:
         return [obj for key in informer.store.keys() if (obj := informer.store.get(key)) is not None]  # noqa: SIM118

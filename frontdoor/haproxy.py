@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What an HAProxy has: servers with address and admin state, and names."""
+    """The present state of an HAProxy: servers with address and admin state, and host names."""
 
     servers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def configuration(
     port: int = PORT,
     metrics_port: int = METRICS_PORT,
 ) -> str:
-    """The whole configuration, for a start."""
+    """The configuration that HAProxy starts from."""
     servers = "".join(f"  server {route.tenant} {_at(route)} weight 0\n" for route in routes)
     return f"""\
 global
@@ -121,12 +121,12 @@ frontend metrics
 
 
 def hosts_map(routes: Iterable[Route]) -> str:
-    """Name and tenant, one a line."""
+    """The map from host names to tenants, one entry a line."""
     return "".join(f"{host} {route.tenant}\n" for route in routes for host in route.hosts)
 
 
 def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str]:
-    """What to say, in order: a server is there before a name leads to it, and goes after it."""
+    """The commands for HAProxy, in order: a server exists before a name leads to it, and is removed after the name."""
     routes = {route.tenant: route for route in wanted}
     hosts = {host: route.tenant for route in routes.values() for host in route.hosts}
     steps: list[str] = []
@@ -146,7 +146,7 @@ def commands(wanted: Iterable[Route], running: Running, folder: str) -> list[str
 
 
 def went_well(command: str, answer: str) -> bool:
-    """Whether HAProxy did what it was told; it says little where it did."""
+    """Whether HAProxy carried out a command; after a success its answer is short."""
     done = {"add server": "registered", "del server": "deleted", "set server": "changed"}
     wanted = next((text for start, text in done.items() if command.startswith(start)), "")
     return wanted in answer if wanted else not answer.strip()

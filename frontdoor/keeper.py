@@ -22,7 +22,7 @@ _COMPARE_DEADLINE_SECONDS: Final = 5.0
 
 
 class Keeper:
-    """One HAProxy's keeper; `services` gives the Services as they were last seen."""
+    """Keeps one HAProxy up to date; `services` gives the Services as they were last seen."""
 
     def __init__(self, settings: Settings, services: Callable[[], list[dict[str, Any]]]) -> None:
         self._settings = settings
@@ -33,11 +33,11 @@ class Keeper:
         self.answered = False  # whether HAProxy did when it was last compared; what it refuses stops no traffic of the others
 
     def wake(self) -> None:
-        """Something has changed."""
+        """Compare soon, because something has changed."""
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Compare until cancelled."""
         while True:
             self._news.clear()
             await self.compare()
@@ -48,7 +48,7 @@ class Keeper:
                 continue
 
     async def compare(self) -> None:
-        """Once: files, then HAProxy."""
+        """Compare once: first the files, then HAProxy."""
         wanted = routes(self._services())
         self._write(wanted)
         try:
@@ -79,7 +79,7 @@ class Keeper:
 
 
 def write_files(settings: Settings, wanted: Routes) -> None:
-    """What HAProxy starts from; each file whole or not at all."""
+    """Write the files that HAProxy starts from, each atomically."""
     folder = settings.folder
     # A name whose server is missing is refused, so the order of the two files does not matter to clients.
     _replace(folder / "hosts.map", haproxy.hosts_map(wanted.good))

@@ -13,14 +13,14 @@ commands_refused = Counter("bulkhead_proxy_commands_refused_total", "Commands th
 
 
 class _Refused(Collector):
-    """Counted by HAProxy, and reported as it counts: a start of it begins at 0 again, as counters may."""
+    """Counters of HAProxy, reported as they are: they begin at 0 when it restarts, as counters may."""
 
     def __init__(self) -> None:
         self.tenants: Mapping[str, int] = {}
         self.nobody: Mapping[str, int] = {}
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """The registry: what was counted last."""
+        """Yield the metrics with the last counts, for the registry."""
         mine = CounterMetricFamily(
             "bulkhead_proxy_refused", "Refused connections: by tenant beyond its limits, or without a tenant, by reason.",
             labels=["tenant", "reason"],
@@ -37,5 +37,5 @@ REGISTRY.register(_refused)
 
 
 def take(tenants: Mapping[str, int], nobody: Mapping[str, int]) -> None:
-    """What HAProxy has counted."""
+    """Take over the counts of HAProxy."""
     _refused.tenants, _refused.nobody = tenants, nobody

@@ -41,7 +41,7 @@ class Routes:
 
 
 def routes(services: Iterable[dict[str, Any]]) -> Routes:
-    """Of two that claim one name the older has it."""
+    """The routes of all Services. If two claim one name, the older Service gets it."""
     owners: dict[str, str] = {}
     good, left_out = [], []
     for service in sorted(services, key=_age):

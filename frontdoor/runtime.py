@@ -23,7 +23,7 @@ class Runtime:
         self._folder = folder
 
     async def say(self, command: str) -> str:
-        """One command's answer."""
+        """Run one command and return the answer."""
         if "\n" in command or ";" in command:
             raise ValueError(f"not one command: {command!r}")
         try:
@@ -41,7 +41,7 @@ class Runtime:
             raise UnreachableError(f"HAProxy's socket: {type(error).__name__}: {error}") from error
 
     async def running(self) -> Running:
-        """What it has now."""
+        """The present state of HAProxy."""
         servers = await self.say(f"show servers state {haproxy.BACKEND}")
         hosts = await self.say(f"show map {self._folder}/hosts.map")
         return Running(haproxy.servers_of(servers), haproxy.map_of(hosts))

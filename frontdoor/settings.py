@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where files and sockets are, and what is allowed."""
+    """The folder of files and sockets, the port for metrics, and the limits."""
 
     folder: Path = Path("/run/proxy")
     http_port: int = 8080
@@ -42,7 +42,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def within(settings: Settings, files: int) -> Settings:
-    """The settings where HAProxy may open this many files (negative: any number): each connection takes two."""
+    """The settings for an HAProxy that may open this many files (negative: any number): each connection takes two."""
     most = max((files - _FILES_NOT_OF_CONNECTIONS) // 2, 1)
     limits = settings.limits
     return settings if files < 0 or limits.connections <= most else replace(settings, limits=replace(limits, connections=most))

@@ -103,7 +103,7 @@ class Drains:
         return True
 
     def _tell(self, host: Obj, node: Obj) -> None:
-        """Say so on a pod that a budget of the tenant's was to keep."""
+        """Tell the tenant, on a pod that one of its budgets protects."""
         annotations = mapping(host["metadata"].get("annotations"))
         key = Key(text(annotations.get(marks.VIRTUAL_NAMESPACE)), text(annotations.get(marks.VIRTUAL_NAME)))
         virtual = self._caches.virtual_pod(key)

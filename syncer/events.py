@@ -132,7 +132,7 @@ class Recorder:
         return (Subscription("host", "Event", self.heard),)
 
     def heard(self, change: Change) -> None:
-        """A host event came, was repeated or is gone."""
+        """Take a host event that came, was repeated or is gone."""
         if change.kind == "deleted":
             self._mirrored.pop(change.key, None)
             return

@@ -91,7 +91,7 @@ for _kind in _KINDS:
     PATROL_REPAIRS.labels(_kind)
 for _side in ("host", "virtual"):
     SYNCED.labels(_side)
-IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(each) for each in ("queue", "translate", "host_create"))
+IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(phase) for phase in ("queue", "translate", "host_create"))
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 

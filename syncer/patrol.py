@@ -70,7 +70,7 @@ class Patrol:
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
         found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
-        found += [Item(nodeports.KIND, each.key) for each in found if each.kind == "Service"]
+        found += [Item(nodeports.KIND, item.key) for item in found if item.kind == "Service"]
         found += [
             Item(kind, key)
             for kind in ON_REFERENCE

@@ -16,7 +16,7 @@ STALL_SECONDS: Final = 10.0
 
 
 class Heart:
-    """Beats once a second; a beat that comes late was a stalled loop."""
+    """Beats once a second; a late beat means that the event loop stalled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

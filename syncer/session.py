@@ -132,7 +132,7 @@ class Session:
             plane, host, settings.plane_namespace,
             budget=budget,
             identity=self.identity,
-            cached=lambda: (each.uid for each in self.caches.virtual["Pod"].store.metas()),
+            cached=lambda: (meta.uid for meta in self.caches.virtual["Pod"].store.metas()),
         )  # fmt: skip
         self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
@@ -183,7 +183,7 @@ class Session:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
             listen("virtual", kind, partial(self.deletions.note, kind))
-        for kind in (each.kind for each in KINDS.values() if each.counted):
+        for kind in (translation.kind for translation in KINDS.values() if translation.counted):
             listen("host", kind, self._counted(kind))
         parts: tuple[Subscriber, ...] = (
             self.best,

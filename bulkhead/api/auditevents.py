@@ -89,20 +89,20 @@ def row(event: Mapping[str, Any]) -> tuple[str, ...]:
     code = mapping(event.get("responseStatus")).get("code")
     found = (
         moment(event)[:19],
-        " as ".join(each[:_FIELD] for each in users if each),
+        " as ".join(user[:_FIELD] for user in users if user),
         text(event.get("verb")),
         _what(event),
         str(code) if isinstance(code, int) else "",
-        next((text(each) for each in sequence(event.get("sourceIPs"))), ""),
+        next((text(source_ip) for source_ip in sequence(event.get("sourceIPs"))), ""),
     )
-    return tuple(each[: 2 * _FIELD] for each in found)
+    return tuple(value[: 2 * _FIELD] for value in found)
 
 
 def _what(event: Mapping[str, Any]) -> str:
     target = mapping(event.get("objectRef"))
     if not target:
         return text(event.get("requestURI"))
-    kind = "/".join(each for each in (text(target.get("resource")), text(target.get("subresource"))) if each)
+    kind = "/".join(part for part in (text(target.get("resource")), text(target.get("subresource"))) if part)
     group = text(target.get("apiGroup"))
-    place = "/".join(each for each in (text(target.get("namespace")), text(target.get("name"))) if each)
+    place = "/".join(part for part in (text(target.get("namespace")), text(target.get("name"))) if part)
     return f"{kind}{f'.{group}' if group else ''} {place}".strip()

@@ -59,10 +59,10 @@ def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str,
 def selecting(claim: Mapping[str, Any]) -> tuple[int, int]:
     """How many selectors a claim has, and how many characters their expressions have together."""
     listed = [
-        text(mapping(each.get("cel")).get("expression"))
+        text(mapping(selector.get("cel")).get("expression"))
         for request in _requests(claim)
         for one in _alternatives(request)
-        for each in mappings(one.get("selectors"))
+        for selector in mappings(one.get("selectors"))
     ]
     return len(listed), sum(map(len, listed))
 

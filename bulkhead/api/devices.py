@@ -114,13 +114,13 @@ def vendor_of(resource: str) -> Vendor | None:
 
 def vendors_of(resources: Iterable[str]) -> tuple[Vendor, ...]:
     """The vendors of some resources, each once, in the order of their names."""
-    found = {vendor.name: vendor for each in resources if (vendor := vendor_of(each)) is not None}
+    found = {vendor.name: vendor for resource in resources if (vendor := vendor_of(resource)) is not None}
     return tuple(found[name] for name in sorted(found))
 
 
 def environment(vendor: Vendor | None = None) -> dict[str, str]:
     """The variables of a container that asks for devices of this vendor, or for none."""
-    found = {name: value for each in VENDORS for name, value in each.closed.items()}
+    found = {name: value for known in VENDORS for name, value in known.closed.items()}
     if vendor is not None:
         found = {name: value for name, value in found.items() if name not in vendor.left} | vendor.instead
     return dict(sorted(found.items()))

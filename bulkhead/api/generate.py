@@ -31,9 +31,9 @@ _NEXT = "\nNext: [troubleshooting, by reason](troubleshooting.md) · [versions](
 def reference() -> str:
     """The API reference: every field with its type, default and bounds, then conditions and reasons."""
     parts = [_INTRODUCTION]
-    for each in crd.CRDS:
-        schema = crd.schema_of(each.model)
-        parts.append(f"\n## {each.model.__name__}\n\n{schema['description']} Short name `{each.short}`.\n")
+    for definition in crd.CRDS:
+        schema = crd.schema_of(definition.model)
+        parts.append(f"\n## {definition.model.__name__}\n\n{schema['description']} Short name `{definition.short}`.\n")
         parts.append("\n| field | type | meaning |\n| --- | --- | --- |\n")
         for path, node, required in _fields(schema):
             parts.append(

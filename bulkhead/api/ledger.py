@@ -168,7 +168,7 @@ def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
         pinned=found.get("pinned") is True,
         fixed=found.get("fixed") is True,
         borrowed=_counted(found.get("borrowed")) or None,
-        unflavored=tuple(each for each in sequence(found.get("unflavored")) if isinstance(each, str)),
+        unflavored=tuple(name for name in sequence(found.get("unflavored")) if isinstance(name, str)),
         gang=_gang_read(mapping(found.get("gang"))),
         shape=text(mapping(found.get("gang")).get("shape")),
         alone=found.get("alone") is True,
@@ -191,10 +191,10 @@ def _counted(value: Any) -> Mapping[str, int]:
 def _that_fit(resources: Iterable[str]) -> Iterator[str]:
     """As many names as leave the note short enough to be read."""
     room = _LONGEST_NAMES
-    for each in sorted(resources):
-        room -= len(each) + 3
+    for resource in sorted(resources):
+        room -= len(resource) + 3
         if room >= 0:
-            yield each
+            yield resource
 
 
 def write_verdict(reason: str, message: str) -> str:

@@ -34,7 +34,7 @@ def requested(pod: Mapping[str, Any], resource: str) -> Decimal:
         given = _asked(spec, resource)
         if given is not None:
             return given + overhead
-    running = sum((_asked(each, resource) or _ZERO for each in mappings(spec.get("containers"))), _ZERO)
+    running = sum((_asked(container, resource) or _ZERO for container in mappings(spec.get("containers"))), _ZERO)
     sidecars = peak = _ZERO
     for container in mappings(spec.get("initContainers")):
         asked = _asked(container, resource) or _ZERO
@@ -87,7 +87,7 @@ def _of_pods(resource: str) -> bool:
 def _taken(status: Mapping[str, Any]) -> Callable[..., _Amounts]:
     """Of a container, or of a pod as a whole with its own status, what it takes."""
     listed = [*mappings(status.get("containerStatuses")), *mappings(status.get("initContainerStatuses"))]
-    by_name = {name: each for each in listed if isinstance(name := each.get("name"), str)}
+    by_name = {name: entry for entry in listed if isinstance(name := entry.get("name"), str)}
     infeasible = condition_of({"status": status}, "PodResizePending").get("reason") == "Infeasible"
 
     def taken(holder: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> _Amounts:

@@ -26,8 +26,8 @@ def is_slinky_worker(pod: Mapping[str, Any]) -> bool:
     """Whether a pod is controlled by a NodeSet of Slinky's operator."""
     owners = mappings(mapping(pod.get("metadata")).get("ownerReferences"))
     return any(
-        each.get("controller") is True
-        and each.get("kind") == SLINKY_KIND
-        and str(each.get("apiVersion")).startswith(f"{SLINKY_GROUP}/")
-        for each in owners
+        owner.get("controller") is True
+        and owner.get("kind") == SLINKY_KIND
+        and str(owner.get("apiVersion")).startswith(f"{SLINKY_GROUP}/")
+        for owner in owners
     )

@@ -56,7 +56,7 @@ class Provider:
 
 def providers(tenant: str, asked: Mapping[str, Any], offered: Mapping[str, Any]) -> tuple[Provider, ...]:
     """The providers of a tenant, in the order of its class; `asked` and `offered` are both sections `access`."""
-    wanted = {str(each.get("issuer")): each for each in mappings(asked.get("oidc"))}
+    wanted = {str(choice.get("issuer")): choice for choice in mappings(asked.get("oidc"))}
     return tuple(
         _provider(tenant, issuer, wanted.get(str(issuer.get("name")), {}))
         for issuer in mappings(offered.get("issuers"))
@@ -67,7 +67,7 @@ def providers(tenant: str, asked: Mapping[str, Any], offered: Mapping[str, Any])
 def _provider(tenant: str, issuer: Mapping[str, Any], asked: Mapping[str, Any]) -> Provider:
     name, claims, required = str(issuer.get("name")), mapping(issuer.get("claims")), mapping(issuer.get("requiredClaims"))
     groups = (
-        tuple(str(each).replace(_TENANT, tenant) for each in issuer.get("requiredGroups") or ()),
+        tuple(str(required_group).replace(_TENANT, tenant) for required_group in issuer.get("requiredGroups") or ()),
         tuple(map(str, asked.get("requiredGroups") or ())),
     )
     age = durations.seconds(issuer.get("maxTokenAge"))
@@ -78,12 +78,12 @@ def _provider(tenant: str, issuer: Mapping[str, Any], asked: Mapping[str, Any]) 
             discovery_url=str(issuer.get("discoveryURL") or ""),
             certificate_authority=str(issuer.get("certificateAuthority") or ""),
         ),
-        audiences=tuple(dict.fromkeys(str(each).replace(_TENANT, tenant) for each in issuer.get("audiences") or ())),
+        audiences=tuple(dict.fromkeys(str(audience).replace(_TENANT, tenant) for audience in issuer.get("audiences") or ())),
         prefix=str(issuer.get("prefix") or f"{name}:"),
         username_claim=str(claims.get("username") or "sub"),
         groups_claim=str(claims.get("groups") or ""),
         required_claims=tuple(sorted((str(key), str(required[key]).replace(_TENANT, tenant)) for key in required)),
-        required_groups=tuple(each for each in groups if each),
-        email_domains=tuple(str(each).lower() for each in issuer.get("emailDomains") or ()),
+        required_groups=tuple(group for group in groups if group),
+        email_domains=tuple(str(email_domain).lower() for email_domain in issuer.get("emailDomains") or ()),
         max_age=MOST_AGE if age is None else age,
     )

@@ -22,11 +22,11 @@ def counted(spec: Mapping[str, Any]) -> int:
     count = len(mapping(spec.get("nodeSelector"))) + len(sequence(spec.get("tolerations")))
     nodes = mapping(affinity.get("nodeAffinity"))
     count += sum(map(of_node_term, mappings(mapping(nodes.get(_REQUIRED)).get("nodeSelectorTerms"))))
-    count += sum(of_node_term(mapping(each.get("preference"))) for each in mappings(nodes.get(_PREFERRED)))
+    count += sum(of_node_term(mapping(term.get("preference"))) for term in mappings(nodes.get(_PREFERRED)))
     for part in ("podAffinity", "podAntiAffinity"):
         pods = mapping(affinity.get(part))
         count += sum(map(_of_pod_term, mappings(pods.get(_REQUIRED))))
-        count += sum(_of_pod_term(mapping(each.get("podAffinityTerm"))) for each in mappings(pods.get(_PREFERRED)))
+        count += sum(_of_pod_term(mapping(term.get("podAffinityTerm"))) for term in mappings(pods.get(_PREFERRED)))
     return count + sum(map(_of_pod_term, mappings(spec.get("topologySpreadConstraints"))))
 
 
@@ -46,4 +46,4 @@ def _selector(selector: Mapping[str, Any]) -> int:
 
 
 def _expressions(listed: Iterable[Mapping[str, Any]]) -> int:
-    return sum(1 + len(sequence(each.get("values"))) for each in listed)
+    return sum(1 + len(sequence(expression.get("values"))) for expression in listed)

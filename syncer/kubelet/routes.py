@@ -119,7 +119,7 @@ def _stream_params(request: Request, *, with_command: bool) -> tuple[tuple[str, 
     if not set(found.values()) <= _FLAG:
         raise BadRequestError(400, "query: not a flag")
     wanted = {ours: "true" if found.get(theirs, "0") in {"1", "true"} else "false" for theirs, ours in _STREAM_NAMES.items()}
-    return (*wanted.items(), *(("command", each) for each in commands))
+    return (*wanted.items(), *(("command", command) for command in commands))
 
 
 def _port_params(request: Request) -> tuple[tuple[str, str], ...]:
@@ -127,7 +127,7 @@ def _port_params(request: Request) -> tuple[tuple[str, str], ...]:
     ports = [value for name, value in request.query if name in {"port", "ports"}]
     if len(ports) != len(request.query) or len(ports) > _PORTS_LIMIT:
         raise BadRequestError(400, "query: only ports are known")
-    flat = [each for value in ports for each in value.split(",")]
-    if not all(_NUMBER.match(each) and 1 <= int(each) <= 65535 for each in flat):
+    flat = [port for value in ports for port in value.split(",")]
+    if not all(_NUMBER.match(port) and 1 <= int(port) <= 65535 for port in flat):
         raise BadRequestError(400, "query: not a port")
-    return tuple(("ports", each) for each in flat)
+    return tuple(("ports", port) for port in flat)

@@ -58,7 +58,7 @@ class HostClasses:
                 continue
             wanted = self._wanted(kind, hosts)
             if kind == "StorageClass":
-                names = frozenset(str(each["metadata"]["name"]) for each in wanted)
+                names = frozenset(str(offered["metadata"]["name"]) for offered in wanted)
                 self._caches.views.offer_storage(names, classes.default_storage(wanted))
             there = (await self._plane.list(r)).items
             if kind == "RuntimeClass":
@@ -88,7 +88,7 @@ class HostClasses:
             _log.info("snapshot classes not offered: %s", error)
             wanted = []
         self._caches.views.offer_snapshots(
-            frozenset(str(each["metadata"]["name"]) for each in wanted), classes.default_snapshot_class(wanted)
+            frozenset(str(offered["metadata"]["name"]) for offered in wanted), classes.default_snapshot_class(wanted)
         )
         try:
             await self._write(r, offer, wanted, (await self._plane.list(r)).items)

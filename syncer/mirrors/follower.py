@@ -25,7 +25,7 @@ class Follower:
         self.kind = KINDS[kind]
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The changes that it has to see."""
+        """The changes that it must be called for."""
         return ()
 
     def translate(self, virtual: Obj, view: TenantView) -> tuple[Obj, list[str]]:
@@ -43,5 +43,5 @@ class Follower:
         """The virtual object is proven absent, and its copy is about to be deleted."""
 
     def refused(self, error: ApiError, virtual: Obj) -> float | Untranslatable | None:  # noqa: ARG002 -- as above
-        """What a refusal of the host means: seconds to wait, a message to the tenant; None: what it means for every kind."""
+        """The meaning of a host's refusal: seconds to wait, or a message to the tenant; None for the usual meaning."""
         return None

@@ -23,4 +23,4 @@ def followers(caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Clien
         VolumeClaims(caches, queue, virtual, Volumes(plane)),
         Budgets(caches, queue),
     )
-    return {kind: Follower(kind) for kind in KINDS} | {each.kind.kind: each for each in own}
+    return {kind: Follower(kind) for kind in KINDS} | {follower.kind.kind: follower for follower in own}

@@ -106,4 +106,4 @@ class NodePorts:
         return _SOON_SECONDS
 
     def _taken(self) -> set[str]:
-        return {address_of(each) for each in self._caches.host["Service"].store.objects()} | self._elsewhere.keys()
+        return {address_of(service) for service in self._caches.host["Service"].store.objects()} | self._elsewhere.keys()

@@ -197,7 +197,7 @@ class Mirrors:
         self._starved.forget(item.key, item.kind)
 
     async def _status(self, kind: Translation, virtual: Obj, host: Obj) -> None:
-        """Write what the host says of its object to the virtual one."""
+        """Write the status of the host object to the virtual one."""
         current = await self._followers[kind.kind].before_status(virtual, host)
         if current is not None and kind.status_to_virtual is not None:
             status = kind.status_to_virtual(host, current, self._caches.view())
@@ -206,7 +206,7 @@ class Mirrors:
     # -- the virtual object is refused
 
     async def _withdraw(self, item: Item, host: Obj | None, refused: Untranslatable) -> float | None:
-        """Delete what an earlier form of a refused object left on the host, where it may not stay."""
+        """Delete the host copy of a refused object's earlier form, if it may not stay."""
         if refused.reason in _BY_HOST or (host is not None and KINDS[item.kind].may_stay(host, self._caches.view())):
             return None
         return await self._unwanted(item, host)
@@ -225,7 +225,7 @@ class Mirrors:
         return RETRY_SECONDS if refused.retriable else _REFUSED_SECONDS
 
     async def _unserved(self, item: Item) -> float:
-        """One side has no such kind, or not now: nothing is done on either, but the tenant is told."""
+        """Tell the tenant that one side does not serve the kind; nothing is done on either side."""
         virtual = self._caches.virtual[item.kind].store.get(item.key)
         if virtual is not None and KINDS[item.kind].needs_host(self._caches.view()):
             refused = Untranslatable(Reason.NOT_SUPPORTED, self._caches.unserved(item.kind))
@@ -244,16 +244,16 @@ class Mirrors:
     # -- references
 
     async def _refer(self, item: Item, virtual: Obj) -> None:
-        """What the object refers to comes to the host before it, and what it named before goes."""
+        """Mirror what the object refers to before it, and remove what it no longer refers to."""
         _, last = self._references.set(item, mirrored_references(item.kind, virtual))
-        for each in sorted(self._references.of(item)):
-            await self.ensure(each)
-        for each in last:
-            self.queue(each)
+        for reference in sorted(self._references.of(item)):
+            await self.ensure(reference)
+        for reference in last:
+            self.queue(reference)
 
     def _release(self, item: Item) -> None:
-        for each in self._references.forget(item):
-            self.queue(each)
+        for reference in self._references.forget(item):
+            self.queue(reference)
 
 
 def _explained(error: ApiError, virtual: Obj, kind: str) -> Exception:

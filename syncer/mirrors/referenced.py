@@ -67,7 +67,7 @@ class Referenced:
             return await self._unneeded(item)
 
     def _turn(self, item: Item) -> asyncio.Lock:
-        """Pods that need a copy and the copy's own key meet here: one creates or deletes it, and the others see that."""
+        """Serialise pods that need a copy with the copy's own key: one creates or deletes it, and the others see the result."""
         return self._turns.setdefault(item, asyncio.Lock())
 
     async def _unneeded(self, item: Item) -> float | None:
@@ -82,7 +82,7 @@ class Referenced:
 
     def _holders_unknown(self) -> bool:
         """Whether a host object's own virtual object is not there: what that refers to is unknown, so no copy is deleted."""
-        for kind in (each for each in HOLDERS if each in self._caches.kinds):
+        for kind in (holder for holder in HOLDERS if holder in self._caches.kinds):
             for meta in self._caches.host[kind].store.metas():
                 identity = self._caches.origin(meta)
                 if identity is None or identity.kind != kind:

@@ -18,9 +18,9 @@ from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
 # The kinds whose objects refer to others.
-HOLDERS: Final = tuple(kind for kind, each in KINDS.items() if each.references is not none)
+HOLDERS: Final = tuple(kind for kind, translation in KINDS.items() if translation.references is not none)
 # The kinds of which the host has what others refer to, and no more.
-ON_REFERENCE: Final = tuple(kind for kind, each in KINDS.items() if each.on_reference)
+ON_REFERENCE: Final = tuple(kind for kind, translation in KINDS.items() if translation.on_reference)
 
 
 class ReferenceIndex:
@@ -32,11 +32,11 @@ class ReferenceIndex:
 
     def set(self, holder: Item, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
         """Set what a holder refers to; returns the objects that are referred to newly, and those that no longer are."""
-        wanted = frozenset(Item(each.kind, Key(each.namespace, each.name)) for each in references)
+        wanted = frozenset(Item(reference.kind, Key(reference.namespace, reference.name)) for reference in references)
         before = self._of_holder.get(holder, frozenset())
-        first = frozenset(each for each in wanted - before if each not in self._holders)
-        for each in wanted - before:
-            self._holders.setdefault(each, set()).add(holder)
+        first = frozenset(item for item in wanted - before if item not in self._holders)
+        for item in wanted - before:
+            self._holders.setdefault(item, set()).add(holder)
         if wanted:
             self._of_holder[holder] = wanted
         else:
@@ -48,7 +48,7 @@ class ReferenceIndex:
         return self._release(holder, self._of_holder.pop(holder, frozenset()))
 
     def fill(self, caches: Caches, queue: Queue) -> None:
-        """Know every reference before the first key is worked on."""
+        """Read every reference before the first key is reconciled."""
         for kind in HOLDERS:
             for virtual in caches.virtual[kind].store.objects():
                 if _refers_at_start(kind, virtual, caches):
@@ -63,14 +63,14 @@ class ReferenceIndex:
 
     def _release(self, holder: Item, dropped: frozenset[Item]) -> frozenset[Item]:
         last: set[Item] = set()
-        for each in dropped:
-            holders = self._holders.get(each)
+        for item in dropped:
+            holders = self._holders.get(item)
             if holders is None:
                 continue
             holders.discard(holder)
             if not holders:
-                del self._holders[each]
-                last.add(each)
+                del self._holders[item]
+                last.add(item)
         return frozenset(last)
 
     def refers(self, kind: str, key: Key) -> bool:
@@ -92,4 +92,8 @@ def _refers_at_start(kind: str, virtual: Obj, caches: Caches) -> bool:
 
 def mirrored_references(kind: str, virtual: Obj) -> list[Reference]:
     """What a virtual object needs of the kinds that are mirrored on reference."""
-    return [each for each in KINDS[kind].references(virtual) if each.kind in KINDS and KINDS[each.kind].on_reference]
+    return [
+        reference
+        for reference in KINDS[kind].references(virtual)
+        if reference.kind in KINDS and KINDS[reference.kind].on_reference
+    ]

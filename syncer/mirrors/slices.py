@@ -51,11 +51,11 @@ class Addresses(Mapping[str, tuple[Holder, ...]]):
         return len(self._holders)
 
     def set(self, pod: Key, now: Mapping[str, Holder]) -> frozenset[str]:
-        """Set what a pod holds; returns the addresses of which that is news."""
+        """Set the addresses of a pod; returns those whose holders changed."""
         before = self._of_pod.pop(pod, {})
         if now:
             self._of_pod[pod] = dict(now)
-        news = frozenset(each for each in before.keys() | now.keys() if before.get(each) != now.get(each))
+        news = frozenset(address for address in before.keys() | now.keys() if before.get(address) != now.get(address))
         for address in news:
             holders = self._holders.setdefault(address, {})
             holders.pop(pod, None)
@@ -173,7 +173,7 @@ class Slices(Follower):
         _log.info("endpoints withdrawn", extra=about(KIND, key, left=len(left)))
 
     async def _keep(self, host: Obj, left: list[Obj]) -> list[Obj]:
-        """Leave a slice these endpoints; returns what it has now."""
+        """Reduce a slice to these endpoints; returns the slice as it is now."""
         try:
             await self._patch(host, left)
         except (Forbidden, Unprocessable) as error:

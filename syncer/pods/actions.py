@@ -46,17 +46,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadHost:
-    """The host has to say which pod it has."""
+    """Ask the host which pod it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadVirtual:
-    """The plane has to say which pod it has."""
+    """Ask the plane which pod it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The host itself has the host pod that the cache shows, and no later one: nothing more is expected."""
+    """The host confirmed the host pod that the cache shows, and has no later one: nothing more is expected."""
 
     host: Obj
 
@@ -70,7 +70,7 @@ class NotePlaced:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is to be done now; None for the seconds where an event brings the pod back."""
+    """Do nothing now; seconds until the next try, None if an event will queue the pod again."""
 
     seconds: float | None
     why: str
@@ -78,7 +78,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Neither side has a pod: what is remembered of it goes."""
+    """Neither side has a pod: forget it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Repin:
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd:
-    """The host pod ends as it was asked to: report its status."""
+    """The host pod is ending as requested: report its status."""
 
     virtual: Obj
     host: Obj
@@ -142,7 +142,7 @@ class EndHost:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOrphan:
-    """Delete a host pod whose virtual pod is gone, where the mass-delete breaker lets it."""
+    """Delete a host pod whose virtual pod is gone, if the mass-delete breaker allows it."""
 
     host: Obj
     absence: Answer
@@ -168,7 +168,7 @@ class DeletePredecessor:
 
 @dataclass(frozen=True, slots=True)
 class DeleteVirtual:
-    """Delete a virtual pod whose host pod is gone; `lost` says first that its end was not seen."""
+    """Delete a virtual pod whose host pod is gone; with `lost`, first report that its result was not seen."""
 
     virtual: Obj
     absence: Answer

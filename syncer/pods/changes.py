@@ -18,7 +18,7 @@ from syncer.translate.view import TenantView
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Patches in their order, of a host pod that perhaps should be recreated instead; why a part of it may not be."""
+    """The patches for a host pod, in order; whether to recreate it instead; and why a part of it is refused."""
 
     patches: tuple[diff.Patch, ...] = ()
     recreate: bool = False
@@ -35,10 +35,12 @@ def changes(virtual: Obj, host: Obj, view: TenantView) -> Changes:
 
 
 def _ephemeral_containers(virtual: Obj, host: Obj, view: TenantView) -> tuple[list[Obj], Untranslatable | None]:
-    """Those to add, which no create may have; where one is refused none is, and that stops nothing else."""
+    """The ephemeral containers to add, which a create may not have. If one is refused, none is added, and the rest goes on."""
     if not (virtual.get("spec") or {}).get("ephemeralContainers"):
         return [], None
-    there: list[Any] = [each.get("name") for each in (host.get("spec") or {}).get("ephemeralContainers") or ()]
+    there: list[Any] = [
+        ephemeral_container.get("name") for ephemeral_container in (host.get("spec") or {}).get("ephemeralContainers") or ()
+    ]
     try:
         return pod.ephemeral_containers(virtual, view, there), None
     except Untranslatable as refused:
@@ -46,7 +48,7 @@ def _ephemeral_containers(virtual: Obj, host: Obj, view: TenantView) -> tuple[li
 
 
 def _is_outdated(desired: Obj, virtual: Obj, host: Obj) -> bool:
-    """Whether a host pod was made when the tenant's own marks on nodes were others, or its pool, and has no node yet.
+    """Whether the tenant's marks on nodes, or its pool, have changed since the host pod was created, and it has no node yet.
 
     A pod that something on the host holds with a finalizer is left alone: it would be seen as deleted by the host.
     """
@@ -56,7 +58,7 @@ def _is_outdated(desired: Obj, virtual: Obj, host: Obj) -> bool:
 
 
 def _keep_generation(desired: Obj, host: Obj) -> None:
-    """Leave the generation that is noted on the host pod, which lacks something of what the newer one asks for."""
+    """Keep the generation on the host pod, because it lacks a part of what the newer generation requests."""
     annotations, noted = desired["metadata"]["annotations"], (host["metadata"].get("annotations") or {}).get(pod.GENERATION)
     if noted is None:
         annotations.pop(pod.GENERATION, None)

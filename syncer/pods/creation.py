@@ -102,7 +102,7 @@ class PodCreation:
         self._groups.forget(key)
 
     async def _prepared(self, key: Key, virtual: Obj) -> tuple[Obj, TenantView]:
-        """The host pod to be made, with what it needs on the host, and the view that it was made by."""
+        """The host pod to create and the view that it was computed from; the objects that it needs are on the host."""
         if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
             await self._classes.learn_runtime(str(runtime))
         around, view = self._groups.around(key, virtual), self._caches.view()
@@ -127,7 +127,7 @@ class PodCreation:
             self._unchanged.note_patched(virtual, made)
 
     async def _claimed(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> Obj:
-        """Claim what the pod asks for and create it; the claim is dropped where the host says no."""
+        """Claim the pod's devices and create it; the claim is dropped if the host refuses the pod."""
         place = key_of(desired)
         self._best.attempt(key, virtual, desired)
         try:

@@ -56,7 +56,7 @@ _NAMESPACE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known beyond the two pods, when a decision is made."""
+    """What is known besides the two pods, when a decision is made."""
 
     # The virtual UID of a host pod that there may be although the cache has not shown it.
     expected: str = ""
@@ -88,7 +88,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What the servers answered in this reconcile; None where they were not asked."""
+    """The answers of the servers in this reconcile; None if they were not asked."""
 
     virtual: Answer | None = None
     host: Answer | None = None
@@ -98,7 +98,7 @@ UNREAD: Final = Reads()
 
 
 def decide(virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads = UNREAD) -> PodAction:
-    """The next step for a pod of which the caches show these two sides."""
+    """The next step for a pod, of which the caches show these two sides."""
     if host is not None and memory.superseded:
         return _superseded(host, reads)
     if virtual is None:
@@ -151,7 +151,7 @@ def _host_pod(host: Obj | None, memory: Memory, reads: Reads) -> Obj | None:
 
 
 def _without_virtual(host: Obj, memory: Memory, reads: Reads, *, replaced: bool) -> PodAction:
-    """The virtual pod of this host pod is not in the cache: only the plane's own answer counts."""
+    """Decide for a host pod whose virtual pod is not in the cache: only the plane's own answer counts."""
     if is_pending_deletion(host):
         return Wait(memory.again, "the host pod is being deleted")
     if reads.virtual is None:
@@ -221,7 +221,7 @@ def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
 
 
 def _where(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
-    """The step for two live pods: what is decided by where each of them is."""
+    """The step for two live pods, by the node of each."""
     chosen, held = placed_on(host), placed_on(virtual)
     if held == chosen:
         return Follow(virtual, host)

@@ -36,7 +36,7 @@ class Expectations:
         self._recreated: dict[Key, str] = {}
 
     def observe(self, key: Key, host: Obj | None) -> None:
-        """What the cache has of a host pod now: the one that was created, by its UID, or an older one still."""
+        """Note what the cache shows of a host pod now: the created one, by its UID, or still an older one."""
         if host is not None and self._expected.get(key, _NONE).own in ("", uid_of(host)):
             self.confirm(key, host)
         if host is None or self._recreated.get(key) != uid_of(host):
@@ -58,7 +58,7 @@ class Expectations:
         self._expected[key] = _Expected(virtual, "")
 
     def created(self, key: Key, host: Obj) -> None:
-        """It was created, or found to be there."""
+        """The host pod was created, or exists already."""
         self._expected[key] = _Expected(virtual_uid(host), uid_of(host))
 
     def refused(self, key: Key) -> None:
@@ -66,7 +66,7 @@ class Expectations:
         self._expected[key] = self._expected.get(key, _NONE)._replace(refused=True)
 
     def may_be_there(self, key: Key, virtual: str) -> bool:
-        """Whether the host has a host pod of this virtual UID, or may have, that the cache has not shown."""
+        """Whether the host has, or may have, a host pod of this virtual UID that the cache has not shown."""
         expected = self._expected.get(key, _NONE)
         return expected.virtual == virtual and not expected.refused
 

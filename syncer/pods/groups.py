@@ -36,14 +36,14 @@ class PodGroups:
         self._named: dict[Key, tuple[Item, ...]] = {}
 
     def around(self, key: Key, virtual: Obj) -> Around:
-        """What the pod names, as it is now; until it is forgotten the pod is tried again when that changes."""
+        """The groups and claims that the pod names now. A change of them retries the pod, until it is forgotten."""
         self.forget(key)
         named = tuple(self._names(key, virtual))
         if named:
             self._named[key] = named
-            for each in named:
-                self._waiting.setdefault(each, {})[key] = None
-        held = {each.kind: self._caches.virtual[each.kind].store.get(each.key) for each in named}
+            for item in named:
+                self._waiting.setdefault(item, {})[key] = None
+        held = {item.kind: self._caches.virtual[item.kind].store.get(item.key) for item in named}
         own = self._caches.virtual.get(gang.OWN_GROUP)
         groups = gang.Groups(
             upstream=held.get(POD_GROUP),
@@ -54,7 +54,7 @@ class PodGroups:
         return Around(groups, self._asks_by_claim(named))
 
     def check(self, key: Key, virtual: Obj) -> None:
-        """Raise the refusal where the pod's group is not on the host, and has to be."""
+        """Raise a refusal if the pod's group must be on the host and is not."""
         name = podgroupapi.named(virtual)
         if not name:
             return

@@ -53,7 +53,7 @@ class PodPatches:
         self._recorder = recorder
 
     async def push(self, virtual: Obj, host: Obj) -> bool:
-        """Bring the host pod to what the virtual pod asks for; whether anything was written, or could not be."""
+        """Patch the host pod to match the virtual pod; returns whether anything was written or refused."""
         pushed = False
         if not self._unchanged.nothing_to_patch(virtual, host):
             if diff.is_ahead(host, virtual) and await self._is_behind(virtual):
@@ -78,7 +78,7 @@ class PodPatches:
         return pushed or gates is not None
 
     async def _is_behind(self, virtual: Obj) -> bool:
-        """Whether the plane has another virtual pod by now; if not, it is back from an older backup, and means what it says."""
+        """Whether the plane now has another virtual pod; if not, it was restored from an older backup, and its spec counts."""
         fresh = await self._virtual.read(PODS, key_of(virtual))
         return fresh is None or version_of(fresh) != version_of(virtual)
 
@@ -87,7 +87,7 @@ class PodPatches:
         return await self._anew(virtual, host, why)
 
     async def repin(self, virtual: Obj, host: Obj) -> bool:
-        """Have a host pod made again that may go elsewhere than its virtual pod; False where nothing may be deleted."""
+        """Recreate a host pod that could be placed elsewhere than its virtual pod; False if nothing may be deleted."""
         return await self._anew(virtual, host, "the tenant bound the pod to a node before the host had placed it")
 
     async def _anew(self, virtual: Obj, host: Obj, why: str) -> bool:

@@ -152,7 +152,7 @@ class Pods:
         )
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one pod forward, or queue those without a node; returns seconds after which to reconcile it again."""
+        """Reconcile one pod, or queue all pods without a node; returns seconds until the next reconcile."""
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
@@ -302,7 +302,7 @@ class Pods:
     # -- references
 
     def _refer(self, key: Key, virtual: Obj, *, on_host: bool) -> None:
-        """Note what the pod refers to now; of a pod that is on the host already, what is new comes after it."""
+        """Note what the pod refers to now. For a pod that is on the host already, new references are mirrored after it."""
         if has_ended(virtual):
             return
         first, last = self._references.set(Item("Pod", key), mirrored_references("Pod", virtual))

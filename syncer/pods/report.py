@@ -26,7 +26,7 @@ class PodReport:
         self._recorder = recorder
 
     async def report(self, virtual: Obj, host: Obj) -> Obj | None:
-        """Write the status; returns the virtual pod as it is then, None where that is not known to be what was read."""
+        """Write the status; returns the virtual pod as it is then, None if it may differ from what was read."""
         if podstatus.goes_back(host, virtual):
             # An older copy would make it look as if the pod had never run, and then it might run twice.
             live = Answer(await self._host.read(PODS, key_of(host))).host_pod_of(uid_of(virtual))
@@ -49,8 +49,8 @@ class PodReport:
         return written if podstatus.same(written.get("status"), desired) else None
 
     def _tell(self, virtual: Obj, host: Obj, desired: Obj) -> None:
-        now, before = (condition_of(each, "PodScheduled") for each in ({"status": desired}, virtual))
-        text, shown = ((str(each.get("reason")), str(each.get("message"))) for each in (now, before))
+        now, before = (condition_of(pod, "PodScheduled") for pod in ({"status": desired}, virtual))
+        text, shown = ((str(condition.get("reason")), str(condition.get("message"))) for condition in (now, before))
         if text != shown and ledgernews.verdict(host) is not None:
             self._recorder.warn(virtual, *text)
         announced = ledgernews.announced(host, virtual, self._caches.view())

@@ -67,7 +67,7 @@ class Tokens:
         self._strays: dict[Key, dict[str, str]] = {}
 
     def queue(self, virtual: Obj, host: Obj) -> None:
-        """A pod is bound, or has ended: queue its tokens, unless that was done. What comes later is an event or a timer."""
+        """Queue the tokens of a pod that is bound or has ended, once; later events and timers queue them again."""
         key = key_of(virtual)
         if has_ended(host):
             if self._held(virtual) is not None or self._made(key):
@@ -76,7 +76,7 @@ class Tokens:
             self._queue.add(Item(token_translation.KIND, key))
 
     def forget(self, key: Key) -> None:
-        """The pod is gone on both sides: so is its Secret, which it owned, or soon will be."""
+        """Forget a pod that is gone on both sides; its Secret, which it owned, goes with it."""
         self._known.pop(key, None)
         if key in self._strays:
             self._queue.add(Item(token_translation.KIND, key))
@@ -86,7 +86,7 @@ class Tokens:
         return (Subscription("host", "Secret", self.secret_changed),)
 
     def secret_changed(self, change: Change) -> None:
-        """A host Secret is gone, or no pod owns it: what is known of its tokens is forgotten."""
+        """Forget the tokens of a host Secret that is gone or that no pod owns."""
         if change.kind != "deleted" and change.meta.owner_references and not self._strays:
             return
         item = self._caches.work_of("Secret", change.meta)
@@ -103,7 +103,7 @@ class Tokens:
             self._known.pop(item.key, None)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make sure that the tokens of a bound pod are there and fresh; returns seconds until they have to be renewed."""
+        """Make sure that a bound pod has fresh tokens; returns seconds until they have to be renewed."""
         virtual, pod = self._caches.virtual_pod(key), self._caches.host_pod(key)
         if virtual is None and pod is None:
             await self._sweep(key)
@@ -155,7 +155,7 @@ class Tokens:
             return _RETRY_SECONDS
 
     def _renew_at(self, virtual: Obj, held: Meta | None) -> float:
-        """When the tokens that are there have to be renewed; 0 without any."""
+        """When the present tokens have to be renewed; 0 without tokens."""
         uid, renew_at = self._known.get(key_of(virtual), ("", 0.0))
         noted = _number(held.annotation(RENEW_AT)) if held is not None else 0.0
         renew_at = max(noted, renew_at if uid == uid_of(virtual) else 0.0)
@@ -222,7 +222,7 @@ class Tokens:
 
 
 def _may_have(virtual: Obj) -> bool:
-    """Whether a pod is to have tokens: bound in the plane, which writes the node into them, and neither ended nor about to."""
+    """Whether a pod should have tokens: it is bound in the plane, which writes the node into them, and is not ending."""
     bound, dying = bool(placed_on(virtual)), bool(virtual["metadata"].get("deletionTimestamp"))
     return bound and not dying and not has_ended(virtual)
 

@@ -40,7 +40,7 @@ class Unchanged:
         return host is not None and noted == self._versions(virtual.resource_version, host.uid, host.resource_version)
 
     def note_done(self, seen: Obj, virtual: Obj, host: Obj) -> None:
-        """Nothing is left to do for these two; `virtual` is what our own write made of `seen`, which was reconciled."""
+        """Note that nothing is left to do for these two pods; `virtual` is the result of our own write to `seen`."""
         if _patchable(seen["metadata"]) != _patchable(virtual["metadata"]):
             # A webhook of the tenant changed it on the way.
             return
@@ -50,12 +50,12 @@ class Unchanged:
         return hash((virtual, host_uid, host, self._caches.view_serial))
 
     def nothing_to_patch(self, virtual: Obj, host: Obj) -> bool:
-        """Whether nothing changed that a patch of the host pod could come from."""
+        """Whether nothing changed from which a patch of the host pod could follow."""
         print_ = self._print(virtual, host)
         return print_ is not None and self._patched.get(uid_of(virtual)) == print_
 
     def note_patched(self, virtual: Obj, host: Obj) -> None:
-        """The host pod was found to be as it should be."""
+        """Note that the host pod needs no patch."""
         print_ = self._print(virtual, host)
         if print_ is not None:
             self._patched[uid_of(virtual)] = print_
@@ -81,4 +81,4 @@ class Unchanged:
 def _patchable(meta: Obj) -> list[Any]:
     """The metadata that a patch may read or write, without the labels that both bindings set."""
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
-    return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]
+    return [meta.get("generation"), labels, *(meta.get(field) for field in ("annotations", "ownerReferences", "finalizers"))]

@@ -30,11 +30,11 @@ class Priorities:
         self._known: dict[str, int] = {}
 
     def learn(self, desired: Obj, made: Obj) -> None:
-        """What the host made of the class of a pod, or of none."""
+        """Learn the priority that the host gave to a pod's class, or to none."""
         self._known[text(desired["spec"].get("priorityClassName"))] = _priority(made)
 
     def saw(self, host: Obj, view: TenantView) -> None:
-        """A host pod; a class that no pod of the tenant can name is what the host gives to those that name none."""
+        """Learn from a host pod; a class that tenants cannot name is the host's default class."""
         name = text(mapping(host.get("spec")).get("priorityClassName"))
         named = name in view.allowed_priority_classes or name == view.priority_class
         self._known.setdefault(name if named else "", _priority(host))
@@ -54,7 +54,7 @@ def rank_of_host(host: Obj) -> Rank:
 
 
 def rank_as(virtual: Obj, rank: Rank) -> Rank:
-    """The same with what follows from its virtual pod."""
+    """The same rank with the values of its virtual pod."""
     _, given, own, *_ = rank
     return (_held_back(virtual), given, own, *_age_of(virtual))
 

@@ -67,7 +67,7 @@ class Best:
     # -- a pod that is to be made
 
     def attempt(self, key: Key, virtual: Obj, desired: Obj) -> None:
-        """Let a pod onto the host, or raise why it waits; nothing may be awaited between this and the claim of its devices."""
+        """Let a pod onto the host, or raise why it waits. Callers must not await between this and the claim of its devices."""
         if not gate.is_gated(desired):
             self.forget(key)
             return
@@ -96,12 +96,12 @@ class Best:
             case verdict.Fits():
                 self._try(self._roster.put(entry, Place.OPEN))
                 # Where one of a gang has room, all have.
-                self._try(each.key for each in self._roster.gang_of(entry).in_plane.best(AT_ONCE))
+                self._try(member.key for member in self._roster.gang_of(entry).in_plane.best(AT_ONCE))
             case _:
                 assert_never(found)
 
     def refused(self, key: Key) -> None:
-        """The host's own count had no room for a pod that was let onto it."""
+        """Note that the host's own count had no room for a pod that was let onto it."""
         entry = self._roster.opened(key)
         if entry is None:
             return
@@ -116,11 +116,11 @@ class Best:
             self.forget(key)
 
     def made(self, desired: Obj, made: Obj) -> None:
-        """The host has made a pod: what priority it gave to its class."""
+        """Learn the priority class of a pod that the host created."""
         self._priorities.learn(desired, made)
 
     def forget(self, key: Key) -> None:
-        """The pod is gone, was not made, or has no place on the host whatever room there is."""
+        """Forget a pod that is gone, was not created, or may not be on the host at all."""
         self._try(self._roster.leave(key))
 
     def rank(self, virtual: Obj) -> Rank:
@@ -199,12 +199,12 @@ class Best:
         return {name: Line(room, 0) for name, room in rooms.items() if room is not None} | self._counted(asks)
 
     def _make_room(self, entry: Entry, best: Rank, lacking: Amounts) -> None:
-        """Have those on the host give their place whose place the pod needs; once for a gang, and again with its best pod."""
+        """Make pods on the host give up the places that the pod needs; once for a gang, and again with its best pod."""
         if self._is_news(tuple(lacking), (entry.workload, best, lacking, self._roster.changes), again=entry.rank == best):
             self._take_back(verdict.victims(best, lacking, self._roster.worst_first(but=entry.workload)))
 
     def _take_back_gang(self, entry: Entry, best: Rank) -> None:
-        """What is never whole gives its place, unless some of it was admitted."""
+        """Make a gang that can never be whole give up its places, unless some of it was admitted."""
         there = self._roster.gang_of(entry).on_host
         if there.movable and self._is_news((), (entry.workload, self._roster.changes), again=entry.rank == best):
             self._take_back(there)
@@ -214,10 +214,10 @@ class Best:
         return again or known != state
 
     def _take_back(self, pods: Iterable[Entry]) -> None:
-        for each in pods:
-            if each.uid:
-                self._yielding[each.key] = each.uid
-                self._queue.add(Item("Pod", each.key))
+        for pod in pods:
+            if pod.uid:
+                self._yielding[pod.key] = pod.uid
+                self._queue.add(Item("Pod", pod.key))
 
     def _try(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -115,7 +115,7 @@ class Claims:
         return resource in self.resources
 
     def limit(self, resource: str) -> int:
-        """The number of the quota; what the host does not show is as the settings say, and nothing else."""
+        """The limit of the host's quota; the one of the settings if the host shows none."""
         hard = ((self._hard() or {}).get("spec") or {}).get("hard") or {}
         counted = f"{_PREFIX}{resource}"
         return accelerators.count(hard[counted]) if counted in hard else self.limits.get(resource, 0)

@@ -72,8 +72,8 @@ class Crowd:
         # By resource what those ask for that ask for any.
         self._asks: Final[dict[str, Smallest]] = {}
         self._fixed = 0
-        for each in pods:
-            self.add(each)
+        for pod in pods:
+            self.add(pod)
 
     def __len__(self) -> int:
         return len(self._pods)

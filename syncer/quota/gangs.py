@@ -57,8 +57,8 @@ class Gangs:
         """Count a pod where it is now; returns the pods that contradicted a size or topology that no longer counts."""
         self._forget_odd(key)
         before = self._of.pop(key, ())
-        for each in before:
-            _discard(self._gangs[each], key)
+        for name in before:
+            _discard(self._gangs[name], key)
         now: dict[Key, None] = {}
         for entry, where in ((on_host, "on_host"), (in_plane, "in_plane")):
             if entry is not None and entry.gang is not None and entry.gang.key not in now:
@@ -67,10 +67,10 @@ class Gangs:
                 _add(gang, gang.on_host if where == "on_host" else gang.in_plane, entry)
         if now:
             self._of[key] = tuple(now)
-        for each in before:
-            if not self._gangs[each].all:
-                del self._gangs[each]
-        return [odd for each in dict.fromkeys((*before, *now)) for odd in self._unopposed(each)]
+        for name in before:
+            if not self._gangs[name].all:
+                del self._gangs[name]
+        return [odd for name in dict.fromkeys((*before, *now)) for odd in self._unopposed(name)]
 
     def is_odd(self, key: Key, word: Gang) -> None:
         """A pod says something else of a gang than the word that counts."""
@@ -85,8 +85,8 @@ class Gangs:
         if word is None or (first is not None and first.gang == word):
             return []
         del self._odd[name]
-        for each in odd:
-            del self._odd_of[each]
+        for other in odd:
+            del self._odd_of[other]
         return list(odd)
 
     def _forget_odd(self, key: Key) -> None:

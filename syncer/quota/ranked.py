@@ -25,24 +25,24 @@ class Ranked(Generic[T]):
     def __len__(self) -> int:
         return len(self._order)
 
-    def __contains__(self, each: object) -> bool:
-        return each in self._places
+    def __contains__(self, thing: object) -> bool:
+        return thing in self._places
 
-    def set(self, each: T, rank: Rank) -> bool:
+    def set(self, thing: T, rank: Rank) -> bool:
         """Give it this rank, whether it is there or not; returns whether it had another one."""
-        before = self._places.get(each)
+        before = self._places.get(thing)
         if before is not None and before[0] == rank:
             return False
-        self.discard(each)
+        self.discard(thing)
         self._came += 1
-        place = rank, self._came if before is None else before[1], each
+        place = rank, self._came if before is None else before[1], thing
         insort(self._order, place)
-        self._places[each] = place
+        self._places[thing] = place
         return True
 
-    def discard(self, each: T) -> bool:
+    def discard(self, thing: T) -> bool:
         """Remove it; returns whether it was there."""
-        place = self._places.pop(each, None)
+        place = self._places.pop(thing, None)
         if place is not None:
             del self._order[bisect_left(self._order, place)]
         return place is not None
@@ -53,8 +53,8 @@ class Ranked(Generic[T]):
 
     def best(self, count: int) -> list[T]:
         """So many of the best, in their order."""
-        return [each for _, _, each in self._order[:count]]
+        return [thing for _, _, thing in self._order[:count]]
 
     def worst_first(self) -> Iterator[tuple[T, Rank]]:
         """All of them, backwards, with their ranks."""
-        return ((each, rank) for rank, _, each in reversed(self._order))
+        return ((thing, rank) for rank, _, thing in reversed(self._order))

@@ -4,7 +4,7 @@
     in the plane    OPEN        let onto the host, which does not show it yet
                     WAITS       there is no room
                     BEHIND      there may be room, and a better one waits for it
-                    BEYOND      asks for more than can ever be in use: waits for nothing, and its gang is as large all the same
+                    BEYOND      requests more than can ever be in use: waits for nothing, but counts as a member of its gang
 
 A pod has one place in the plane or none; besides it there may be a host pod of the same key that belongs to its predecessor.
 Methods that move a pod return the pods to try again.
@@ -60,7 +60,7 @@ class Roster:
         return self._hosted.get(key)
 
     def show(self, entry: Entry) -> list[Key]:
-        """The host shows a pod, or shows it otherwise."""
+        """The host shows a pod, or a change of it."""
         self._unhost(entry.key)
         self._hosted[entry.key] = entry
         self._workloads.setdefault(entry.workload, Crowd()).add(entry)
@@ -69,13 +69,13 @@ class Roster:
         return self._count(entry.key)
 
     def hide(self, key: Key) -> list[Key]:
-        """The host shows it no more."""
+        """The host no longer shows the pod."""
         self._unhost(key)
         return self._count(key)
 
     def worst_first(self, *, but: WorkloadKey) -> Iterator[tuple[Rank, Crowd]]:
         """The other workloads on the host, and their ranks."""
-        return ((rank, self._workloads[each]) for each, rank in self._order.worst_first() if each != but)
+        return ((rank, self._workloads[workload]) for workload, rank in self._order.worst_first() if workload != but)
 
     def _unhost(self, key: Key) -> None:
         self.changes += 1
@@ -114,7 +114,7 @@ class Roster:
         return [*self._count(key), *(self._next() if waited else ())]
 
     def refuse(self, key: Key, word: Gang) -> list[Key]:
-        """A pod says something else of its gang than this: it has no place as long as this is the word that counts."""
+        """Refuse a pod that contradicts its gang: it has no place until the gang changes."""
         again = self.leave(key)
         self._gangs.is_odd(key, word)
         return again
@@ -129,10 +129,10 @@ class Roster:
         return [head for name in entry.asks if (head := self._waiting.first(name)) is not None]
 
     def _next(self) -> list[Key]:
-        """Those that waited behind another: where one goes, there may be room for the best of them."""
+        """The pods that waited behind another one; if that goes, there may be room for the best of them."""
         found = self._behind.best(AT_ONCE)
-        for each in found:
-            self._behind.discard(each)
+        for waiter in found:
+            self._behind.discard(waiter)
         return found
 
     # -- gangs

@@ -122,10 +122,14 @@ class NodeShares:
     def _shown(self) -> dict[str, int]:
         """The limit of each GPU resource; of what the tenant may borrow, its ceiling."""
         settings = self._caches.settings
-        shown = {each: settings.limits.get(each, 0) for each in settings.gpu_resources}
+        shown = {gpu_resource: settings.limits.get(gpu_resource, 0) for gpu_resource in settings.gpu_resources}
         if not settings.gated_resources:
             return shown
         quota = self._caches.host["ResourceQuota"].store.get(Key(settings.work_namespace, names.POD_QUOTA))
         hard = mapping(mapping(mapping(quota).get("spec")).get("hard"))
-        counted = {each: hard.get(f"requests.{each}") for each in settings.gated_resources if each in shown}
-        return shown | {each: accelerators.count(limit) for each, limit in counted.items() if limit is not None}
+        counted = {
+            gated_resource: hard.get(f"requests.{gated_resource}")
+            for gated_resource in settings.gated_resources
+            if gated_resource in shown
+        }
+        return shown | {resource: accelerators.count(limit) for resource, limit in counted.items() if limit is not None}

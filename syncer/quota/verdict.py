@@ -156,7 +156,7 @@ def victims(rank: Rank, lacking: Amounts, worst_first: Iterable[tuple[Rank, Crow
             left = spared
         else:
             kept.append(workload)
-    return [each for workload in reversed(kept) for each in workload]
+    return [entry for workload in reversed(kept) for entry in workload]
 
 
 def _rest(name: str, missing: int, known: Crowd, least: int) -> int:

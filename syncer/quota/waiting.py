@@ -47,7 +47,7 @@ class Starved:
 
     def subscriptions(self) -> Iterable[Subscription]:
         """The host's quotas, and its copies of the kinds whose devices are counted."""
-        counted = (Subscription("host", kind, self.gone) for kind, each in KINDS.items() if each.counted)
+        counted = (Subscription("host", kind, self.gone) for kind, translation in KINDS.items() if translation.counted)
         return (*counted, Subscription("host", "ResourceQuota", self.counted))
 
     def room(self, _change: Change) -> None:

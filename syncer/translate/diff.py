@@ -71,7 +71,7 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
     if generation is not None:
         parts.append(replace(_patch({"metadata": {"annotations": {GENERATION: generation}}}, actual), last=True))
     found = (*((_patch(body, actual),) if body else ()), *parts)
-    return tuple(replace(each, exact=True) for each in found) if exact else found
+    return tuple(replace(patch, exact=True) for patch in found) if exact else found
 
 
 def is_ahead(actual: Obj, virtual: Obj) -> bool:

@@ -34,4 +34,4 @@ def minimum(group: Mapping[str, Any]) -> Any:
 def topology(group: Mapping[str, Any]) -> list[Any]:
     """The labels of which all nodes of a group have to share the value."""
     constraints = mapping(mapping(group.get("spec")).get("schedulingConstraints"))
-    return [mapping(each).get("key") for each in sequence(constraints.get("topology"))]
+    return [mapping(constraint).get("key") for constraint in sequence(constraints.get("topology"))]

@@ -65,7 +65,7 @@ def named_in_texts(virtual: Obj) -> frozenset[Reference]:
         found = [(CLAIM, mapping(spec.get("source")).get("persistentVolumeClaimName"))]
     elif kind == CLAIM:
         sources = (mapping(spec.get(field)) for field in ("dataSource", "dataSourceRef"))
-        found = [(each["kind"], each.get("name")) for each in sources if each.get("kind") in (CLAIM, _SNAPSHOT)]
+        found = [(source["kind"], source.get("name")) for source in sources if source.get("kind") in (CLAIM, _SNAPSHOT)]
     return frozenset(Reference(kind, namespace, text(name)) for kind, name in found if text(name))
 
 

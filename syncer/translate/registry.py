@@ -197,4 +197,4 @@ _BY_KIND: Final = {entry.kind: entry for entry in _ALL}
 KINDS: Final[Mapping[str, Translation]] = MappingProxyType(_BY_KIND)
 
 # The kinds of whose copies the tenant gets the host's events.
-WITH_EVENTS: Final = frozenset(kind for kind, each in KINDS.items() if each.events)
+WITH_EVENTS: Final = frozenset(kind for kind, translation in KINDS.items() if translation.events)

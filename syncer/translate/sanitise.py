@@ -46,7 +46,7 @@ def _preempted(node: str | None, view: TenantView) -> str:
 
 def _fewer_taints(message: str, view: TenantView) -> str:
     """Taints that the tenant knows by their names, all others as one number."""
-    known = {each.key for each in (*view.enforced_tolerations, *view.allowed_tolerations)}
+    known = {toleration.key for toleration in (*view.enforced_tolerations, *view.allowed_tolerations)}
     known |= {str(taint.get("key")) for taints in view.node_taints.values() for taint in taints}
 
     def is_known(found: re.Match[str]) -> bool:

@@ -23,7 +23,7 @@ class ObservedDeletions:
         self._observed: Remembered[Item, None] = Remembered(_REMEMBERED)
 
     def note(self, kind: str, change: Change) -> None:
-        """A virtual object came, changed or went."""
+        """Note that a virtual object came, changed or went."""
         item = Item(kind, change.key)
         if change.kind != "deleted":
             self._observed.pop(item, None)

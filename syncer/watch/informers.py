@@ -60,10 +60,10 @@ class Subscription(NamedTuple):
 
 
 class Subscriber(Protocol):
-    """A part of the syncer that has to see changes, and says which."""
+    """A part of the syncer that is called for certain changes."""
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The changes that it has to see."""
+        """The changes that it must be called for."""
 
 
 class Caches:
@@ -80,7 +80,9 @@ class Caches:
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
         # The mirrored kinds that this tenant may use.
-        self.kinds = {kind: resource_of(each) for kind, each in KINDS.items() if each.offered(self.views.static)}
+        self.kinds = {
+            kind: resource_of(translation) for kind, translation in KINDS.items() if translation.offered(self.views.static)
+        }
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
 
@@ -136,9 +138,9 @@ class Caches:
         self._refers = predicate
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have a part called for the changes that it has to see."""
-        for each in subscriber.subscriptions():
-            self.listen(*each)
+        """Register a part for the changes that it must be called for."""
+        for subscription in subscriber.subscriptions():
+            self.listen(*subscription)
 
     def listen(self, side: str, kind: str, listener: Listener) -> None:
         """Have a listener called for every change of one kind on one side."""
@@ -154,7 +156,7 @@ class Caches:
         return self.virtual[gang.OWN_GROUP]
 
     def adopt(self, settings: Settings) -> None:
-        """Go by other settings from now on; they differ in what is read again alone."""
+        """Use new settings from now on; only fields that are read again may differ."""
         self.settings = settings
         self.views.adopt(settings)
 
@@ -178,15 +180,16 @@ class Caches:
         for side, informers in (("virtual", self.virtual), ("host", self.host)):
             late = [
                 kind
-                for kind, each in informers.items()
-                if not _optional(kind) and (not each.has_synced or (kind not in _OPTIONAL and each.silence() > SILENT_SECONDS))
+                for kind, informer in informers.items()
+                if not _optional(kind)
+                and (not informer.has_synced or (kind not in _OPTIONAL and informer.silence() > SILENT_SECONDS))
             ]
             metrics.SYNCED.labels(side).set(0 if late else 1)
             missing += [f"{side} {kind}" for kind in late]
         return missing
 
     def serves(self, kind: str) -> bool:
-        """Whether both sides serve a mirrored kind; of one that is not served nothing is known, not even that it is gone."""
+        """Whether both sides serve a mirrored kind; if not, nothing is known of its objects, not even that they are gone."""
         return _serves(self.virtual[kind]) and _serves(self.host[kind])
 
     def unserved(self, kind: str) -> str:
@@ -210,7 +213,7 @@ class Caches:
         return self.host["Pod"].store.get(self.host_key("Pod", key))
 
     def origin(self, meta: Meta) -> Identity | None:
-        """Whose mirror a host object is; None for one that only looks like ours."""
+        """The virtual object that a host object mirrors; None if it only looks like ours."""
         return origin.of_host(
             {"metadata": {"name": meta.name, "labels": meta.labels, "annotations": meta.annotations}}, self.views.static
         )

@@ -45,7 +45,7 @@ class Views:
         self._offer(replace(self.static, snapshot_classes=names, default_snapshot_class=default))
 
     def adopt(self, settings: Settings) -> None:
-        """Other settings; what the host offers is what it was until its classes are read again."""
+        """Use new settings; the host's offers stay as they are until its classes are read again."""
         was = self.static
         self._offer(
             replace(
@@ -96,19 +96,19 @@ class Views:
         nodes = frozenset(key.name for key in host["Node"].store.keys())  # noqa: SIM118 -- a store, not a dict
         return replace(
             self.static,
-            services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
+            services={name: tuple(sorted(found, key=lambda service: service.name)) for name, found in services.items()},
             network_policies=networkpolicy.by_namespace(policies),
             policies_beyond=networkpolicy.beyond(policies),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
             nodes=nodes,
-            cordoned=frozenset(name for name, each in self._marks.items() if each.cordoned) & nodes,
-            node_labels={name: each.labels for name, each in self._marks.items() if each.labels and name in nodes},
-            node_taints={name: each.taints for name, each in self._marks.items() if each.taints and name in nodes},
+            cordoned=frozenset(name for name, mark in self._marks.items() if mark.cordoned) & nodes,
+            node_labels={name: mark.labels for name, mark in self._marks.items() if mark.labels and name in nodes},
+            node_taints={name: mark.taints for name, mark in self._marks.items() if mark.taints and name in nodes},
         )
 
 
 def static_view(settings: Settings) -> TenantView:
-    """What follows from the settings alone."""
+    """The part of the view that follows only from the settings."""
     return TenantView(
         tenant=settings.tenant,
         tenant_uid=settings.tenant_uid,
@@ -126,8 +126,8 @@ def static_view(settings: Settings) -> TenantView:
         seccomp_profiles=frozenset(settings.allowed_seccomp_profiles),
         apparmor_profiles=frozenset(settings.allowed_apparmor_profiles),
         enforced_node_selector=settings.enforced_node_selector,
-        enforced_tolerations=tuple(_toleration(each) for each in settings.enforced_tolerations),
-        allowed_tolerations=tuple(_toleration(each) for each in settings.allowed_tolerations),
+        enforced_tolerations=tuple(_toleration(enforced_toleration) for enforced_toleration in settings.enforced_tolerations),
+        allowed_tolerations=tuple(_toleration(allowed_toleration) for allowed_toleration in settings.allowed_tolerations),
         device_classes=frozenset(settings.allowed_device_classes),
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,

@@ -45,7 +45,7 @@ class WriteBudget:
         self._turn = asyncio.Lock()
 
     async def take(self, *, urgent: bool = False) -> None:
-        """Wait until one write is allowed. An urgent one waits for nothing; those after it wait the longer."""
+        """Wait until one write is allowed. An urgent write does not wait; later ones wait longer for it."""
         if urgent:
             self._refill()
             self._tokens -= 1.0

@@ -86,7 +86,7 @@ class HostWriter:
 
     @staticmethod
     def _adopted(found: Obj, desired: Obj, view: TenantView) -> Obj:
-        """What is there, if it was made for the same virtual object."""
+        """The existing object, if it was created for the same virtual object."""
         owner = origin.of_host(found, view)
         if owner is None:
             raise Untranslatable(
@@ -106,7 +106,7 @@ class HostWriter:
         return written
 
     async def renew(self, r: Resource, desired: Obj, there: Mapping[str, Any], view: TenantView) -> Obj:
-        """Write a copy whole over the one with this metadata, or recreate it; what others added to it stays if it can."""
+        """Replace the copy with this metadata, or recreate it; what others added to it stays if possible."""
         uid = str(there["uid"])
         tried = othersmarks.kept(desired, there)
         with contextlib.suppress(Unprocessable):
@@ -160,7 +160,7 @@ class HostWriter:
         return True, last
 
     def _wrote(self, r: Resource, verb: str, kept: Obj | None) -> None:
-        """Count a write, and charge for what the host keeps of it."""
+        """Count a write, and charge its size in the host's store."""
         metrics.host_write(r.kind, verb)
         self._budget.spend(len(_encode(kept)) if kept else 0)
 

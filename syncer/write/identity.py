@@ -67,7 +67,7 @@ class PlaneIdentity:
         return self._established
 
     def saw(self, resource_version: str) -> None:
-        """The plane showed an object of this version."""
+        """Note that the plane showed an object of this version."""
         if resource_version.isdigit():
             self._highest = max(self._highest, int(resource_version))
 
@@ -89,7 +89,7 @@ class PlaneIdentity:
             await self._check()
 
     async def keep(self) -> None:
-        """Record the highest revision from time to time, and notice an operator's all-clear. Runs for ever."""
+        """Record the highest revision from time to time, and notice when an operator accepts the plane. Runs for ever."""
         while True:
             await self._clock.sleep(RECORD_SECONDS)
             try:

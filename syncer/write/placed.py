@@ -45,7 +45,7 @@ class _Page:
 
     def show(self, found: Obj | None) -> None:
         listed = text(mapping(mapping(found).get("data")).get(KEY)).split()
-        self.uids = frozenset(each for each in listed if len(each) <= _LONGEST)
+        self.uids = frozenset(uid for uid in listed if len(uid) <= _LONGEST)
         self.version = "" if found is None else version_of(found)
 
 
@@ -109,7 +109,7 @@ class PlacedPods:
         await self._put(self._recent, self._recent.uids | more)
 
     async def _fold(self) -> None:
-        """Move the recent ones to the others, without those that the plane has no more."""
+        """Move the recent entries to the older page, without pods that the plane no longer has."""
         known = self._older.uids | self._recent.uids | self._beyond
         kept = known - await self._gone(known)
         if len(_written(kept)) > MOST_BYTES:
@@ -123,12 +123,12 @@ class PlacedPods:
         self._recent.uids = frozenset()
 
     async def _gone(self, known: frozenset[str]) -> frozenset[str]:
-        """Of these, what the plane itself does not have; none while too few are in question, or the plane is not trusted."""
+        """The pods of these that the plane does not have; none while there are too few to ask, or the plane is not trusted."""
         absent = known.difference(self._cached())
         if len(absent) < MOST_RECENT or 4 * len(absent) < len(known):
             return frozenset()
         try:
-            there = {uid_of(each) for each in (await self._virtual.list_metadata(PODS)).items}
+            there = {uid_of(item) for item in (await self._virtual.list_metadata(PODS)).items}
             return absent - there if await self._identity.trusted() else frozenset()
         except KubeError as error:
             _log.warning("pods of the plane not listed, so it stays noted that they were placed: %s", error)

@@ -108,7 +108,7 @@ class VirtualWriter:
     async def refusal(
         self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = podstatus.blocked
     ) -> bool:
-        """Say in the object's status, usually a pod's, why it has no place on the host; False when it says so already."""
+        """Write into the object's status, usually a pod's, why it is not on the host; False if it says so already."""
         now = timestamp(self._clock.now())
         return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now)) is not None
 

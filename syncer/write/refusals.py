@@ -29,12 +29,12 @@ _WORK: Final = re.compile(r"\bbh-[-a-z0-9]+\b")
 
 
 def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough is free.") -> Untranslatable | None:
-    """The refusal as the tenant reads it; None when the error is trouble and no refusal. `hope` ends a lack of quota."""
+    """The refusal as the tenant reads it; None if the error is not a refusal. `hope` is appended to a lack of quota."""
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
     # Trouble that passes: a patch names the UID that it is for, and another object has the name by now; a quota is not counted
     # yet; or the policies do not know yet what the tenant may.
-    if any(cause.field == "metadata.uid" for cause in error.causes) or any(each in error.message for each in _PASSING):
+    if any(cause.field == "metadata.uid" for cause in error.causes) or any(part in error.message for part in _PASSING):
         return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:

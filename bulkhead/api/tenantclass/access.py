@@ -130,13 +130,13 @@ def _apart(issuers: Iterable[Issuer]) -> list[Issuer]:
     """The issuers, if none is there twice under any name and no two name each other's users."""
     listed = list(issuers)
     for what, found in (
-        ("name", [each.name for each in listed]),
-        ("url", [each.url for each in listed]),
-        ("prefix", [each.prefix or f"{each.name}:" for each in listed]),
+        ("name", [issuer.name for issuer in listed]),
+        ("url", [issuer.url for issuer in listed]),
+        ("prefix", [issuer.prefix or f"{issuer.name}:" for issuer in listed]),
     ):
         if len(set(found)) < len(found):
             raise ValueError(f"two issuers have one {what}")
-    if any((each.prefix or f"{each.name}:") in _RESERVED_PREFIXES for each in listed):
+    if any((issuer.prefix or f"{issuer.name}:") in _RESERVED_PREFIXES for issuer in listed):
         raise ValueError("names that begin with system: or bulkhead: belong to the platform")
     return listed
 

@@ -37,7 +37,7 @@ class Offer:
 
 def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
     """The StorageClasses that are allowed; without a list, the host's default one. An only one is the tenant's default."""
-    found = _named(hosts, allowed) if allowed else [each for each in hosts if is_default(each)]
+    found = _named(hosts, allowed) if allowed else [host for host in hosts if is_default(host)]
     if len(found) != 1 or is_default(found[0]):
         return found
     meta = mapping(found[0].get("metadata"))
@@ -47,15 +47,15 @@ def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
 
 def default_storage(wanted: Iterable[Obj]) -> str:
     """The name of the class for claims that name none, of those that are offered: the newest default, as in Kubernetes."""
-    defaults = [each for each in wanted if is_default(each)]
+    defaults = [candidate for candidate in wanted if is_default(candidate)]
     defaults.sort(key=_name)
-    defaults.sort(key=lambda each: str(mapping(each.get("metadata")).get("creationTimestamp") or ""), reverse=True)
+    defaults.sort(key=lambda default: str(mapping(default.get("metadata")).get("creationTimestamp") or ""), reverse=True)
     return _name(defaults[0]) if defaults else ""
 
 
 def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
     """The classes of other kinds that are allowed; without a list none."""
-    return [each for each in _named(hosts, allowed) if not _name(each).startswith("system-")]
+    return [candidate for candidate in _named(hosts, allowed) if not _name(candidate).startswith("system-")]
 
 
 def is_default(storage_class: Obj) -> bool:
@@ -98,8 +98,8 @@ def runtime_aliases(hosts: Iterable[Obj], theirs: Iterable[Obj]) -> dict[str, st
 
     Charts bring such classes along. `hosts` are the offered ones; of several with one handler the first by name counts.
     """
-    by_handler = {str(each.get("handler") or ""): _name(each) for each in sorted(hosts, key=_name, reverse=True)}
-    own = ((_name(each), str(each.get("handler") or "")) for each in theirs if not marks.is_platforms(each))
+    by_handler = {str(host.get("handler") or ""): _name(host) for host in sorted(hosts, key=_name, reverse=True)}
+    own = ((_name(written), str(written.get("handler") or "")) for written in theirs if not marks.is_platforms(written))
     return {name: by_handler[handler] for name, handler in sorted(own) if handler in by_handler}
 
 
@@ -130,7 +130,7 @@ def is_default_for_snapshots(host: Obj) -> bool:
 
 def default_snapshot_class(offered: Iterable[Obj]) -> str:
     """The one class for snapshots that name none; empty where several say so, or none does."""
-    found = [_name(each) for each in offered if is_default_for_snapshots(each)]
+    found = [_name(candidate) for candidate in offered if is_default_for_snapshots(candidate)]
     return found[0] if len(found) == 1 else ""
 
 
@@ -164,8 +164,8 @@ class Step:
 
 def steps(offer: Offer, wanted: Iterable[Obj], there: Iterable[Obj]) -> list[Step]:
     """What brings the plane's classes of one kind to what is offered; the tenant's own are never touched."""
-    held = {_name(each): each for each in there}
-    desired = {_name(each): offer.shown(each) for each in wanted}
+    held = {_name(copy): copy for copy in there}
+    desired = {_name(original): offer.shown(original) for original in wanted}
     found: list[Step] = []
     for name, body in sorted(desired.items()):
         old = held.get(name)
@@ -204,7 +204,7 @@ def _shown(host: Obj, api_version: str, kind: str) -> Obj:
 
 
 def _named(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
-    return [each for each in hosts if _name(each) in allowed or EVERY in allowed]
+    return [host for host in hosts if _name(host) in allowed or EVERY in allowed]
 
 
 def _name(obj: Obj) -> str:

@@ -49,7 +49,7 @@ def carried(data: dict[str, Any], field: str) -> dict[str, str]:
 
 
 def check_size(contents: Iterable[dict[str, str]]) -> None:
-    """Refuse what no API server would store."""
+    """Refuse data that no API server would store."""
     size = sum(len(key) + len(value.encode()) for content in contents for key, value in content.items())
     if size > _SIZE_LIMIT * 3 // 2:  # base64 makes four bytes of three
         raise Untranslatable(Reason.TOO_LARGE, f"{size} bytes of data", "data")

@@ -66,8 +66,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     spec = schema.struct(virtual.get("spec"), CLAIM_SPEC, "spec")
     for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
         path = f"spec.devices.requests[{index}]"
-        for at, each in _asked(request, path):
-            _check_class(each.get("deviceClassName", ""), at, view)
+        for at, exact in _asked(request, path):
+            _check_class(exact.get("deviceClassName", ""), at, view)
     _check_number(spec)
     _check_selectors(spec, view)
     meta = metadata.host_metadata(identity, virtual, view)
@@ -81,8 +81,8 @@ def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
     allocation = mapping(mapping(host.get("status")).get("allocation"))
     if allocation:
         results = [
-            {key: each[key] for key in _RESULT if each.get(key) is not None}
-            for each in mapping(allocation.get("devices")).get("results") or ()
+            {key: result[key] for key in _RESULT if result.get(key) is not None}
+            for result in mapping(allocation.get("devices")).get("results") or ()
         ]
         found["allocation"] = {"devices": {"results": results}}
     return found
@@ -92,7 +92,7 @@ def of_pod(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:
     """A pod's `resourceClaims` on the host."""
     spec = schema.mapping(virtual.get("spec"), "spec")
     statuses = schema.items(mapping(virtual.get("status")).get("resourceClaimStatuses"), "status.resourceClaimStatuses")
-    made = {schema.text(each.get("name"), at): schema.text(each.get("resourceClaimName"), at) for at, each in statuses}
+    made = {schema.text(status.get("name"), at): schema.text(status.get("resourceClaimName"), at) for at, status in statuses}
     found: list[Obj] = []
     for at, entry in schema.items(spec.get("resourceClaims"), "spec.resourceClaims", _MOST):
         plain = schema.struct(entry, _OF_POD, at)
@@ -109,21 +109,21 @@ def of_pod(virtual: Obj, identity: Identity, view: TenantView) -> list[Obj]:
 def named_by(virtual: Obj) -> list[str]:
     """The claims of the plane that a pod names, those that are made from its templates included; lenient."""
     made = {
-        each.get("name"): text(each.get("resourceClaimName"))
-        for each in mappings(mapping(virtual.get("status")).get("resourceClaimStatuses"), _MOST)
+        status.get("name"): text(status.get("resourceClaimName"))
+        for status in mappings(mapping(virtual.get("status")).get("resourceClaimStatuses"), _MOST)
     }
     listed = mappings(mapping(virtual.get("spec")).get("resourceClaims"), _MOST)
-    found = [text(each.get("resourceClaimName")) or made.get(text(each.get("name")), "") for each in listed]
+    found = [text(entry.get("resourceClaimName")) or made.get(text(entry.get("name")), "") for entry in listed]
     return [name for name in dict.fromkeys(found) if name]
 
 
 def check_containers(built: Mapping[str, Any], claims: Any) -> None:
     """Refuse containers that name a claim which the pod does not have."""
-    known = {each["name"] for each in claims}
+    known = {claim["name"] for claim in claims}
     for field, entries in built.items():
         for index, entry in enumerate(entries):
             named = entry.get("resources", {}).get("claims", [])
-            if any(each.get("name") not in known for each in named):
+            if any(reference.get("name") not in known for reference in named):
                 path = f"spec.{field}[{index}].resources.claims"
                 raise Untranslatable(Reason.NOT_SUPPORTED, "names a claim that the pod does not have", path)
 
@@ -131,7 +131,7 @@ def check_containers(built: Mapping[str, Any], claims: Any) -> None:
 def _asked(request: Mapping[str, Any], path: str) -> list[tuple[str, Mapping[str, Any]]]:
     exactly = request.get("exactly")
     found = [(f"{path}.exactly", exactly)] if exactly else []
-    found += [(f"{path}.firstAvailable[{index}]", each) for index, each in enumerate(request.get("firstAvailable", []))]
+    found += [(f"{path}.firstAvailable[{index}]", choice) for index, choice in enumerate(request.get("firstAvailable", []))]
     if not found:
         raise Untranslatable(Reason.MALFORMED, "asks for nothing", path)
     return found
@@ -153,7 +153,7 @@ def _check_number(spec: Mapping[str, Any]) -> None:
 
 
 def _check_selectors(spec: Mapping[str, Any], view: TenantView) -> None:
-    """As the host's policy has it; what is there already is not judged again."""
+    """Check the selectors as the host's policy does; existing claims are not checked again."""
     number, characters = deviceclaims.selecting({"spec": spec})
     if view.judges and (number > deviceclaims.MOST_SELECTORS or characters > deviceclaims.MOST_CHARACTERS):
         raise Untranslatable(

@@ -25,7 +25,7 @@ def cordoned_since(host_node: Mapping[str, Any]) -> datetime | None:
     spec = mapping(host_node.get("spec"))
     if spec.get("unschedulable") is not True:
         return None
-    written = [text(each.get("timeAdded")) for each in mappings(spec.get("taints"), 64) if each.get("key") == _CORDON]
+    written = [text(taint.get("timeAdded")) for taint in mappings(spec.get("taints"), 64) if taint.get("key") == _CORDON]
     return _moment(written[0]) if written else None
 
 

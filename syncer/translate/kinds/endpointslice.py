@@ -82,8 +82,8 @@ def held(host_pod: Obj, virtual: Identity) -> dict[str, Holder]:
     spec = mapping(host_pod.get("spec"))
     if meta.get("deletionTimestamp") or has_ended(host_pod) or not placed_on(host_pod) or spec.get("hostNetwork"):
         return {}
-    node = {text(mapping(each).get("ip")) for each in sequence(status.get("hostIPs"))} | {text(status.get("hostIP"))}
-    found = {text(mapping(each).get("ip")) for each in sequence(status.get("podIPs"))} | {text(status.get("podIP"))}
+    node = {text(mapping(host_ip).get("ip")) for host_ip in sequence(status.get("hostIPs"))} | {text(status.get("hostIP"))}
+    found = {text(mapping(pod_ip).get("ip")) for pod_ip in sequence(status.get("podIPs"))} | {text(status.get("podIP"))}
     holder = Holder(text(meta.get("name")), text(meta.get("uid")), placed_on(host_pod), virtual)
     return dict.fromkeys(sorted(found - node - {""}), holder)
 
@@ -91,10 +91,10 @@ def held(host_pod: Obj, virtual: Identity) -> dict[str, Holder]:
 def addresses(anything: Obj) -> frozenset[str]:
     """Every address that a slice of either side names."""
     return frozenset(
-        each
+        address
         for endpoint in sequence(anything.get("endpoints"))
-        for each in sequence(mapping(endpoint).get("addresses"))
-        if isinstance(each, str)
+        for address in sequence(mapping(endpoint).get("addresses"))
+        if isinstance(address, str)
     )
 
 
@@ -132,7 +132,9 @@ def left_out(virtual: Obj, view: TenantView, holders: Holders) -> list[str]:
     """The warning about a slice of which only a part is mirrored."""
     plain = schema.struct(virtual, ENDPOINT_SLICE, "")
     _, refused = _endpoints(plain, metadata.identity(KIND, virtual), view, holders)
-    return [f"left out: {each}" for each in refused[:1]] + ([f"left out: {len(refused)} endpoints"] if refused[1:] else [])
+    return [f"left out: {refusal}" for refusal in refused[:1]] + (
+        [f"left out: {len(refused)} endpoints"] if refused[1:] else []
+    )
 
 
 def proven(host: Obj, holders: Holders, work_namespace: str) -> list[Obj] | None:
@@ -142,14 +144,14 @@ def proven(host: Obj, holders: Holders, work_namespace: str) -> list[Obj] | None
     for endpoint in before:
         named, reference = sequence(endpoint.get("addresses")), mapping(endpoint.get("targetRef"))
         found = holders.get(str(named[0]), ()) if len(named) == 1 else ()
-        holder = next((each for each in found if reference.get("uid") in (None, each.uid)), None)
+        holder = next((candidate for candidate in found if reference.get("uid") in (None, candidate.uid)), None)
         if holder is not None:
             after.append(endpoint | {"targetRef": _reference(holder, work_namespace)})
     return after if len(after) < len(before) else None
 
 
 def _endpoints(plain: Obj, identity: Identity, view: TenantView, holders: Holders) -> tuple[list[Obj], list[Untranslatable]]:
-    """Those that may be on the host, and why others may not."""
+    """The endpoints that may be on the host, and why others may not."""
     found: list[Obj] = []
     refused: list[Untranslatable] = []
     for index, endpoint in enumerate(plain.get("endpoints", [])):
@@ -175,7 +177,7 @@ def _endpoint(endpoint: Obj, path: str, identity: Identity, view: TenantView, ho
             Reason.NOT_SUPPORTED, f"{len(named)} addresses; give each pod an endpoint of its own", f"{path}.addresses"
         )
     target = endpoint.get("targetRef", {})
-    holder = next((each for each in holders[named[0]] if _is_meant(target, each.virtual, identity)), None)
+    holder = next((candidate for candidate in holders[named[0]] if _is_meant(target, candidate.virtual, identity)), None)
     if holder is None:
         raise Untranslatable(Reason.NOT_ALLOWED, f"{named[0]} is not the address of the pod that is named", f"{path}.targetRef")
     kept = {key: endpoint[key] for key in ("addresses", "conditions", "hostname", "zone") if key in endpoint}
@@ -196,5 +198,5 @@ def _reference(holder: Holder, work_namespace: str) -> Obj:
 
 
 def may_stay(_host: Obj, _view: TenantView) -> bool:
-    """Never: of what is refused now, an earlier form would go on leading where it led."""
+    """Never: the earlier form of a refused slice would still lead where it led."""
     return False

@@ -41,7 +41,7 @@ _LONGEST_NAME: Final = 240
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What the ledger has to know of it."""
+    """What the ledger has to know of a gang."""
 
     name: str
     size: int
@@ -129,7 +129,7 @@ def _owned(virtual: Obj, view: TenantView, _groups: Groups) -> Gang | None:
     path = schema.key_path("metadata.annotations", _OF_OWNER)
     size = _size(_annotations(virtual)[_OF_OWNER], path, _OF_OWNER)
     owners = mappings(mapping(virtual.get("metadata")).get("ownerReferences"))
-    owner = next((each for each in owners if each.get("controller") is True), None)
+    owner = next((reference for reference in owners if reference.get("controller") is True), None)
     if owner is None:
         raise Untranslatable(Reason.MALFORMED, "a gang of this kind is the pods of one owner, such as a Job", path)
     name = metadata.object_name(owner.get("name"), path)
@@ -157,7 +157,7 @@ def _size(value: Any, path: str, what: str) -> int:
 
 
 def _topology(virtual: Obj) -> str:
-    """What the pod itself says of where all of its gang has to be, or should be."""
+    """Where the pod says that its whole gang must be, or should be."""
     annotations = _annotations(virtual)
     found = [(key, how) for key, how in _TOPOLOGIES.items() if key in annotations]
     if len(found) > 1:

@@ -57,7 +57,7 @@ def close(made: Obj, virtual: Obj, view: TenantView, around: Around) -> None:
 def is_gated(host: Mapping[str, Any]) -> bool:
     """Whether the ledger has not admitted a host pod yet."""
     gates = mappings(mapping(host.get("spec")).get("schedulingGates"))
-    return any(each.get("name") == ledger.GATE for each in gates)
+    return any(gate.get("name") == ledger.GATE for gate in gates)
 
 
 def is_the_ledgers(host: Mapping[str, Any]) -> bool:

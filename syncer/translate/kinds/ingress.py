@@ -117,7 +117,7 @@ def is_own(host: str, view: TenantView) -> bool:
 
 
 def status_to_virtual(host: Obj, _virtual: Obj, _view: TenantView) -> Obj:
-    """Where the host's controller serves the Ingress, and nothing else that it says."""
+    """The addresses at which the host's controller serves the Ingress, and nothing else of its status."""
     given = sequence(mapping(mapping(host.get("status")).get("loadBalancer")).get("ingress"))
     points = [point for entry in given[:_MOST_STATUS] if (point := _point(mapping(entry)))]
     return {"loadBalancer": {"ingress": points} if points else {}}
@@ -161,7 +161,7 @@ def _rule(rule: Obj, path: str, identity: Identity, view: TenantView) -> Obj:
     paths = rule.get("http", {}).get("paths", [])
     if not paths:
         raise Untranslatable(Reason.MALFORMED, "there is no path, and no default backend that would answer", f"{path}.http")
-    found = [_path(each, f"{path}.http.paths[{at}]", identity, view) for at, each in enumerate(paths)]
+    found = [_path(entry, f"{path}.http.paths[{at}]", identity, view) for at, entry in enumerate(paths)]
     return {"host": host, "http": {"paths": found}}
 
 
@@ -230,7 +230,7 @@ def _point(entry: Mapping[str, Any]) -> Obj:
         found["ip"] = address
     if isinstance(name, str) and len(name) <= 253 and _HOST.fullmatch(name) and not name.startswith("*"):
         found["hostname"] = name
-    ports = [{"port": each["port"], "protocol": each["protocol"]} for each in sequence(entry.get("ports")) if _is_port(each)]
+    ports = [{"port": port["port"], "protocol": port["protocol"]} for port in sequence(entry.get("ports")) if _is_port(port)]
     return found | {"ports": ports[:_MOST_STATUS]} if found and ports else found
 
 

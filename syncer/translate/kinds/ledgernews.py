@@ -36,13 +36,13 @@ def verdict(host: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def conditions(host: Obj, given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The conditions of a host pod, with the ledger's verdict in them."""
-    told = [_told(host, each) for each in given]
+    told = [_told(host, condition) for condition in given]
     taken_back = ledger.read_reclaim(_annotations(host)) if is_pending_deletion(host) else None
     if taken_back is None:
         return told
     since = mapping(host.get("metadata")).get("deletionTimestamp")
-    others = [each for each in told if each.get("type") != _DISRUPTED]
-    since = next((each.get("lastTransitionTime") for each in told if each.get("type") == _DISRUPTED), since)
+    others = [condition for condition in told if condition.get("type") != _DISRUPTED]
+    since = next((condition.get("lastTransitionTime") for condition in told if condition.get("type") == _DISRUPTED), since)
     reason, message = _reason(taken_back.cause, "Reclaimed"), taken_back.message[:_LONGEST]
     return [
         *others,
@@ -61,7 +61,7 @@ def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | No
 
 
 def _noticed(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
-    """What a pod that runs beyond its tenant's quota should know."""
+    """The notice on a pod that runs beyond its tenant's quota."""
     noted = None if gate.is_gated(host) else ledger.read_verdict(_annotations(host))
     if noted is None or noted[0] != ledger.OVER_QUOTA:
         return None

@@ -159,7 +159,7 @@ def _types(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The directions, as an API server fills them in."""
     given = spec.get("policyTypes")
     if isinstance(given, list) and given:
-        return tuple(each for each in _TYPES if each in given)
+        return tuple(type_ for type_ in _TYPES if type_ in given)
     return _TYPES if spec.get("egress") else ("Ingress",)
 
 

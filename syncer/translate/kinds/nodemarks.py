@@ -125,12 +125,12 @@ def decide_cordon(virtual: Obj, *, by_host: bool) -> Cordon:
 
 def decide_taints(virtual: Obj, by_host: Collection[Obj]) -> Taints:
     """What a virtual node should say of its taints: the host's first. One that both want is the host's."""
-    return Taints([*by_host, *_own_taints(virtual, {_name(each) for each in by_host})], host_taints(by_host))
+    return Taints([*by_host, *_own_taints(virtual, {_name(taint) for taint in by_host})], host_taints(by_host))
 
 
 def host_taints(by_host: Collection[Obj]) -> str | None:
     """What the annotation says of the host's taints."""
-    return ",".join(sorted(_name(each) for each in by_host)) or None
+    return ",".join(sorted(_name(taint) for taint in by_host)) or None
 
 
 def annotated_taints(virtual: Obj) -> Any:
@@ -162,11 +162,11 @@ def _own_taints(virtual: Obj, besides: Collection[str]) -> list[Obj]:
     known = {*besides, *(annotated.split(",") if isinstance(annotated, str) else ())}
     # No API server gives any other.
     found = [
-        each
-        for each in mappings(mapping(virtual.get("spec")).get("taints"))
-        if all(isinstance(part, str) for part in each.values())
+        taint
+        for taint in mappings(mapping(virtual.get("spec")).get("taints"))
+        if all(isinstance(part, str) for part in taint.values())
     ]
-    return [dict(each) for each in found if _name(each) not in known and not _name(each).startswith(HIDDEN_TAINTS)]
+    return [dict(taint) for taint in found if _name(taint) not in known and not _name(taint).startswith(HIDDEN_TAINTS)]
 
 
 def _name(taint: Mapping[str, Any]) -> str:

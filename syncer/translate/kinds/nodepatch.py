@@ -53,5 +53,5 @@ def status_patch(virtual: Obj, desired: Obj) -> Obj:
 
 def _plain(taints: object) -> list[Obj]:
     """Taints without the time at which they were added, in one order."""
-    plain = [{part: each[part] for part in ("key", "value", "effect") if each.get(part)} for each in mappings(taints)]
+    plain = [{part: taint[part] for part in ("key", "value", "effect") if taint.get(part)} for taint in mappings(taints)]
     return sorted(plain, key=lambda taint: (taint.get("key", ""), taint.get("effect", "")))

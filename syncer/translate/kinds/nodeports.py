@@ -102,5 +102,5 @@ def choose(virtual: Obj, view: TenantView, taken: Collection[str]) -> str:
 
 def _own(view: TenantView) -> set[str]:
     """Addresses that the platform and the tenant's Services have."""
-    services = (each.cluster_ip for found in view.services.values() for each in found)
+    services = (service.cluster_ip for found in view.services.values() for service in found)
     return {view.api_address, view.dns_address, view.kubelet_address, view.public_address, *services}

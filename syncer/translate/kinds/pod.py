@@ -170,7 +170,7 @@ def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
     """
     desired = to_host(virtual, view.standing())
     grown, before = desired["metadata"], schema.mapping(host.get("metadata"), "metadata")
-    if sum(_bytes(grown[each]) - _bytes(before.get(each) or {}) for each in ("labels", "annotations")) > 0:
+    if sum(_bytes(grown[field]) - _bytes(before.get(field) or {}) for field in ("labels", "annotations")) > 0:
         _check_size(desired, "metadata", view)
     return desired
 
@@ -230,7 +230,7 @@ def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
 
 
 def _judge(spec: Mapping[str, Any], view: TenantView, *, droppable: bool) -> None:
-    """Refuse what the class's isolation does not let in."""
+    """Refuse a pod that the class's isolation does not allow."""
     _check_block_devices(spec)
     podsecurity.check(spec, view.pod_security, droppable=droppable)
     security_contexts.check_profiles(spec, view)
@@ -248,7 +248,7 @@ def _check_block_devices(spec: Mapping[str, Any]) -> None:
 
 
 def _check_size(made: Any, field: str, view: TenantView) -> None:
-    """Whether the host should keep it, and write it again with every change of a label or of its status."""
+    """Refuse a pod that is too large: the host's store keeps it again with every change of a label or of its status."""
     size = _bytes(made)
     if size > view.max_pod_bytes:
         hint = "; text belongs into a ConfigMap, and enableServiceLinks: false leaves out the variables of Services"
@@ -274,8 +274,8 @@ def _pull_secrets(spec: Mapping[str, Any], identity: Identity, view: TenantView)
 
 
 def _check_readiness_gates(spec: Mapping[str, Any]) -> None:
-    for index, each in enumerate(spec.get("readinessGates", [])):
-        if each.get("conditionType", "") in NATIVE_CONDITIONS:
+    for index, readiness_gate in enumerate(spec.get("readinessGates", [])):
+        if readiness_gate.get("conditionType", "") in NATIVE_CONDITIONS:
             raise Untranslatable(
                 Reason.NOT_ALLOWED, "the kubelet writes this condition itself", f"spec.readinessGates[{index}].conditionType"
             )

@@ -81,8 +81,8 @@ def remarks(virtual: Obj, _view: TenantView) -> list[str]:
 
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """What the host's scheduler says of the group, in the tenant's words."""
-    kept = [each for each in _conditions(virtual) if each.get("type") not in _CONDITIONS]
-    mirrored = [_condition(each, virtual, view) for each in _conditions(host) if each.get("type") in _CONDITIONS]
+    kept = [condition for condition in _conditions(virtual) if condition.get("type") not in _CONDITIONS]
+    mirrored = [_condition(condition, virtual, view) for condition in _conditions(host) if condition.get("type") in _CONDITIONS]
     return {"conditions": [*kept, *mirrored]} if kept or mirrored else {}
 
 
@@ -117,8 +117,8 @@ def _waiting(message: str) -> Untranslatable:
 
 
 def _check_topology(topology: list[Obj]) -> None:
-    for index, each in enumerate(topology):
-        key = each.get("key", "")
+    for index, constraint in enumerate(topology):
+        key = constraint.get("key", "")
         if not nodemarks.is_shown(key):
             path = f"spec.schedulingConstraints.topology[{index}].key"
             raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is not a label that nodes show in this cluster", path)
@@ -126,7 +126,7 @@ def _check_topology(topology: list[Obj]) -> None:
 
 def _conditions(group: Obj) -> list[Mapping[str, Any]]:
     listed = mapping(group.get("status")).get("conditions")
-    return [mapping(each) for each in sequence(listed)[:_MOST_CONDITIONS]]
+    return [mapping(condition) for condition in sequence(listed)[:_MOST_CONDITIONS]]
 
 
 def _condition(host: Mapping[str, Any], virtual: Obj, view: TenantView) -> Obj:

@@ -23,9 +23,9 @@ def pod_metrics(virtual: Obj, measured: Obj) -> Obj:
     meta = virtual["metadata"]
     own = container_names(virtual)
     containers = [
-        {"name": str(each["name"]), "usage": _plain(_usage(each))}
-        for each in measured.get("containers") or []
-        if each.get("name") in own
+        {"name": str(container["name"]), "usage": _plain(_usage(container))}
+        for container in measured.get("containers") or []
+        if container.get("name") in own
     ]
     head: Obj = {"name": meta["name"], "namespace": meta["namespace"]}
     if meta.get("labels"):
@@ -35,8 +35,8 @@ def pod_metrics(virtual: Obj, measured: Obj) -> Obj:
 
 def node_metrics(node: str, measured: Iterable[Obj]) -> Obj:
     """The NodeMetrics of a node from the PodMetrics of the tenant's pods there, one at least; as fresh as the oldest."""
-    pods = sorted(measured, key=lambda each: str(each.get("timestamp", "")))
-    usages = [_usage(each) for pod in pods for each in pod["containers"]]
+    pods = sorted(measured, key=lambda sample: str(sample.get("timestamp", "")))
+    usages = [_usage(container) for pod in pods for container in pod["containers"]]
     total = {name: sum((usage[name] for usage in usages if name in usage), Decimal(0)) for name in _MEASURED}
     return {"metadata": {"name": node} | _created(pods[0]), **_when(pods[0]), "usage": _plain(total)}
 

@@ -144,7 +144,7 @@ def snapshot_on_host(host: Obj) -> str:
     """The host name of the snapshot that a host claim's data comes from; empty where it comes from none."""
     spec = mapping(host.get("spec"))
     sources = [mapping(spec.get(field)) for field in ("dataSourceRef", "dataSource")]
-    return next((str(each["name"]) for each in sources if each.get("kind") == snapshot.KIND), "")
+    return next((str(source["name"]) for source in sources if source.get("kind") == snapshot.KIND), "")
 
 
 def _check_volume(spec: Mapping[str, Any], identity: Identity) -> None:

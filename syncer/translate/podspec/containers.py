@@ -183,7 +183,7 @@ def container_names(virtual: Mapping[str, Any]) -> frozenset[str]:
     """The names of all containers of a virtual pod, of every sort."""
     spec = virtual.get("spec") or {}
     lists = (spec.get(name) or [] for name in ("containers", "initContainers", "ephemeralContainers"))
-    return frozenset(str(each.get("name", "")) for each_list in lists for each in each_list if isinstance(each, dict))
+    return frozenset(str(entry.get("name", "")) for each_list in lists for entry in each_list if isinstance(entry, dict))
 
 
 def _accelerators(resources: Mapping[str, Any], view: TenantView) -> set[str]:

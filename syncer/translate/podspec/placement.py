@@ -46,7 +46,7 @@ def avoided(spec: Mapping[str, Any], view: TenantView) -> tuple[str, ...]:
     own = tolerations.asked(spec)
 
     def endures(taint: Mapping[str, Any]) -> bool:
-        return any(tolerations.tolerates(each, taint) for each in own)
+        return any(tolerations.tolerates(toleration, taint) for toleration in own)
 
     away = set() if endures(_CORDON) else set(view.cordoned)
     away |= {
@@ -87,14 +87,14 @@ def preferred(weighted: Iterable[Obj], view: TenantView) -> list[Obj]:
     """Preferred terms: a wish for labels of the tenant's own is one for each node that has them."""
     found: list[Obj] = []
     keys = view.own_node_labels
-    for each in weighted:
-        term = each.get("preference") or {}
+    for weighted_term in weighted:
+        term = weighted_term.get("preference") or {}
         asked = _expressions(term, keys)
         if not asked:
-            found.append(each)
+            found.append(weighted_term)
             continue
         names = _reachable(term, _matching(asked, view))
-        found += [{**each, "preference": _at(_without(term, keys), name)} for name in names]
+        found += [{**weighted_term, "preference": _at(_without(term, keys), name)} for name in names]
     return found[:MOST_NAMES]
 
 
@@ -110,7 +110,7 @@ def digest_of(host_pod: Obj) -> str:
 
 def in_another_pool(desired: Obj, host_pod: Obj) -> bool:
     """Whether a host pod asks for other nodes than it would be made for: the pool was changed, or is dedicated no more."""
-    wanted, asked = (_selector(each) for each in (desired, host_pod))
+    wanted, asked = (_selector(pod) for pod in (desired, host_pod))
     return any(asked.get(key) != value for key, value in wanted.items()) or (
         marks.TENANT in asked and marks.TENANT not in wanted
     )
@@ -128,7 +128,9 @@ def is_pinned(host_pod: Obj, node: str) -> bool:
 
 
 def _names_only(term: Mapping[str, Any], node: str) -> bool:
-    return any(_is(each, "In") and each.get("values") == [node] for each in mappings(term.get("matchFields")))
+    return any(
+        _is(match_field, "In") and match_field.get("values") == [node] for match_field in mappings(term.get("matchFields"))
+    )
 
 
 def explanation(host_pod: Obj, view: TenantView) -> str:
@@ -146,12 +148,14 @@ def _names(what: str, nodes: Iterable[str]) -> str:
 
 
 def _expressions(term: Mapping[str, Any], keys: Collection[str]) -> list[Obj]:
-    return [each for each in term.get("matchExpressions") or () if each.get("key") in keys]
+    return [match_expression for match_expression in term.get("matchExpressions") or () if match_expression.get("key") in keys]
 
 
 def _without(term: Mapping[str, Any], keys: Collection[str]) -> Obj:
     """The part of a term that the host evaluates."""
-    left = [each for each in term.get("matchExpressions") or () if each.get("key") not in keys]
+    left = [
+        match_expression for match_expression in term.get("matchExpressions") or () if match_expression.get("key") not in keys
+    ]
     fields = list(term.get("matchFields") or ())
     return ({"matchExpressions": left} if left else {}) | ({"matchFields": fields} if fields else {})
 
@@ -168,14 +172,14 @@ def _kept_away(term: Obj, away: Collection[str]) -> Obj:
 
 def _matching(asked: Sequence[Obj], view: TenantView) -> list[str]:
     """The nodes whose labels of the tenant's own are as asked."""
-    return [name for name in sorted(view.nodes) if all(_matches(each, view.node_labels.get(name, {})) for each in asked)]
+    return [name for name in sorted(view.nodes) if all(_matches(term, view.node_labels.get(name, {})) for term in asked)]
 
 
 def _reachable(term: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
     """Those that the term's own fields do not exclude: a DaemonSet's pod names its one node."""
-    only = [each.get("values") or () for each in term.get("matchFields") or () if _is(each, "In")]
-    never = [each.get("values") or () for each in term.get("matchFields") or () if _is(each, "NotIn")]
-    return (name for name in names if all(name in each for each in only) and not any(name in each for each in never))
+    only = [match_field.get("values") or () for match_field in term.get("matchFields") or () if _is(match_field, "In")]
+    never = [match_field.get("values") or () for match_field in term.get("matchFields") or () if _is(match_field, "NotIn")]
+    return (name for name in names if all(name in choice for choice in only) and not any(name in choice for choice in never))
 
 
 def _is(field: Mapping[str, Any], operator: str) -> bool:

@@ -44,7 +44,10 @@ def with_defaults(host: Obj, view: TenantView) -> Obj:
     """A host pod with what the host's LimitRange gives its containers."""
     spec = mapping(host.get("spec"))
     filled = {
-        field: [{**each, "resources": _filled(mapping(each.get("resources")), view)} for each in mappings(spec.get(field))]
+        field: [
+            {**container, "resources": _filled(mapping(container.get("resources")), view)}
+            for container in mappings(spec.get(field))
+        ]
         for field in _CONTAINERS
     }
     return {**host, "spec": {**spec, **filled}}

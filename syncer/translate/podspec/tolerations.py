@@ -50,7 +50,7 @@ def of_pod(spec: Mapping[str, Any], view: TenantView) -> list[Obj]:
     """The enforced tolerations, then the tenant's as far as they are allowed; no duplicates."""
     found = [entry.to_obj() for entry in view.enforced_tolerations]
     for toleration in asked(spec):
-        found += [each for each in _allowed_part(toleration, view) if each not in found]
+        found += [allowed for allowed in _allowed_part(toleration, view) if allowed not in found]
     return found
 
 
@@ -61,11 +61,11 @@ def narrowed(spec: Mapping[str, Any], view: TenantView) -> str:
     except Untranslatable:
         return ""
     ours = _keys_of_own_taints(view) | _HOSTS_ALONE
-    lost = [each for each in wanted if each.get("key") not in ours and not _passes(each, view)]
+    lost = [toleration for toleration in wanted if toleration.get("key") not in ours and not _passes(toleration, view)]
     if not lost:
         return ""
-    names = list(dict.fromkeys(_words(each) for each in lost))
-    allowed = [_words(each) for each in (*(entry.to_obj() for entry in _of_class(view)), *_EVERYBODYS)]
+    names = list(dict.fromkeys(_words(toleration) for toleration in lost))
+    allowed = [_words(toleration) for toleration in (*(entry.to_obj() for entry in _of_class(view)), *_EVERYBODYS)]
     return f"{_FIELD}: {_few(names)} not tolerated as asked: this tenant's pods may tolerate {_few(allowed)}"
 
 
@@ -109,7 +109,9 @@ def _common(one: Obj, limit: Obj) -> Obj | None:
     if not wide and bounded and (_operator(one) != "Equal" or one.get("value", "") != limit.get("value", "")):
         return None
     found: Obj = {"key": key, "operator": compared.get("operator", ""), "value": compared.get("value", ""), "effect": effect}
-    seconds = [each["tolerationSeconds"] for each in (one, limit) if each.get("tolerationSeconds") is not None]
+    seconds = [
+        toleration["tolerationSeconds"] for toleration in (one, limit) if toleration.get("tolerationSeconds") is not None
+    ]
     if seconds and effect == "NoExecute":
         found["tolerationSeconds"] = min(seconds)
     return {field: value for field, value in found.items() if value != ""}
