@@ -45,8 +45,8 @@ from syncer.pods.groups import PodGroups
 from syncer.pods.reconcile import Pods
 from syncer.pods.tokens import Tokens
 from syncer.probes import Heart, Probes
-from syncer.quota.best import Best
 from syncer.quota.claims import Claims
+from syncer.quota.hostqueue import HostQueue
 from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.rereading import Rereading
@@ -125,7 +125,7 @@ class Session:
             hard=self._quota,
             stands_for=settings.device_class_resources,
         )
-        self.best = Best(self.caches, self.queue, self.claims, quota=self._quota)
+        self.host_queue = HostQueue(self.caches, self.queue, self.claims, quota=self._quota)
         budget = WriteBudget(self._clock)
         writer, virtual = HostWriter(host, budget, self.identity), VirtualWriter(plane, self._clock)
         self.placed = PlacedPods(
@@ -164,7 +164,7 @@ class Session:
             groups=self.groups,
             classes=self.classes,
             claims=self.claims,
-            best=self.best,
+            host_queue=self.host_queue,
             recorder=self.recorder,
             deletions=self.deletions,
             breaker=self.breaker,
@@ -186,7 +186,7 @@ class Session:
         for kind in (translation.kind for translation in KINDS.values() if translation.counted):
             listen("host", kind, self._counted(kind))
         parts: tuple[Subscriber, ...] = (
-            self.best,
+            self.host_queue,
             self.starved,
             self.shares,
             self.groups,
@@ -267,7 +267,7 @@ class Session:
                     await late.synced()
         self.caches.adopt(told)
         self.claims.limits = told.limits
-        self.best.recount()
+        self.host_queue.recount()
         self.shares.recount()
         await self._offered()
         self.patrol.all_again()

@@ -22,8 +22,8 @@ from syncer.mirrors.references import ReferenceIndex
 from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.unchanged import Unchanged
-from syncer.quota.best import Best
 from syncer.quota.claims import Claims
+from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.translate import Reason, TenantView, Untranslatable, diff
 from syncer.translate.kinds import pod
@@ -55,7 +55,7 @@ class PodCreation:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
-        best: Best,
+        host_queue: HostQueue,
         recorder: Recorder,
         expectations: Expectations,
         unchanged: Unchanged,
@@ -69,7 +69,7 @@ class PodCreation:
         self._groups = groups
         self._classes = classes
         self._claims = claims
-        self._best = best
+        self._host_queue = host_queue
         self._recorder = recorder
         self._expectations = expectations
         self._unchanged = unchanged
@@ -83,7 +83,7 @@ class PodCreation:
             desired, view = await self._prepared(key, virtual)
         except Untranslatable as refused:
             # Room in the quota would not bring it to the host, so it does not hold up other pods.
-            self._best.forget(key)
+            self._host_queue.forget(key)
             return await self._refuse(virtual, refused)
         try:
             await self._create(key, virtual, desired, view)
@@ -95,7 +95,7 @@ class PodCreation:
     def no_longer_waits(self, key: Key) -> None:
         """The pod should no longer be on the host."""
         self._waits_for_nothing(key)
-        self._best.forget(key)
+        self._host_queue.forget(key)
 
     def _waits_for_nothing(self, key: Key) -> None:
         self._starved.forget(key)
@@ -129,11 +129,11 @@ class PodCreation:
     async def _claimed(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> Obj:
         """Claim the pod's devices and create it; the claim is dropped if the host refuses the pod."""
         place = key_of(desired)
-        self._best.attempt(key, virtual, desired)
+        self._host_queue.attempt(key, virtual, desired)
         try:
             self._claims.claim(place, desired)
         except Untranslatable:
-            self._best.forget(key)
+            self._host_queue.forget(key)
             raise
         self._expectations.expect_creation(key, uid_of(virtual))
         try:
@@ -153,24 +153,24 @@ class PodCreation:
                 self._expectations.refused(key)
             refused = refusals.explain(error, key.name)
             if refused is not None and refusals.is_quota(refused):
-                self._best.refused(key)
+                self._host_queue.refused(key)
             else:
-                self._best.forget(key)
+                self._host_queue.forget(key)
             if refused is None:
                 raise
             raise refused from error
         self._expectations.created(key, made)
-        self._best.made(desired, made)
+        self._host_queue.made(desired, made)
         return made
 
     def _drop(self, key: Key, place: Key) -> None:
         self._claims.drop(place)
-        self._best.forget(key)
+        self._host_queue.forget(key)
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         key = key_of(virtual)
         if refusals.is_quota(refused):
-            self._starved.add(key, rank=self._best.rank(virtual))
+            self._starved.add(key, rank=self._host_queue.rank(virtual))
         if refused.reason is Reason.WAITING_FOR_SCHEDULER and _is_told(virtual):
             return _RETRY_QUOTA
         if await self._virtual.refusal(virtual, refused):

@@ -64,8 +64,8 @@ from syncer.pods.patches import PodPatches
 from syncer.pods.report import PodReport
 from syncer.pods.tokens import Tokens
 from syncer.pods.unchanged import Unchanged
-from syncer.quota.best import Best
 from syncer.quota.claims import Claims
+from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
@@ -105,7 +105,7 @@ class Pods:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
-        best: Best,
+        host_queue: HostQueue,
         recorder: Recorder,
         deletions: ObservedDeletions,
         breaker: MassDeleteBreaker,
@@ -118,7 +118,7 @@ class Pods:
         self._references = references
         self._tokens = tokens
         self._nodes = nodes
-        self._best = best
+        self._host_queue = host_queue
         self._deletions = deletions
         self._breaker = breaker
         self._placed = placed
@@ -136,7 +136,7 @@ class Pods:
             groups=groups,
             classes=classes,
             claims=claims,
-            best=best,
+            host_queue=host_queue,
             recorder=recorder,
             expectations=self._expectations,
             unchanged=self._unchanged,
@@ -156,7 +156,7 @@ class Pods:
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
-        if not self._best.gives_way(key) and self._unchanged.nothing_to_do(key):
+        if not self._host_queue.gives_way(key) and self._unchanged.nothing_to_do(key):
             return None
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         self._observe(key, virtual, host)
@@ -274,7 +274,7 @@ class Pods:
         await self._virtual.bind(virtual, node)
 
     async def _follow(self, virtual: Obj, host: Obj) -> None:
-        if self._best.may_take_back(key_of(virtual), host):
+        if self._host_queue.may_take_back(key_of(virtual), host):
             await self._patches.take_back(virtual, host)
             return
         if placed_on(virtual):

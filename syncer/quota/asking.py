@@ -12,7 +12,7 @@ from bulkhead.api import ledger, podresources
 from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, sequence, text
-from syncer.quota.order import Amounts, Gang, Rank
+from syncer.quota.order import Amounts, Gang, QueueOrder
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import podsize
 from syncer.translate.view import TenantView
@@ -39,21 +39,21 @@ class Priorities:
         named = name in view.allowed_priority_classes or name == view.priority_class
         self._known.setdefault(name if named else "", _priority(host))
 
-    def rank(self, virtual: Obj, view: TenantView) -> Rank:
+    def rank(self, virtual: Obj, view: TenantView) -> QueueOrder:
         """Where a virtual pod stands."""
         named = text(mapping(virtual.get("spec")).get("priorityClassName"))
         name = named if named in view.allowed_priority_classes else view.priority_class
         return (_held_back(virtual), -self._known.get(name, 0), -gate.own_priority(virtual), *_age_of(virtual))
 
 
-def rank_of_host(host: Obj) -> Rank:
+def rank_of_host(host: Obj) -> QueueOrder:
     """The rank of a host pod by its own age, until its virtual pod has been seen."""
     noted = text(mapping(mapping(host.get("metadata")).get("annotations")).get(ledger.OWN_PRIORITY))
     own = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
     return (0, -_priority(host), -own, *_age_of(host))
 
 
-def rank_as(virtual: Obj, rank: Rank) -> Rank:
+def rank_as(virtual: Obj, rank: QueueOrder) -> QueueOrder:
     """The same rank with the values of its virtual pod."""
     _, given, own, *_ = rank
     return (_held_back(virtual), given, own, *_age_of(virtual))

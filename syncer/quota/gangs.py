@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from bulkhead.kube.objects import Key
-from syncer.quota.crowd import Crowd
-from syncer.quota.order import LAST, Entry, Gang, Rank
-from syncer.quota.verdict import NOBODY, Others
+from syncer.quota.order import LAST, Gang, QueuedPod, QueueOrder
+from syncer.quota.podset import PodSet
+from syncer.quota.verdict import NO_PODS, Others
 
 
 class Gangs:
@@ -25,22 +25,22 @@ class Gangs:
         self._odd: Final[dict[Key, tuple[Gang, dict[Key, None]]]] = {}
         self._odd_of: Final[dict[Key, Key]] = {}
 
-    def of(self, entry: Entry) -> Others:
+    def of(self, entry: QueuedPod) -> Others:
         """All pods of a pod's gang."""
         gang = None if entry.gang is None else self._gangs.get(entry.gang.key)
-        return gang or NOBODY
+        return gang or NO_PODS
 
     def names(self, key: Key) -> tuple[Key, ...]:
         """The gangs that a pod is of."""
         return self._of.get(key, ())
 
-    def rank(self, name: Key) -> Rank:
+    def rank(self, name: Key) -> QueueOrder:
         """Where a gang comes: as its best pod, wherever that one is."""
         gang = self._gangs.get(name)
         return LAST if gang is None else gang.all.rank
 
     @contextmanager
-    def without(self, entry: Entry) -> Iterator[Others]:
+    def without(self, entry: QueuedPod) -> Iterator[Others]:
         """The other pods of a pod's gang, as long as nothing else is done."""
         gang = self.of(entry)
         on_host, in_plane = gang.on_host.get(entry.key), gang.in_plane.get(entry.key)
@@ -53,7 +53,7 @@ class Gangs:
             if in_plane is not None:
                 _add(gang, gang.in_plane, in_plane)
 
-    def place(self, key: Key, on_host: Entry | None, in_plane: Entry | None) -> list[Key]:
+    def place(self, key: Key, on_host: QueuedPod | None, in_plane: QueuedPod | None) -> list[Key]:
         """Count a pod where it is now; returns the pods that contradicted a size or topology that no longer counts."""
         self._forget_odd(key)
         before = self._of.pop(key, ())
@@ -98,11 +98,11 @@ class Gangs:
                 del self._odd[name]
 
 
-def _add(gang: Others, side: Crowd, entry: Entry) -> None:
+def _add(gang: Others, side: PodSet, entry: QueuedPod) -> None:
     side.add(entry)
     gang.all.add(entry)
 
 
 def _discard(gang: Others, key: Key) -> None:
-    for crowd in (gang.on_host, gang.in_plane, gang.all):
-        crowd.discard(key)
+    for pods in (gang.on_host, gang.in_plane, gang.all):
+        pods.discard(key)

@@ -8,8 +8,8 @@ from typing import Final
 
 from bulkhead.api.workloads import WorkloadKey
 from bulkhead.kube.objects import Key
-from syncer.quota.crowd import Crowd
-from syncer.quota.order import Entry, Rank
+from syncer.quota.order import QueuedPod, QueueOrder
+from syncer.quota.podset import PodSet
 from syncer.quota.ranked import Ranked
 
 
@@ -18,7 +18,7 @@ class Head:
     """The best workload of those that wait for a resource, and the best of its pods that do."""
 
     workload: WorkloadKey
-    rank: Rank
+    rank: QueueOrder
     key: Key
 
 
@@ -26,18 +26,18 @@ class Heads:
     """See the module."""
 
     def __init__(self) -> None:
-        self._waiting: Final[dict[Key, Entry]] = {}
-        self._workloads: Final[dict[WorkloadKey, Crowd]] = {}
+        self._waiting: Final[dict[Key, QueuedPod]] = {}
+        self._workloads: Final[dict[WorkloadKey, PodSet]] = {}
         self._lines: Final[dict[str, Ranked[WorkloadKey]]] = {}
 
     def __contains__(self, key: object) -> bool:
         return key in self._waiting
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: QueuedPod) -> None:
         """Have a pod wait, or wait for what it asks for now; where its workload comes, `rank` is told next."""
         self.discard(entry.key)
         self._waiting[entry.key] = entry
-        self._workloads.setdefault(entry.workload, Crowd()).add(entry)
+        self._workloads.setdefault(entry.workload, PodSet()).add(entry)
 
     def discard(self, key: Key) -> None:
         """The workload no longer waits."""
@@ -52,7 +52,7 @@ class Heads:
         if not pods:
             del self._workloads[entry.workload]
 
-    def rank(self, workload: WorkloadKey, rank: Rank) -> None:
+    def rank(self, workload: WorkloadKey, rank: QueueOrder) -> None:
         """Have a workload, if any of it waits, come there."""
         pods = self._workloads.get(workload)
         for name in pods.asked_for() if pods is not None else ():

@@ -13,8 +13,8 @@ from bulkhead.kube.objects import Key
 
 Amounts: TypeAlias = Mapping[str, int]
 # The smaller is the better: 1 for what its tenant holds back, negated priorities, when the virtual pod was made, its UID.
-Rank: TypeAlias = tuple[int, int, int, str, str]
-LAST: Final[Rank] = (2, 0, 0, "", "")
+QueueOrder: TypeAlias = tuple[int, int, int, str, str]
+LAST: Final[QueueOrder] = (2, 0, 0, "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueuedPod:
     """One pod, of those that are on the host or want to be."""
 
     key: Key
-    rank: Rank
+    rank: QueueOrder
     asks: Amounts
     gang: Gang | None = None
     # On the host with the ledger's gate: to delete it loses nothing but its place in the queue.

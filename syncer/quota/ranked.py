@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from syncer.quota.order import Rank
+from syncer.quota.order import QueueOrder
 
 T = TypeVar("T", bound=Hashable)
 
@@ -18,8 +18,8 @@ class Ranked(Generic[T]):
     __slots__ = ("_came", "_order", "_places")
 
     def __init__(self) -> None:
-        self._order: Final[list[tuple[Rank, int, T]]] = []
-        self._places: Final[dict[T, tuple[Rank, int, T]]] = {}
+        self._order: Final[list[tuple[QueueOrder, int, T]]] = []
+        self._places: Final[dict[T, tuple[QueueOrder, int, T]]] = {}
         self._came = 0
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class Ranked(Generic[T]):
     def __contains__(self, thing: object) -> bool:
         return thing in self._places
 
-    def set(self, thing: T, rank: Rank) -> bool:
+    def set(self, thing: T, rank: QueueOrder) -> bool:
         """Give it this rank, whether it is there or not; returns whether it had another one."""
         before = self._places.get(thing)
         if before is not None and before[0] == rank:
@@ -47,7 +47,7 @@ class Ranked(Generic[T]):
             del self._order[bisect_left(self._order, place)]
         return place is not None
 
-    def first(self) -> tuple[T, Rank] | None:
+    def first(self) -> tuple[T, QueueOrder] | None:
         """The best of all, and its rank."""
         return (self._order[0][2], self._order[0][0]) if self._order else None
 
@@ -55,6 +55,6 @@ class Ranked(Generic[T]):
         """So many of the best, in their order."""
         return [thing for _, _, thing in self._order[:count]]
 
-    def worst_first(self) -> Iterator[tuple[T, Rank]]:
+    def worst_first(self) -> Iterator[tuple[T, QueueOrder]]:
         """All of them, backwards, with their ranks."""
         return ((thing, rank) for rank, _, thing in reversed(self._order))

@@ -13,7 +13,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
-from syncer.quota.order import Rank
+from syncer.quota.order import QueueOrder
 from syncer.quota.ranked import Ranked
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Subscription
@@ -21,7 +21,7 @@ from syncer.work import Item, Queue
 
 _AT_ONCE: Final = 64
 # Of what has no priority.
-_UNRANKED: Final[Rank] = (0, 0, 0, "", "")
+_UNRANKED: Final[QueueOrder] = (0, 0, 0, "", "")
 
 
 class Starved:
@@ -37,7 +37,7 @@ class Starved:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: Key, kind: str = "Pod", rank: Rank = _UNRANKED) -> None:
+    def add(self, key: Key, kind: str = "Pod", rank: QueueOrder = _UNRANKED) -> None:
         """There was no room for this pod, or object of another kind."""
         self._waiting.set(Item(kind, key), rank)
 

@@ -233,6 +233,6 @@ async def test_every_field_is_explained_where_kubectl_explain_looks(client: Clie
         return schemas.get("dev.bulkhead.v1alpha1.Tenant", {}).get("properties", {}).get("spec")
 
     spec = await until(explained, "the schema published")
-    assert spec["description"] == "What is asked for."
+    assert spec["description"] == "The desired state."
     assert all(item.get("description") for item in spec["properties"].values())
     assert "What schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]

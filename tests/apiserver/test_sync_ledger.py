@@ -274,7 +274,7 @@ async def test_item_93_pods_that_say_different_sizes_or_nonsense_are_refused_whe
     await bed.create(other)
     await bed.says("b0", "Malformed", "'1k', but must be a number of pods")
     await bed.create(bed.gang_pod("c0", "c", 2, **{"kueue.x-k8s.io/podset-required-topology": "example.com/hidden"}))
-    await bed.says("c0", "NotAllowed", "is no label that nodes show")
+    await bed.says("c0", "NotAllowed", "is not a label that nodes show")
 
 
 async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane(

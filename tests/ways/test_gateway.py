@@ -207,7 +207,7 @@ REFUSALS: tuple[tuple[str, Obj, str, str], ...] = (
     ("infra/public/tls", {"allowed": FROM_SAME}, "NotAllowedByListeners", "let a listener of Gateway infra/public accept"),
     ("infra/public/tls", {"hostname": "*.else.example"}, "NoMatchingListenerHostname", f"hostname *.{DOMAIN}, or none"),
     ("infra/public/other", {}, "NoMatchingParent", "name a listener that Gateway infra/public has"),
-    ("infra/absent", {}, "Gateway infra/absent is not there", "next: make it, or name another"),
+    ("infra/absent", {}, "Gateway infra/absent does not exist", "next: create it, or name another"),
 )
 
 
@@ -227,5 +227,5 @@ async def test_a_route_that_is_not_taken_is_told_with_cause_and_cure(
         await until(lambda: settles(world, "refused", "True", "Applied"), "taken, once it is mended", SECONDS)
         # Contour leaves the route's status as it is.
         await carried.delete(kinds.GATEWAYS, "public", "infra")
-        await until(lambda: settles(world, "refused", "False", "infra/public, listener tls, is not there"), "gone", SECONDS)
+        await until(lambda: settles(world, "refused", "False", "infra/public, listener tls, does not exist"), "gone", SECONDS)
         await take_down(world, "refused")

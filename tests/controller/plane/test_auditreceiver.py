@@ -148,11 +148,11 @@ def test_losses_are_read_of_metrics() -> None:
     ("receiver", "losses", "status", "reason", "said"),
     [
         ({}, Losses(), "True", Reason.READY, "no event was lost"),
-        ({}, Losses((("webhook", 3),)), "True", Reason.READY, "lost since the API server started: 3 were not taken"),
+        ({}, Losses((("webhook", 3),)), "True", Reason.READY, "lost since the API server started: 3 were not accepted"),
         ({}, Losses((("buffered", 3),), growing=True), "False", Reason.EVENTS_LOST, "3 did not fit"),
         ({}, Losses(unread="silent"), "Unknown", Reason.PLANE_UNREADABLE, "silent"),
-        ({}, None, "Unknown", Reason.WAITING_FOR_PLANE, "not asked yet"),
-        ({"trouble": "gone"}, Losses(), "False", Reason.RECEIVER_UNUSABLE, "gone; until then the credential of before"),
+        ({}, None, "Unknown", Reason.WAITING_FOR_PLANE, "has not reported"),
+        ({"trouble": "gone"}, Losses(), "False", Reason.RECEIVER_UNUSABLE, "gone; until then the previous credential"),
         ({"trouble": "gone", "credential": ()}, Losses(), "False", Reason.RECEIVER_UNUSABLE, "are sent without one"),
     ],
 )

@@ -103,7 +103,7 @@ class Bed:
         )  # fmt: skip
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,
-            classes=other, claims=quiet, best=best, recorder=quiet, deletions=other, breaker=other,
+            classes=other, claims=quiet, host_queue=best, recorder=quiet, deletions=other, breaker=other,
             placed=self.placed,
         )  # fmt: skip
 

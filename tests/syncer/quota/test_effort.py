@@ -88,7 +88,7 @@ def all_wait_and_go(size: int) -> Callable[[], object]:
     assert not bed.create(bed.pod("single", priority=9))
     pods = [bed.pod(f"s{number}") for number in range(size)]
     assert [each for each in pods if not bed.create(each)] == []
-    return lambda: [bed.best.forget(each) for each in pods]
+    return lambda: [bed.host_queue.forget(each) for each in pods]
 
 
 STORIES = (all_have_room, a_worse_gang_has_to_go, singles_have_to_go, nobody_can_go, never_whole, all_wait_and_go)
@@ -116,6 +116,8 @@ def test_the_count_sees_a_square() -> None:
             assert not bed.create(each)
         with steps.counted():
             for _ in range(size):
-                bed.best._take_back(entry for entry in bed.best._roster._workloads[workload_key("", "team", gang="a", pod="")])
+                bed.host_queue._take_back(
+                    entry for entry in bed.host_queue._places_of._workloads[workload_key("", "team", gang="a", pod="")]
+                )
         costs.append(steps.count)
     assert costs[1] > 10 * costs[0]

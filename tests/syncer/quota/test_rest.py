@@ -57,21 +57,21 @@ class Town(Bed):
     def _reconcile(self, key: Key) -> None:
         host = self.hosted(key)
         if key not in self.virtual:
-            self.best.forget(key)
+            self.host_queue.forget(key)
             self.starved.forget(key)
         elif host is not None:
-            if self.best.may_take_back(key, host):
+            if self.host_queue.may_take_back(key, host):
                 self.gone(host)
                 self.due[key] = None
         elif "QuotaExceeded" in self._try(key):
-            self.starved.add(key, rank=self.best.rank(self.virtual[key]))
+            self.starved.add(key, rank=self.host_queue.rank(self.virtual[key]))
         else:
             self.starved.forget(key)
 
     def _try(self, key: Key) -> str:
         desired = pod.for_creation(self.virtual[key], VIEW, Around(gang.Groups()))
         try:
-            self.best.attempt(key, self.virtual[key], desired)
+            self.host_queue.attempt(key, self.virtual[key], desired)
             self.claims.claim(key_of(desired), desired)
         except Untranslatable as refused:
             return str(refused.reason)
@@ -101,7 +101,7 @@ class Town(Bed):
         elif what < 0.85:
             key = rng.choice(keys)
             self.virtual[key]["spec"].pop("schedulingGates", None)
-            self.best.virtual_changed(Change("modified", key, self.virtual[key]["metadata"]))
+            self.host_queue.virtual_changed(Change("modified", key, self.virtual[key]["metadata"]))
         else:
             key = rng.choice(keys)
             self.quota["spec"]["hard"][f"requests.{GPU}"] = str(rng.choice((3, 4, 6, 8)))

@@ -8,35 +8,35 @@ from hypothesis import strategies as st
 from bulkhead.api.workloads import WorkloadKey
 from bulkhead.kube.objects import Key
 from syncer.quota import order, verdict
-from syncer.quota.crowd import Crowd
-from syncer.quota.order import Entry, Gang
+from syncer.quota.order import Gang, QueuedPod
+from syncer.quota.podset import PodSet
 from syncer.quota.verdict import Others
 
 GPU = "nvidia.com/gpu"
 
 
-def entry(name: str, gpus: int = 1, *, priority: int = 0, gang: str = "", size: int = 1, admitted: bool = False) -> Entry:
+def entry(name: str, gpus: int = 1, *, priority: int = 0, gang: str = "", size: int = 1, admitted: bool = False) -> QueuedPod:
     of = Gang("space", gang, size) if gang else None
-    return Entry(Key("space", name), (0, 0, -priority, name, name), {GPU: gpus}, of, movable=not admitted, uid=name)
+    return QueuedPod(Key("space", name), (0, 0, -priority, name, name), {GPU: gpus}, of, movable=not admitted, uid=name)
 
 
-def names(entries: Iterable[Entry]) -> list[str]:
+def names(entries: Iterable[QueuedPod]) -> list[str]:
     return sorted(each.key.name for each in entries)
 
 
-def others(on_host: Iterable[Entry] = (), in_plane: Iterable[Entry] = ()) -> Others:
+def others(on_host: Iterable[QueuedPod] = (), in_plane: Iterable[QueuedPod] = ()) -> Others:
     on_host, in_plane = list(on_host), list(in_plane)
-    return Others(Crowd(on_host), Crowd(in_plane), Crowd([*on_host, *in_plane]))
+    return Others(PodSet(on_host), PodSet(in_plane), PodSet([*on_host, *in_plane]))
 
 
-def worst_first(there: Iterable[Entry]) -> list[tuple[order.Rank, Crowd]]:
-    found: dict[WorkloadKey, list[Entry]] = {}
+def worst_first(there: Iterable[QueuedPod]) -> list[tuple[order.QueueOrder, PodSet]]:
+    found: dict[WorkloadKey, list[QueuedPod]] = {}
     for each in there:
         found.setdefault(each.workload, []).append(each)
-    return sorted(((crowd.rank, crowd) for crowd in map(Crowd, found.values())), key=lambda each: each[0], reverse=True)
+    return sorted(((pods.rank, pods) for pods in map(PodSet, found.values())), key=lambda each: each[0], reverse=True)
 
 
-def victims(lacking: int, *there: Entry, rank: order.Rank = (0, 0, -5, "m", "m")) -> list[str]:
+def victims(lacking: int, *there: QueuedPod, rank: order.QueueOrder = (0, 0, -5, "m", "m")) -> list[str]:
     return names(verdict.victims(rank, {GPU: lacking}, worst_first(there)))
 
 
@@ -89,24 +89,26 @@ POPULATION = st.lists(ENTRIES, max_size=12, unique_by=lambda each: each.key)
 
 
 @given(there=POPULATION, candidate=ENTRIES, lacking=st.integers(1, 12))
-def test_victims_are_worse_whole_enough_and_none_of_them_too_many(there: list[Entry], candidate: Entry, lacking: int) -> None:
+def test_victims_are_worse_whole_enough_and_none_of_them_too_many(
+    there: list[QueuedPod], candidate: QueuedPod, lacking: int
+) -> None:
     rest = [each for each in there if each.workload != candidate.workload]
     found = verdict.victims(candidate.rank, {GPU: lacking}, worst_first(rest))
     gone = {each.workload for each in found}
     for workload in gone:
         pods = [each for each in rest if each.workload == workload]
         assert {each.key for each in pods} <= {each.key for each in found}, "a gang goes whole"
-        assert Crowd(pods).rank > candidate.rank
+        assert PodSet(pods).rank > candidate.rank
         # Without this one there would be too little room.
         assert sum(each.asks[GPU] for each in found if each.workload != workload) < lacking
     assert not found or sum(each.asks[GPU] for each in found) >= lacking
 
 
 @given(pods=st.lists(ENTRIES, min_size=2, max_size=10, unique_by=lambda each: each.key), limit=st.integers(1, 12))
-def test_giving_place_ends(pods: list[Entry], limit: int) -> None:
+def test_giving_place_ends(pods: list[QueuedPod], limit: int) -> None:
     """However they come, after as many turns as there are pods nobody takes anybody's place any more."""
     pods = [each for each in pods if each.asks[GPU] <= limit and each.gang is None]
-    there: list[Entry] = []
+    there: list[QueuedPod] = []
     for _turn in range(len(pods) + 1):
         moved = False
         for each in sorted(pods, key=lambda one: one.rank):

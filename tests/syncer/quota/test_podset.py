@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.kube.objects import Key
-from syncer.quota.crowd import Crowd, Smallest
-from syncer.quota.order import LAST, Entry
+from syncer.quota.order import LAST, QueuedPod
+from syncer.quota.podset import PodSet, Smallest
 from syncer.quota.ranked import Ranked
 
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "ask"]), st.integers(0, 9)), max_size=60)
 PODS = st.builds(
-    lambda number, priority, gpus, cpu, movable: Entry(
+    lambda number, priority, gpus, cpu, movable: QueuedPod(
         Key("space", f"p{number}"), (0, 0, -priority, "", f"u{number}"),
         {name: asked for name, asked in (("gpu", gpus), ("cpu", cpu)) if asked}, movable=movable,
     ),
@@ -35,26 +35,26 @@ def test_the_sum_of_the_smallest_is_that_of_a_sorted_list(steps: list[tuple[str,
 
 
 @given(st.lists(st.one_of(PODS, st.integers(0, 8)), max_size=40), st.integers(-1, 9))
-def test_a_crowd_is_what_its_pods_are(steps: list[Entry | int], count: int) -> None:
-    crowd, plain = Crowd(), dict[Key, Entry]()
+def test_a_crowd_is_what_its_pods_are(steps: list[QueuedPod | int], count: int) -> None:
+    pods, plain = PodSet(), dict[Key, QueuedPod]()
     for step in steps:
         if isinstance(step, int):
-            crowd.discard(Key("space", f"p{step}"))
+            pods.discard(Key("space", f"p{step}"))
             plain.pop(Key("space", f"p{step}"), None)
         else:
-            crowd.add(step)
+            pods.add(step)
             plain[step.key] = step
         in_order = sorted(plain.values(), key=lambda each: each.rank)
-        assert {each.key: each for each in crowd} == plain
-        assert crowd.best(3) == in_order[:3]
-        assert crowd.first() == (in_order[0] if in_order else None)
-        assert crowd.rank == (in_order[0].rank if in_order else LAST)
-        assert crowd.movable == all(each.movable for each in in_order)
+        assert {each.key: each for each in pods} == plain
+        assert pods.best(3) == in_order[:3]
+        assert pods.first() == (in_order[0] if in_order else None)
+        assert pods.rank == (in_order[0].rank if in_order else LAST)
+        assert pods.movable == all(each.movable for each in in_order)
         for name in ("gpu", "cpu", "other"):
             asks = sorted(each.asks.get(name, 0) for each in in_order)
-            assert crowd.sum_of_smallest(name, count) == sum(asks[: max(count, 0)])
-            assert crowd.total(name) == sum(asks)
-            assert crowd.least(name, 2) == min([2, *asks])
+            assert pods.sum_of_smallest(name, count) == sum(asks[: max(count, 0)])
+            assert pods.total(name) == sum(asks)
+            assert pods.least(name, 2) == min([2, *asks])
 
 
 def test_of_equals_those_that_came_first_come_first_and_keep_their_place() -> None:

@@ -9,8 +9,8 @@ from bulkhead.api import ledger
 from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, key_of
-from syncer.quota.best import Best
 from syncer.quota.claims import Claims
+from syncer.quota.hostqueue import HostQueue
 from syncer.translate import Untranslatable
 from syncer.translate.kinds import gang, pod
 from syncer.translate.kinds.gate import Around
@@ -49,7 +49,7 @@ class Bed:
         )
         queue: Any = SimpleNamespace(add=self._queue)
         self.claims = Claims([GPU], {}, FakeClock(), hard=lambda: self.quota)
-        self.best = Best(caches, queue, self.claims, quota=lambda: self.quota)
+        self.host_queue = HostQueue(caches, queue, self.claims, quota=lambda: self.quota)
 
     def _queue(self, item: Item) -> None:
         self.queued.append(item.key.name)
@@ -70,7 +70,7 @@ class Bed:
         self.queued.clear()
         desired = pod.for_creation(self.virtual[key], VIEW, Around(gang.Groups()))
         try:
-            self.best.attempt(key, self.virtual[key], desired)
+            self.host_queue.attempt(key, self.virtual[key], desired)
             self.claims.claim(key_of(desired), desired)
         except Untranslatable as refused:
             return f"{refused.reason} {refused}"
@@ -83,7 +83,7 @@ class Bed:
         if kind == "deleted":
             del self.host[key_of(host)]
         change = Change(kind, key_of(host), host["metadata"])
-        self.best.seen(change)
+        self.host_queue.seen(change)
         self.claims.seen(change, None if kind == "deleted" else host)
 
     def of(self, key: Key) -> Obj:
@@ -97,12 +97,12 @@ class Bed:
 
     def take_back(self, key: Key) -> None:
         """What the reconcile of a pod does that gives its place."""
-        assert self.best.gives_way(key)
-        assert self.best.may_take_back(key, self.of(key))
+        assert self.host_queue.gives_way(key)
+        assert self.host_queue.may_take_back(key, self.of(key))
         self.show(self.of(key), "deleted")
 
     def gives_way(self) -> list[str]:
-        return sorted(key.name for key in self.virtual if self.best.gives_way(key))
+        return sorted(key.name for key in self.virtual if self.host_queue.gives_way(key))
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_item_96_a_waiting_pod_that_goes_lets_those_behind_it_try(bed: Bed) -> N
     assert bed.create(high)
     assert "comes before it" in bed.create(low)
     bed.queued.clear()
-    bed.best.forget(high)
+    bed.host_queue.forget(high)
     assert bed.queued == ["low"]
     assert not bed.create(low)
 
@@ -218,7 +218,7 @@ def test_item_96_the_smaller_pods_of_a_gang_that_is_never_whole_stay_away_too(be
     bed.take_back(small)
     assert "ask for 9 nvidia.com/gpu" in bed.create(small)
     # The tenant takes the large one away: half of what is left fits.
-    bed.best.forget(large)
+    bed.host_queue.forget(large)
     assert not bed.create(small)
 
 
@@ -291,9 +291,9 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
     # One that is gone is told nothing.
     odd = bed.pod("odd", of="a", size=9)
     assert bed.create(odd).startswith("Malformed")
-    bed.best.forget(odd)
+    bed.host_queue.forget(odd)
     for each in pods:
-        bed.best.forget(each)
+        bed.host_queue.forget(each)
     assert "odd" not in bed.queued
 
 
@@ -320,7 +320,7 @@ def test_item_96_who_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
     bed.virtual[held]["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
     assert not bed.create(held)
     del bed.virtual[held]["spec"]["schedulingGates"]
-    bed.best.virtual_changed(Change("modified", held, bed.virtual[held]["metadata"]))
+    bed.host_queue.virtual_changed(Change("modified", held, bed.virtual[held]["metadata"]))
     assert bed.create(ready)
     assert bed.gives_way() == []
 
@@ -351,33 +351,33 @@ def test_a_host_pod_that_was_seen_before_its_virtual_pod_has_the_age_of_that(bed
     meta = desired["metadata"] | {"uid": "h-late", "creationTimestamp": "2025-01-01T00:00:00Z"}
     bed.show(desired | {"metadata": meta, "status": {}})
     assert bed.create(early)
-    assert not bed.best.gives_way(late), "as old as its host pod, as far as is known"
+    assert not bed.host_queue.gives_way(late), "as old as its host pod, as far as is known"
     bed.virtual[late] = hidden
-    bed.best.virtual_changed(Change("added", late, hidden["metadata"]))
+    bed.host_queue.virtual_changed(Change("added", late, hidden["metadata"]))
     assert bed.create(early)
-    assert bed.best.gives_way(late)
+    assert bed.host_queue.gives_way(late)
 
 
 def test_item_96_the_hosts_own_count_takes_back_too_and_what_it_lacks_otherwise_holds_up_nobody(bed: Bed) -> None:
     low, high = bed.pod("low", 2), bed.pod("high", 2, priority=5)
     assert not bed.create(low)
     desired = pod.for_creation(bed.virtual[high], VIEW)
-    bed.best.attempt(high, bed.virtual[high], desired)
-    bed.best.refused(high)
+    bed.host_queue.attempt(high, bed.virtual[high], desired)
+    bed.host_queue.refused(high)
     assert bed.gives_way() == []
     assert not bed.create(bed.pod("later"))
     # Memory, which the syncer does not count and the host does.
     status = {"hard": {"requests.memory": "1Gi"}, "used": {"requests.memory": "1Gi"}}
     bed.quota["status"] = status
-    bed.best._limited = ("memory",)
+    bed.host_queue._limited = ("memory",)
     for key, priority in ((low, 0), (high, 5)):
         own = samples.merged(bed.virtual[key], {"spec": {"priority": priority}})
         own["spec"]["containers"][0]["resources"]["requests"] = {"memory": "1Gi"}
         bed.virtual[key] = own
     bed.show(bed.of(low), "deleted")
     assert not bed.create(low)
-    bed.best.attempt(high, bed.virtual[high], pod.for_creation(bed.virtual[high], VIEW))
-    bed.best.refused(high)
+    bed.host_queue.attempt(high, bed.virtual[high], pod.for_creation(bed.virtual[high], VIEW))
+    bed.host_queue.refused(high)
     assert bed.gives_way() == ["low"]
 
 
@@ -388,7 +388,7 @@ def test_item_96_the_hosts_priority_counts_before_the_tenants_own_as_far_as_it_i
     assert not bed.create(own)
     assert bed.create(hosts)
     assert bed.gives_way() == []
-    bed.best.made(desired, desired | {"spec": desired["spec"] | {"priority": 100}})
+    bed.host_queue.made(desired, desired | {"spec": desired["spec"] | {"priority": 100}})
     assert bed.create(hosts)
     assert bed.gives_way() == ["own"]
 
@@ -396,12 +396,12 @@ def test_item_96_the_hosts_priority_counts_before_the_tenants_own_as_far_as_it_i
 def test_other_settings_forget_nobody_who_is_on_the_host(bed: Bed) -> None:
     low, high = bed.pod("low", 8), bed.pod("high", 4, priority=5)
     assert not bed.create(low)
-    bed.best.recount()
+    bed.host_queue.recount()
     assert "nvidia.com/gpu" in bed.create(high)
     assert bed.gives_way() == ["low"]
     # What gives its place does so after the next settings too, and for nobody else.
-    bed.best.recount()
+    bed.host_queue.recount()
     assert bed.gives_way() == ["low"]
     bed.take_back(low)
-    bed.best.recount()
+    bed.host_queue.recount()
     assert not bed.create(high)

@@ -17,10 +17,10 @@ from typing import Final
 
 from bulkhead.api.workloads import WorkloadKey, workload_key
 from bulkhead.kube.objects import Key
-from syncer.quota.crowd import Crowd
 from syncer.quota.gangs import Gangs
 from syncer.quota.heads import Head, Heads
-from syncer.quota.order import Entry, Gang, Rank
+from syncer.quota.order import Gang, QueuedPod, QueueOrder
+from syncer.quota.podset import PodSet
 from syncer.quota.ranked import Ranked
 from syncer.quota.verdict import Others
 
@@ -39,14 +39,14 @@ class Place(Enum):
 _WAITING: Final = frozenset({Place.WAITS, Place.BEHIND})
 
 
-class Roster:
+class Places:
     """See the module."""
 
     def __init__(self) -> None:
-        self._hosted: Final[dict[Key, Entry]] = {}
-        self._workloads: Final[dict[WorkloadKey, Crowd]] = {}
+        self._hosted: Final[dict[Key, QueuedPod]] = {}
+        self._workloads: Final[dict[WorkloadKey, PodSet]] = {}
         self._order: Final[Ranked[WorkloadKey]] = Ranked()
-        self._places: Final[dict[Key, tuple[Place, Entry]]] = {}
+        self._places: Final[dict[Key, tuple[Place, QueuedPod]]] = {}
         self._waiting: Final = Heads()
         self._behind: Final[Ranked[Key]] = Ranked()
         self._gangs: Final = Gangs()
@@ -55,15 +55,15 @@ class Roster:
 
     # -- on the host
 
-    def hosted(self, key: Key) -> Entry | None:
+    def hosted(self, key: Key) -> QueuedPod | None:
         """The pod that the host shows."""
         return self._hosted.get(key)
 
-    def show(self, entry: Entry) -> list[Key]:
+    def show(self, entry: QueuedPod) -> list[Key]:
         """The host shows a pod, or a change of it."""
         self._unhost(entry.key)
         self._hosted[entry.key] = entry
-        self._workloads.setdefault(entry.workload, Crowd()).add(entry)
+        self._workloads.setdefault(entry.workload, PodSet()).add(entry)
         if entry.gang is None:
             self._order.set(entry.workload, entry.rank)
         return self._count(entry.key)
@@ -73,7 +73,7 @@ class Roster:
         self._unhost(key)
         return self._count(key)
 
-    def worst_first(self, *, but: WorkloadKey) -> Iterator[tuple[Rank, Crowd]]:
+    def worst_first(self, *, but: WorkloadKey) -> Iterator[tuple[QueueOrder, PodSet]]:
         """The other workloads on the host, and their ranks."""
         return ((rank, self._workloads[workload]) for workload, rank in self._order.worst_first() if workload != but)
 
@@ -90,7 +90,7 @@ class Roster:
 
     # -- in the plane
 
-    def put(self, entry: Entry, place: Place) -> list[Key]:
+    def put(self, entry: QueuedPod, place: Place) -> list[Key]:
         """A pod has this place now."""
         waited = entry.key in self._waiting
         self._places[entry.key] = place, entry
@@ -119,12 +119,12 @@ class Roster:
         self._gangs.is_odd(key, word)
         return again
 
-    def opened(self, key: Key) -> Entry | None:
+    def opened(self, key: Key) -> QueuedPod | None:
         """The pod that was let onto the host and is not shown by it."""
         place, entry = self._places.get(key, (None, None))
         return entry if place is Place.OPEN else None
 
-    def heads(self, entry: Entry) -> list[Head]:
+    def heads(self, entry: QueuedPod) -> list[Head]:
         """The best that wait for what a pod asks for."""
         return [head for name in entry.asks if (head := self._waiting.first(name)) is not None]
 
@@ -137,11 +137,11 @@ class Roster:
 
     # -- gangs
 
-    def others(self, entry: Entry) -> AbstractContextManager[Others]:
+    def others(self, entry: QueuedPod) -> AbstractContextManager[Others]:
         """The other pods of a pod's gang, as long as nothing is changed."""
         return self._gangs.without(entry)
 
-    def gang_of(self, entry: Entry) -> Others:
+    def gang_of(self, entry: QueuedPod) -> Others:
         """All pods of a pod's gang, as they change."""
         return self._gangs.of(entry)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bulkhead.kube.objects import Key
-from syncer.quota.order import LAST, Entry, Rank
+from syncer.quota.order import LAST, QueuedPod, QueueOrder
 
 
 class Smallest:
@@ -60,15 +60,15 @@ class Smallest:
         return self._numbers[0]
 
 
-class Crowd:
+class PodSet:
     """See the module."""
 
     # There may be tens of thousands, most of them of one pod.
     __slots__ = ("_asks", "_fixed", "_order", "_pods")
 
-    def __init__(self, pods: Iterable[Entry] = ()) -> None:
-        self._pods: Final[dict[Key, Entry]] = {}
-        self._order: Final[list[tuple[Rank, Key]]] = []
+    def __init__(self, pods: Iterable[QueuedPod] = ()) -> None:
+        self._pods: Final[dict[Key, QueuedPod]] = {}
+        self._order: Final[list[tuple[QueueOrder, Key]]] = []
         # By resource what those ask for that ask for any.
         self._asks: Final[dict[str, Smallest]] = {}
         self._fixed = 0
@@ -78,14 +78,14 @@ class Crowd:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self._pods.values())
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: Key) -> QueuedPod | None:
         """One of them."""
         return self._pods.get(key)
 
-    def add(self, pod: Entry) -> None:
+    def add(self, pod: QueuedPod) -> None:
         """One more, or one that is there as it is now."""
         self.discard(pod.key)
         self._pods[pod.key] = pod
@@ -110,15 +110,15 @@ class Crowd:
         return self._fixed == 0
 
     @property
-    def rank(self) -> Rank:
+    def rank(self) -> QueueOrder:
         """That of the best of them."""
         return self._order[0][0] if self._order else LAST
 
-    def first(self) -> Entry | None:
+    def first(self) -> QueuedPod | None:
         """The best of them."""
         return self._pods[self._order[0][1]] if self._order else None
 
-    def best(self, count: int) -> list[Entry]:
+    def best(self, count: int) -> list[QueuedPod]:
         """So many of the best."""
         return [self._pods[key] for _, key in self._order[:count]]
 
