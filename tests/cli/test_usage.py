@@ -30,8 +30,8 @@ class Stored:
 
     async def page(self, number: int, *tallies: Tally, until: int, closed: bool) -> None:
         page = Page(number, until, "w")
-        for each in tallies:
-            page.add(each)
+        for tally in tallies:
+            page.add(tally)
         await self.client.create(
             kinds.CONFIG_MAPS, usagebook.config_map(page, usagebook.write(page), closed=closed), self.space
         )
@@ -39,7 +39,7 @@ class Stored:
     def tally(self, hours_ago: int, used: float, tenant: str, owner: str = "Job/a", **more: float) -> Tally:
         hour = self.now // HOUR - hours_ago
         account = UsageKey(tenant, "ml", owner, GPU, "")
-        idle, borrowed, reserved = (round(more.get(each, 0) * HOUR) for each in ("idle", "borrowed", "reserved"))
+        idle, borrowed, reserved = (round(more.get(kind, 0) * HOUR) for kind in ("idle", "borrowed", "reserved"))
         return Tally(hour, account, round(used * HOUR), idle, borrowed, reserved)
 
 
@@ -49,8 +49,8 @@ async def stored(cli: Cli, host_client: Client, name: str) -> AsyncIterator[Stor
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
     await host_client.apply(kinds.TENANTS, {"metadata": {"name": name}, "spec": {"class": "standard"}})
     yield Stored(host_client, f"usage-{name}")
-    for each in (await host_client.list(kinds.PODS, names.work_namespace(name))).items:
-        await host_client.delete(kinds.PODS, each["metadata"]["name"], names.work_namespace(name), grace_seconds=0)
+    for pod in (await host_client.list(kinds.PODS, names.work_namespace(name))).items:
+        await host_client.delete(kinds.PODS, pod["metadata"]["name"], names.work_namespace(name), grace_seconds=0)
     await host_client.delete(kinds.TENANTS, name)
 
 
@@ -69,11 +69,11 @@ async def test_pages_are_summed_and_each_number_counts_once(cli: Cli, stored: St
         [name, GPU, "-", "5.00", "4.50", "0.50", "1.00", "2.00"],
     ]
     rows = json.loads((await cli("usage", name, *where, "--since", "30d", "--by", "owner", "-o", "json")).out)["items"]
-    assert [(each["namespace"], each["owner"], each["seconds"], each["reservedSeconds"]) for each in rows] == [
+    assert [(row["namespace"], row["owner"], row["seconds"], row["reservedSeconds"]) for row in rows] == [
         ("ml", "Job/a", 7 * 3600, 2 * 3600), ("ml", "=Job/b", 3 * 3600, 0)
     ]  # fmt: skip
     found = list(csv.DictReader(io.StringIO((await cli("usage", *where, "--by", "owner", "-o", "csv")).out)))
-    assert [(each["owner"], each["usedSeconds"]) for each in found if each["tenant"] == name] == [
+    assert [(row["owner"], row["usedSeconds"]) for row in found if row["tenant"] == name] == [
         ("'=Job/b", "10800.0"), ("Job/a", "5400.0")
     ]  # fmt: skip
 
@@ -100,25 +100,25 @@ async def test_what_claims_hold_since_the_last_page_is_counted_where_the_tenant_
     work, classes = names.work_namespace(name), ("gpu.example.com", "imex.example.com")
     noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "mine"}
     meta = {"name": "mine", "labels": {labels.SYNCED: "syncer"}, "annotations": noted}
-    requests = [{"name": f"r{at}", "exactly": {"deviceClassName": each}} for at, each in enumerate(classes)]
+    requests = [{"name": f"r{at}", "exactly": {"deviceClassName": device_class}} for at, device_class in enumerate(classes)]
     claim = {"metadata": meta, "spec": {"devices": {"requests": requests}}}
     await stored.client.create(kinds.RESOURCE_CLAIMS, claim, work)
-    given = [{"request": each["name"], "driver": "d", "pool": "n1", "device": each["name"]} for each in requests]
+    given = [{"request": request["name"], "driver": "d", "pool": "n1", "device": request["name"]} for request in requests]
     # By a host that says nothing of when; so it was then, or since the claim was made.
     status = {"status": {"allocation": {"devices": {"results": given}}}}
     await stored.client.patch(kinds.RESOURCE_CLAIMS, "mine", status, work, subresource="status")
 
     async def rows() -> list[tuple[str, str, str, str]]:
         said = json.loads((await cli("usage", name, "-n", stored.space, "--by", "owner", "-o", "json")).out)["items"]
-        assert all(0 < each["idleSeconds"] < 240 and each["usedSeconds"] == each["borrowedSeconds"] == 0 for each in said)
-        return [(each["namespace"], each["owner"], each["resource"], each["flavor"]) for each in said]
+        assert all(0 < row["idleSeconds"] < 240 and row["usedSeconds"] == row["borrowedSeconds"] == 0 for row in said)
+        return [(row["namespace"], row["owner"], row["resource"], row["flavor"]) for row in said]
 
     # Claims are looked for where a quota of any tenant counts them, of one that another file left as well.
     for left in (await stored.client.list(kinds.RESOURCE_QUOTAS, field_selector=f"metadata.name={names.OBJECT_QUOTA}")).items:
         await stored.client.delete(kinds.RESOURCE_QUOTAS, names.OBJECT_QUOTA, left["metadata"]["namespace"])
     assert await rows() == []
     lines = json.dumps({classes[0]: f"{GPU}@h100"})
-    hard = {deviceclaims.quota_name(each): "4" for each in classes}
+    hard = {deviceclaims.quota_name(device_class): "4" for device_class in classes}
     quota = {"metadata": {"name": names.OBJECT_QUOTA, "annotations": {deviceclaims.LINES: lines}}, "spec": {"hard": hard}}
     await stored.client.create(kinds.RESOURCE_QUOTAS, quota, work)
     owner = "ResourceClaim/mine"

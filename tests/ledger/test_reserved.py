@@ -222,9 +222,9 @@ def test_no_more_is_reserved_than_is_free_and_asked_for_by_the_tenant_itself(
     admitted = {admission.pod.uid for admission in decisions.admit}
     used = sum(admission.pod.asks[GPU] for admission in decisions.admit)
     asked: dict[str, int] = {}
-    for each in snapshot.pods:
-        if each.stage is Stage.WAITING and each.uid not in admitted:
-            asked[each.tenant] = asked.get(each.tenant, 0) + each.asks[GPU]
+    for held_back in snapshot.pods:
+        if held_back.stage is Stage.WAITING and held_back.uid not in admitted:
+            asked[held_back.tenant] = asked.get(held_back.tenant, 0) + held_back.asks[GPU]
     found = reserved(snapshot)
     assert sum(found.values()) <= sum(free.values()) - used
     assert all(amount <= asked.get(tenant, 0) for tenant, amount in found.items())

@@ -23,7 +23,10 @@ def exactly(name: str, device_class: str = CLASS, **more: Any) -> dict[str, Any]
 
 
 def first(name: str, **classes: str) -> dict[str, Any]:
-    return {"name": name, "firstAvailable": [{"name": each, "deviceClassName": found} for each, found in classes.items()]}
+    return {
+        "name": name,
+        "firstAvailable": [{"name": option, "deviceClassName": found} for option, found in classes.items()],
+    }
 
 
 def host_claim(*requests: dict[str, Any], results: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def host_claim(*requests: dict[str, Any], results: tuple[str, ...] = (), **more:
     noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "mine"}
     meta = {"uid": "c1", "namespace": "bh-red-work", "name": "mine-x", "creationTimestamp": stamp(5), "annotations": noted}
     meta |= {"labels": {labels.SYNCED: labels.SYNCED_BY_SYNCER}} | more.get("meta", {})
-    given = [{"request": each, "driver": "d", "pool": "n1", "device": f"g{number}"} for number, each in enumerate(results)]
+    given = [{"request": result, "driver": "d", "pool": "n1", "device": f"g{number}"} for number, result in enumerate(results)]
     allocation = {"allocationTimestamp": stamp(12), "devices": {"results": [*given, *more.get("results_too", [])]}}
     status = {"allocation": allocation | more.get("allocation", {}), "reservedFor": more.get("users", [])}
     return {"metadata": meta, "spec": {"devices": {"requests": list(requests)}}, "status": status if results else {}}
@@ -59,7 +62,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, int] | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "claim", "devices"), CASES, ids=[each[0] for each in CASES])
+@pytest.mark.parametrize(("name", "claim", "devices"), CASES, ids=[case[0] for case in CASES])
 def test_what_a_claim_was_given(name: str, claim: dict[str, Any], devices: dict[str, int] | None) -> None:
     found = claimed_of(claim)
     assert (None if found is None else found.devices) == devices
@@ -91,7 +94,7 @@ def test_what_a_claim_says_is_bounded() -> None:
     assert [len(name) for name in found.devices] == [253]
     meter = Meter(0)
     for number in range(100):
-        meter.see_claim(claimed(users=tuple(f"{number}-{each}" for each in range(256))), 0)
+        meter.see_claim(claimed(users=tuple(f"{number}-{user}" for user in range(256))), 0)
     assert len(meter._claims["c"].users) <= 1024 + 256
 
 
@@ -156,20 +159,20 @@ def test_it_is_its_users_owners_or_its_own() -> None:
     meter = Meter(0)
     meter.see(user("a"))
     meter.see_claim(claimed(users=("a",)), None)
-    assert [each.account.owner for each in meter.count(1000)] == ["Job/p"]
+    assert [tally.account.owner for tally in meter.count(1000)] == ["Job/p"]
     meter.see(user("b", "Job/q"))
     meter.see_claim(claimed(users=("a", "b")), None)
-    assert [each.account.owner for each in meter.count(2000)] == ["ResourceClaim/mine"]
+    assert [tally.account.owner for tally in meter.count(2000)] == ["ResourceClaim/mine"]
     meter.see_claim(claimed(users=("unknown",)), None)
     list(meter.count(3000))
-    assert [each.account.owner for each in meter.count(4000)] == ["ResourceClaim/mine"]
+    assert [tally.account.owner for tally in meter.count(4000)] == ["ResourceClaim/mine"]
 
 
 def test_a_class_without_a_line_is_metered_as_what_it_is_and_one_with_a_flavor_as_that() -> None:
     meter = Meter(0)
     meter.see_claim(claimed(devices={CLASS: 1, OWN: 1}), None)
     found = meter.count(1000, lines={"red": {CLASS: ("h100", GPU)}, "blue": {OWN: ("", GPU)}})
-    assert {(each.account.flavor, each.account.resource) for each in found} == {("h100", GPU), ("", OWN)}
+    assert {(tally.account.flavor, tally.account.resource) for tally in found} == {("h100", GPU), ("", OWN)}
 
 
 def test_a_pod_of_another_tenant_uses_nothing_and_a_worker_without_a_job_rests() -> None:

@@ -101,13 +101,13 @@ class World:
 
     def lose_ended(self, claim: TrueClaim) -> None:
         """What ended and was not counted to its end is lost with who saw it."""
-        claim.lost += sum(each.within(self.until, self.now) for each in claim.had if each.end is not None)
+        claim.lost += sum(span.within(self.until, self.now) for span in claim.had if span.end is not None)
 
     def listen(self, hears: bool) -> None:
         if self.meter is not None and self.hears and not hears:
             self.meter.no_claims()
             for claim in self.claims.values():
-                claim.lost += sum(each.within(self.until, self.now) for each in claim.had)
+                claim.lost += sum(span.within(self.until, self.now) for span in claim.had)
         elif self.meter is not None and hears and not self.hears:
             self.see_all()
         self.hears = hears
@@ -127,17 +127,17 @@ class World:
 
     def change(self, what: str, uid: str) -> None:
         pod = self.pods[uid]
-        (of,) = (each for each, claim in self.claims.items() if uid in claim.users) if pod.ended is None else ("",)
+        (of,) = (name for name, claim in self.claims.items() if uid in claim.users) if pod.ended is None else ("",)
         if what == "run" and pod.ended is None and pod.running is None:
             pod.running = self.now
             self.claims[of].ran.append(Time(self.now))
         elif what in {"end", "delete"} and pod.ended is None:
             pod.ended = self.now
             claim = self.claims[of]
-            for each in claim.ran:
+            for span in claim.ran:
                 # One piece of running for each pod, in the order in which they began.
-                if each.end is None and each.begin == pod.running:
-                    each.end = self.now
+                if span.end is None and span.begin == pod.running:
+                    span.end = self.now
                     break
             claim.users.remove(uid)
             if not claim.users:
@@ -150,7 +150,7 @@ class World:
         if self.meter is None:
             return
         found = list(self.meter.count(max(self.until, self.now - late), lines=LINES))
-        assert all(min(each.used, each.idle) >= 0 and each.borrowed == 0 for each in found)
+        assert all(min(tally.used, tally.idle) >= 0 and tally.borrowed == 0 for tally in found)
         if not written:
             self.stop()
             return
@@ -159,14 +159,14 @@ class World:
                 if claim.has:
                     claim.lost += claim.had[-1].within(self.until, self.now)
         self.until = self.meter.until
-        for each in found:
-            self.used[each.account.owner] += each.used
-            self.idle[each.account.owner] += each.idle
+        for tally in found:
+            self.used[tally.account.owner] += tally.used
+            self.idle[tally.account.owner] += tally.idle
 
     def true_used(self, claim: TrueClaim) -> int:
-        moments = sorted({1_000_000, self.now, *(at for each in claim.ran for at in (each.begin, each.end or self.now))})
+        moments = sorted({1_000_000, self.now, *(at for span in claim.ran for at in (span.begin, span.end or self.now))})
         pieces = itertools.pairwise(moments)
-        return sum(stop - start for start, stop in pieces if any(each.within(start, stop) for each in claim.ran))
+        return sum(stop - start for start, stop in pieces if any(span.within(start, stop) for span in claim.ran))
 
 
 STEPS = st.one_of(
@@ -210,9 +210,9 @@ def play(steps: list[tuple[str, int]], *, stamped: bool) -> World:
 def test_every_second_of_a_claim_is_counted_once_but_what_vanished_unseen(steps: list[tuple[str, int]], stamped: bool) -> None:
     world = play(steps, stamped=stamped)
     assert world.until == world.now
-    used, idle = (sum(each.values()) for each in (world.used, world.idle))
+    used, idle = (sum(sums.values()) for sums in (world.used, world.idle))
     claims = world.claims.values()
-    true = sum(each.within(0, world.now) for claim in claims for each in claim.had)
+    true = sum(span.within(0, world.now) for claim in claims for span in claim.had)
     assert used + idle <= true
     assert used <= sum(map(world.true_used, claims))
     if stamped:
@@ -221,10 +221,10 @@ def test_every_second_of_a_claim_is_counted_once_but_what_vanished_unseen(steps:
 
 @given(st.lists(STEPS, max_size=60))
 def test_a_controller_that_lives_and_hears_tells_used_from_idle_to_the_millisecond(steps: list[tuple[str, int]]) -> None:
-    world = play([each for each in steps if each[0] not in {"die", "die unwritten", "deaf"}], stamped=False)
+    world = play([step for step in steps if step[0] not in {"die", "die unwritten", "deaf"}], stamped=False)
     assert sum(world.used.values()) == sum(map(world.true_used, world.claims.values()))
     assert sum(world.idle.values()) == sum(
-        sum(each.within(0, world.now) for each in claim.had) - world.true_used(claim) for claim in world.claims.values()
+        sum(span.within(0, world.now) for span in claim.had) - world.true_used(claim) for claim in world.claims.values()
     )
 
 

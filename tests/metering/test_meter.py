@@ -84,11 +84,11 @@ BY_CLAIM = {"resources": {"claims": [{"name": "gpu"}]}}
 def test_devices_are_used_once_a_container_that_has_them_runs(
     init: list[Any], main: list[Any], status: tuple[list[Any], list[Any]], used: bool
 ) -> None:
-    parts = [{"name": f"i{number}", **each} for number, each in enumerate(init)], containers(*main)
+    parts = [{"name": f"i{number}", **container} for number, container in enumerate(init)], containers(*main)
     states = [
-        {"name": each["name"], **state}
+        {"name": container["name"], **state}
         for part, said in zip(parts, status, strict=True)
-        for each, state in zip(part, said, strict=True)
+        for container, state in zip(part, said, strict=True)
     ]
     spec = {"initContainers": parts[0], "containers": parts[1], "resourceClaims": [{"name": "gpu"}]}
     said = {"phase": "Pending", "initContainerStatuses": states[: len(init)], "containerStatuses": states[len(init) :]}
@@ -164,8 +164,8 @@ def held(uid: str = "u", since: int = 0, running: int | None = None, ended: int 
 
 def sums(tallies: list[Tally]) -> Sums:
     total = Sums()
-    for each in tallies:
-        total = total.plus(Sums(each.used, each.idle, each.borrowed))
+    for tally in tallies:
+        total = total.plus(Sums(tally.used, tally.idle, tally.borrowed))
     return total
 
 
@@ -296,11 +296,11 @@ class World:
         if self.meter is None:
             return
         found = list(self.meter.count(self.clock()))
-        assert all(min(each.used, each.idle, each.borrowed) >= 0 for each in found)
+        assert all(min(tally.used, tally.idle, tally.borrowed) >= 0 for tally in found)
         if written:
             self.until = self.meter.until
-            for each in found:
-                self.counted[each.account.owner] += each.used + each.idle
+            for tally in found:
+                self.counted[tally.account.owner] += tally.used + tally.idle
         else:
             self.stop()
 
@@ -408,7 +408,7 @@ FLAVORED: dict[str, tuple[list[dict[str, int]], list[Line], list[tuple[str, str,
 def test_each_device_is_metered_under_what_it_is(name: str) -> None:
     asked, lines, wanted = FLAVORED[name]
     tenant = Tenant("red", "c", shares={line: Share(8) for line in lines}, prefers={GPU: ("fast",)})
-    flavors = tuple(Flavor("fast", each, {"kind": "fast"}) for each in (GPU, SLICE))
+    flavors = tuple(Flavor("fast", resource, {"kind": "fast"}) for resource in (GPU, SLICE))
     node = Node("n1", {GPU: 8, HCA: 8, SLICE: 8, "cpu": 64_000, "pods": 100}, {"kind": "fast"})
     pods = tuple(
         Pod(f"u{number}", "bh-red-work", f"p{number}", asks | {"cpu": 1000}, Stage.WAITING, 1.0, "red",
@@ -423,7 +423,7 @@ def test_each_device_is_metered_under_what_it_is(name: str) -> None:
         found = held_of(host_pod(annotations=noted, spec={"containers": [{"resources": {"limits": asks}}]}))
         assert found is not None
         meter.see(replace(found, uid=admission.pod.uid))
-    tallies = [(each.account.resource, each.account.flavor, each.idle // 1000) for each in meter.count(1001)]
+    tallies = [(tally.account.resource, tally.account.flavor, tally.idle // 1000) for tally in meter.count(1001)]
     assert sorted(tallies) == sorted(wanted)
 
 

@@ -95,7 +95,7 @@ def test_sums_that_nobody_fetches_are_bounded_and_keep_their_tenant() -> None:
     meter.see([], BEGIN + 5001)
     found = counted(meter)
     assert len(found) == 4097
-    assert sum(amount for each, amount in found.items() if each.tenant == "ada") == 5000
+    assert sum(amount for usage_key, amount in found.items() if usage_key.tenant == "ada") == 5000
     assert found[UsageKey("ada", OTHERS, OTHERS, GPU, "")] == 5000 - 4095
     assert found[key("bob", "Job/quiet")] == 5001
 

@@ -17,8 +17,8 @@ def tally(hour: int = 1, owner: str = "Job/a", tenant: str = "red", used: int = 
 
 def test_a_page_is_read_as_it_was_written() -> None:
     page = Page(7, 8 * HOUR, "w")
-    for each in (tally(), tally(), tally(hour=0), tally(owner="Job/\u2603")):
-        page.add(each)
+    for added in (tally(), tally(), tally(hour=0), tally(owner="Job/\u2603")):
+        page.add(added)
     found = usagebook.read(usagebook.write(page))
     assert found == page
     assert list(found.rows())[1] == (1, tally().account, Sums(2, 4, 6))
@@ -26,7 +26,7 @@ def test_a_page_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"x", *(zlib.compress(each) for each in (
+    [b"", b"x", *(zlib.compress(broken) for broken in (
         b"[]", b'{"form":2}', b'{"form":1,"number":"1","until":2}', b'{"form":1,"number":1,"until":2,"rows":[[1]]}',
         b"[" * 9999,
         b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d","e",1,2,-3]]}',
@@ -55,8 +55,8 @@ def reserved(amount: int, owner: str = "Job/a") -> Tally:
 
 def test_what_was_reserved_is_read_as_it_was_written() -> None:
     page = Page(7, 8 * HOUR, "w")
-    for each in (tally(), reserved(5), reserved(6), reserved(7, "Job/waits")):
-        page.add(each)
+    for added in (tally(), reserved(5), reserved(6), reserved(7, "Job/waits")):
+        page.add(added)
     found = usagebook.read(usagebook.write(page))
     assert found == page
     assert [(key.owner, sums) for _, key, sums in found.rows()] == [
@@ -76,8 +76,8 @@ def test_an_older_release_reads_the_same_rows_as_before() -> None:
     page = Page(7, 8 * HOUR, "w")
     page.add(tally())
     before = json.loads(zlib.decompress(usagebook.write(page)))
-    for each in (reserved(5), reserved(7, "Job/waits")):
-        page.add(each)
+    for added in (reserved(5), reserved(7, "Job/waits")):
+        page.add(added)
     after = json.loads(zlib.decompress(usagebook.write(page)))
     assert {name: after[name] for name in before} == before
     assert before["form"] == 1
@@ -94,10 +94,10 @@ def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
         page.add(tally(owner=f"Job/{number}", tenant=f"t{number % 12}"))
     rows = page.hours[1]
     assert len(rows) < 4096 + 20
-    of_red = {account: each for account, each in rows.items() if account.tenant == "red"}
+    of_red = {account: sums for account, sums in rows.items() if account.tenant == "red"}
     assert len(of_red) == 513
-    assert sum(each.used for each in of_red.values()) == 6000
-    assert sum(each.used for account, each in rows.items() if account.tenant != "red") == 12 * 512
+    assert sum(sums.used for sums in of_red.values()) == 6000
+    assert sum(sums.used for account, sums in rows.items() if account.tenant != "red") == 12 * 512
 
 
 def test_a_page_is_closed_when_its_day_is_over_or_when_it_is_large_and_its_hour_is_over() -> None:
@@ -120,8 +120,8 @@ def test_ten_thousand_short_pods_a_day_stay_small() -> None:
         meter = Meter(begin)
         owner = f"Job/batch-{number * 7919 % 100_003:05d}"
         meter.see(held(since=begin, running=begin + 500, ended=begin + 60_000, name_of_owner=owner), listed=True)
-        for each in meter.count(begin + 60_000):
-            page.add(each)
+        for counted in meter.count(begin + 60_000):
+            page.add(counted)
         page.until = begin + 60_000
     size = len(usagebook.write(page))
     assert size < 256 * 1024
@@ -137,8 +137,8 @@ def test_of_each_number_the_page_that_reaches_furthest_counts() -> None:
 
 def test_sums_are_of_whole_hours_by_what_is_asked() -> None:
     page = Page(1, 0)
-    for each in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
-        page.add(each)
+    for added in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
+        page.add(added)
     found = usagebook.summed(page.rows(), 2 * HOUR + 5, lambda account: account._replace(owner="", namespace=""))
     red, blue = UsageKey("red", "", "", GPU, ""), UsageKey("blue", "", "", GPU, "")
     assert found == {red: Sums(2, 4, 6), blue: Sums(1, 2, 3)}

@@ -44,7 +44,10 @@ class Devices(Host):
         noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: name}
         meta: Obj = {"name": name, "annotations": noted, "labels": {labels.SYNCED: "syncer"} if mirrored else {}}
         asked = {"gpu": CLASS, "imex": OWN}
-        requests = [{"name": each, "exactly": {"deviceClassName": asked[each], "count": classes[each]}} for each in classes]
+        requests = [
+            {"name": device_class, "exactly": {"deviceClassName": asked[device_class], "count": classes[device_class]}}
+            for device_class in classes
+        ]
         await self.client.create(
             kinds.RESOURCE_CLAIMS, {"metadata": meta, "spec": {"devices": {"requests": requests}}}, self.work
         )
@@ -55,9 +58,9 @@ class Devices(Host):
         had = (found.get("status") or {}).get("allocation") or {"allocationTimestamp": whole(self.moment())}
         had["devices"] = {
             "results": [
-                {"request": each["name"], "driver": "d", "pool": "n1", "device": f"{claim}-{each['name']}-{number}"}
-                for each in found["spec"]["devices"]["requests"]
-                for number in range(each["exactly"]["count"])
+                {"request": request["name"], "driver": "d", "pool": "n1", "device": f"{claim}-{request['name']}-{number}"}
+                for request in found["spec"]["devices"]["requests"]
+                for number in range(request["exactly"]["count"])
             ]
         }
         uids = {pod: (await self.client.get(kinds.PODS, pod, self.work))["metadata"]["uid"] for pod in pods}
@@ -94,7 +97,7 @@ class Devices(Host):
         """Of this tenant, by owner and resource, in whole seconds."""
         rows = [row for page in await self.pages() for row in page.rows()]
         found = usagebook.summed((row for row in rows if row[1].tenant == self.tenant), 0, lambda account: account)
-        return {(each.owner, each.resource): Sums(*(round(one / 1000) for one in sums)) for each, sums in found.items()}
+        return {(key.owner, key.resource): Sums(*(round(one / 1000) for one in sums)) for key, sums in found.items()}
 
     async def table_is(self, wanted: dict[tuple[str, str], tuple[int, int]]) -> None:
         async def so() -> bool:
@@ -113,11 +116,11 @@ async def host(host_client: Client) -> AsyncIterator[Devices]:
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
     metrics._series.clear()
     yield made
-    for each in (await host_client.list(kinds.RESOURCE_CLAIMS, made.work)).items:
-        await made.give(each["metadata"]["name"])
-        await made.drop(each["metadata"]["name"])
-    for each in (await host_client.list(kinds.PODS, made.work)).items:
-        await made.delete(each["metadata"]["name"])
+    for claim in (await host_client.list(kinds.RESOURCE_CLAIMS, made.work)).items:
+        await made.give(claim["metadata"]["name"])
+        await made.drop(claim["metadata"]["name"])
+    for pod in (await host_client.list(kinds.PODS, made.work)).items:
+        await made.delete(pod["metadata"]["name"])
 
 
 async def test_what_claims_hold_is_stored_beside_pods_with_their_owners_and_goes_on_over_a_restart(host: Devices) -> None:

@@ -75,7 +75,7 @@ async def the_open_page(host: Host) -> Page:
 
 async def closed_pages(host: Host) -> list[tuple[str, str]]:
     listed = await host.client.list(kinds.CONFIG_MAPS, host.system, label_selector=f"{labels.USAGE}=closed")
-    return [(each["metadata"]["name"], each["metadata"]["resourceVersion"]) for each in listed.items]
+    return [(config_map["metadata"]["name"], config_map["metadata"]["resourceVersion"]) for config_map in listed.items]
 
 
 def mended() -> float:

@@ -83,20 +83,20 @@ class Host:
 
         async def so() -> bool:
             copies = [usage._pods, *([usage._claims._informer] if usage._claims.watched else [])]
-            return all([await lag.caught_up(each) for each in copies])
+            return all([await lag.caught_up(copy) for copy in copies])
 
         await until(so, "what there is to be seen")
 
     async def pages(self) -> list[Page]:
         listed = await self.client.list(kinds.CONFIG_MAPS, self.system, label_selector=labels.USAGE)
-        return usagebook.newest(usagebook.page_of(each) for each in listed.items)
+        return usagebook.newest(usagebook.page_of(config_map) for config_map in listed.items)
 
     async def sums(self) -> dict[str, Sums]:
         """By owner, in whole seconds."""
         rows = [row for page in await self.pages() for row in page.rows()]
         found = usagebook.summed(rows, 0, lambda account: account)
         assert {account.tenant for account in found} <= {self.tenant}
-        return {account.owner: Sums(*(round(each / 1000) for each in sums)) for account, sums in found.items()}
+        return {account.owner: Sums(*(round(amount / 1000) for amount in sums)) for account, sums in found.items()}
 
     async def sums_are(self, **owners: tuple[int, int]) -> None:
         wanted = {f"Pod/{name}": Sums(*both, 0) for name, both in owners.items()}
@@ -141,10 +141,10 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
     for name in (made.work, made.system):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
     yield made
-    for each in (await host_client.list(kinds.PODS, made.work)).items:
-        await made.delete(each["metadata"]["name"])
-    for each in (await host_client.list(kinds.CONFIG_MAPS, made.system, label_selector=labels.USAGE)).items:
-        await host_client.delete(kinds.CONFIG_MAPS, each["metadata"]["name"], made.system)
+    for pod in (await host_client.list(kinds.PODS, made.work)).items:
+        await made.delete(pod["metadata"]["name"])
+    for config_map in (await host_client.list(kinds.CONFIG_MAPS, made.system, label_selector=labels.USAGE)).items:
+        await host_client.delete(kinds.CONFIG_MAPS, config_map["metadata"]["name"], made.system)
 
 
 @pytest.fixture(autouse=True)
@@ -331,7 +331,7 @@ async def test_a_page_that_is_there_already_is_written_over_only_by_more(host: H
     await leader.close(theirs, await leader.save(theirs))
     with pytest.raises(OvertakenError):
         await late.close(page, stored)
-    assert [(each.number, each.until) for each in await host.pages()] == [(1, 2 * HOUR), (2, 2 * HOUR)]
+    assert [(page.number, page.until) for page in await host.pages()] == [(1, 2 * HOUR), (2, 2 * HOUR)]
 
 
 async def test_old_pages_go_by_age_and_what_cannot_be_read_stops_nothing(host: Host) -> None:
@@ -341,7 +341,7 @@ async def test_old_pages_go_by_age_and_what_cannot_be_read_stops_nothing(host: H
     page.until = 390 * 24 * HOUR
     page = await store.close(page, await store.save(page))
     await store.tidy(420 * 24 * HOUR)
-    assert [each.number for each in await host.pages()] == [2, 3]
+    assert [page.number for page in await host.pages()] == [2, 3]
     await host.client.patch(kinds.CONFIG_MAPS, names.USAGE_OPEN, {"binaryData": {"page": "AAAA"}}, host.system)
     assert (await store.open(401 * 24 * HOUR)).number == 3
     await host.client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, host.system)
