@@ -171,7 +171,7 @@ async def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:
     ("option", "content", "told"),
     [
         ("--timeout", "1h", "between"),
-        ("--range", "everywhere", "--range everywhere"),
+        ("--range", "everywhere", "--range must be a network"),
         ("--values", "[1, 2]", "holds no mapping"),
         ("--values", "a: [", "--values"),
         ("--values", "x: " + "y" * (1 << 20), "larger than 1 MiB"),

@@ -19,6 +19,7 @@ WITH_SCHEDULER: Final = frozenset(
         "ledger_gangs",
         "ledger_moves",
         "ledger_reclaims",
+        "ledger_reserved",
         "ledger_slices",
         "ledger_slurm",
         "ledger_theft",

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bulkhead.ledger.books import OVERDUE
+from bulkhead.ledger.books import OVERDUE_SECONDS
 from bulkhead.ledger.model import Flavor, Gang, Pod, Rules, Share, Stage, Tenant, Topology
 from tests.ledger import oracle
 from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes
@@ -223,7 +223,7 @@ class Machine(RuleBasedStateMachine):
         wants, asked_at = self.world.create(owner, 8), self.world.now
         self.settle()
         lost, within = len(self.world.silent), self.world.rules.reclaim_within
-        most = (lost + 1) * within + lost * OVERDUE + LATE
+        most = (lost + 1) * within + lost * OVERDUE_SECONDS + LATE
         took = [pod.admitted - asked_at for pod in self.world.pods.values() if pod.virtual_name == wants and pod.admitted]
         assert all(each <= most for each in took), f"{owner} waited {took} seconds for what is its own, with {lost} nodes lost"
 

@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from bulkhead.ledger.books import OVERDUE, Books
+from bulkhead.ledger.books import OVERDUE_SECONDS, Books
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Snapshot, Stage, Why
 from bulkhead.ledger.order import Workload, sort_out
@@ -177,7 +177,7 @@ def owners_come_first(world: World, decisions: Decisions) -> None:
     ]
     for pod in mine:
         at = decisions.verdicts[pod.uid].starts_by if pod.uid in decisions.verdicts else None
-        assert at is None or at + OVERDUE >= world.now, f"{pod} starts by a time that has passed"
+        assert at is None or at + OVERDUE_SECONDS >= world.now, f"{pod} starts by a time that has passed"
     if _is_lost(world, waits[0]):
         return
     # Who starts by a known time takes nothing back.

@@ -10,7 +10,7 @@ when and where in one write. Kubelets, a scheduler and syncers are played by `st
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from bulkhead.ledger.books import OVERDUE
+from bulkhead.ledger.books import OVERDUE_SECONDS
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.gangs import as_admitted
 from bulkhead.ledger.model import (
@@ -259,7 +259,7 @@ class World:
 
     def is_stuck(self, pod: Pod) -> bool:
         """Whether it had to end a while ago, and its node is silent: it stays until the node speaks or the host forgets it."""
-        overdue = pod.ends_by is not None and pod.ends_by + OVERDUE < self.now
+        overdue = pod.ends_by is not None and pod.ends_by + OVERDUE_SECONDS < self.now
         return pod.ending and overdue and pod.node in self.silent
 
     def delete(self, pod: Pod, grace: float) -> None:

@@ -12,7 +12,7 @@ import pytest
 import syncer.quota
 from bulkhead.api.workloads import workload_key
 from bulkhead.kube.objects import Key
-from tests.syncer.quota.test_best import GPU, Bed
+from tests.syncer.quota.test_hostqueue import GPU, Bed
 
 FOLDER = str(Path(syncer.quota.__file__).parent)
 

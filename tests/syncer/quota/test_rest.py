@@ -18,7 +18,7 @@ from syncer.translate import Untranslatable
 from syncer.translate.kinds import gang, pod
 from syncer.translate.kinds.gate import Around
 from syncer.work import Item
-from tests.syncer.quota.test_best import GPU, VIEW, Bed
+from tests.syncer.quota.test_hostqueue import GPU, VIEW, Bed
 
 _STEPS = 40
 # Of all pods that there are each may be tried some times.
