@@ -20,6 +20,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_podgroups",
         "test_quota",
         "test_slinky_worker",
+        "test_tasks",
         "test_theft",
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
