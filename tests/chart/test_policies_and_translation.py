@@ -11,7 +11,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
-from controller.plane.policyfacts import policy_facts
+from controller.plane.namespaces import namespaces
 from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
 from tests.chart.policed import OPTIONS, of, policies
@@ -77,12 +77,19 @@ async def offer(client: Client, view: TenantView) -> None:
         ingress_domains=view.ingress_domains,
         gated_resources=tuple(sorted(view.gated_resources)),
         gated_gangs=view.gated_gangs,
+        pod_security=view.pod_security,
+        user_namespaces=view.user_namespaces,
+        seccomp_profiles=tuple(sorted(view.seccomp_profiles)),
+        apparmor_profiles=tuple(sorted(view.apparmor_profiles)),
+        pod_groups=view.pod_groups,
     )
-    meta = {"name": view.work_namespace, "annotations": policy_facts(spec)}
-    await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    (work,) = (each for each in namespaces(spec) if each["metadata"]["name"] == view.work_namespace)
+    await client.apply(kinds.NAMESPACES, work)
     classes = ((kinds.PRIORITY_CLASSES, view.allowed_priority_classes | {view.priority_class}, {"value": 5}),
                (kinds.RUNTIME_CLASSES, view.allowed_runtime_classes | {view.runtime_class}, {"handler": "x"}))  # fmt: skip
-    await apply_all(client, [of(r, name, **content) for r, names, content in classes for name in sorted(names - {""})])
+    # Kubernetes has its own two.
+    kept = {"", "system-node-critical", "system-cluster-critical"}
+    await apply_all(client, [of(r, name, **content) for r, names, content in classes for name in sorted(names - kept)])
 
 
 @pytest.mark.apiserver
