@@ -69,7 +69,7 @@ VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | s
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
 .PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt mutants slowest outages ways e2e chaos \
-	bench conformance all check fmt crds docs dist clean
+	bench conformance all check fmt crds docs picture dist clean
 
 help:
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {group = substr($$0, 5)} \
@@ -181,6 +181,9 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upg
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
+
+picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
+	@$(PY) -u -m e2e.demo.picture
 
 chaos: host-up ## break a tenant in six ways and measure the others; SHORT=1, or some EXPERIMENTS= (root)
 	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(EXPERIMENTS)

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "READ
 PLACE = "registry.example.org:5000"  # REGISTRY of the README
 DIGEST = "sha256:" + "a" * 64
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^( {0,3})```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
     r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|images|preflight|version|top|why|cohort|quota|usage)\b[^\n#|&<>()…]*"
 )
@@ -34,7 +35,7 @@ _MAKE = re.compile(r"^(make [a-z][^\n#]*)", re.MULTILINE)
 
 
 def blocks(language: str, text: str = README) -> list[str]:
-    return [body for name, body in _FENCE.findall(text) if name == language]
+    return [textwrap.dedent(body) for _, name, body in _FENCE.findall(text) if name == language]
 
 
 def code(text: str) -> str:

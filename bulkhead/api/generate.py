@@ -22,8 +22,10 @@ _INTRODUCTION = """\
 <!-- Generated from bulkhead/api by `make crds`. Do not edit. -->
 # API reference
 
+For everyone who looks up a field, a condition or a reason.
 Group `bulkhead.dev`, version `v1alpha1`. The same texts are shown by `kubectl explain tenant.spec`.
 """
+_NEXT = "\nNext: [troubleshooting, by reason](troubleshooting.md) · [versions](versions.md)\n"
 
 
 def reference() -> str:
@@ -46,7 +48,7 @@ def reference() -> str:
     for title, members in explained:
         parts.append(f"\n## {title}\n\n| name | meaning |\n| --- | --- |\n")
         parts += [f"| `{member.value}` | {_cell(member.explanation)} |\n" for member in members]
-    return "".join(parts)
+    return "".join([*parts, _NEXT])
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any], bool]]:

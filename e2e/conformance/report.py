@@ -20,6 +20,7 @@ def as_markdown(result: Mapping[str, Any], parallel: float, version: str) -> str
     lines = [
         "# Upstream conformance, on the host and inside a tenant",
         "",
+        "For a tenant's users, and for those who compare.",
         "Written by `python -m e2e.conformance.report` from what `make conformance` found; do not edit. The suite is",
         f"built from Kubernetes {version}, its `[Conformance]` specs run against the host and inside a tenant whose class",
         "is as strict as the example's (Pod Security baseline); the serial ones by `make conformance SPECS=serial`. Stand-ins",
@@ -38,6 +39,7 @@ def as_markdown(result: Mapping[str, Any], parallel: float, version: str) -> str
     for reason, specs in groupby(differences, key=lambda one: str(one["reason"])):
         lines += ["", reason, "", *(f"- {one['spec']} (host {one['host']}, tenant {one['tenant']})" for one in specs)]
     lines += ["", "## What fails on both sides", "", *(f"- {name}" for name in result["failed_on_both"])]
+    lines += ["", "Next: [what a tenant may expect](syncer-behaviours.md) · [decisions](decisions/README.md)"]
     return "\n".join(lines) + "\n"
 
 

@@ -122,6 +122,8 @@ async def test_without_hooks_tenants_run_on_whole_and_the_next_installation_take
     host.helm("uninstall", "bulkhead", "--no-hooks")
     missing = await host.missing()
     assert ("Deployment", "bulkhead-controller") in missing
+    # What goes with it, as docs/tasks.md says.
+    assert {("ClusterRole", "bulkhead-login"), ("ClusterRole", "bulkhead-quota-view")} <= missing
     needed = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "PriorityClass"}
     assert not {kind for kind, _ in missing} & needed
     assert not [name for kind, name in missing if kind == "ClusterRole" and name.startswith("bulkhead-syncer")]

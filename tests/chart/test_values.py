@@ -229,3 +229,11 @@ def test_the_notes_are_as_long_as_a_screen() -> None:
     assert "rollout status deployment/bulkhead-controller" in notes
     assert "kubectl get endpointslices kubernetes" in notes
     assert len(notes.splitlines()) < 40
+
+
+def test_the_notes_hand_out_no_kubeconfig_that_needs_the_hosts() -> None:
+    """A kubeconfig for users is one for an identity provider: any other calls the command with the host's kubeconfig."""
+    notes = helm("install", "bulkhead", str(CHART), "--dry-run=client", "--namespace=bulkhead-system").partition("NOTES:")[2]
+    handed = [line.strip() for line in notes.splitlines() if "bulkhead kubeconfig " in line]
+    assert handed
+    assert all("--oidc" in line for line in handed)

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
 # The decisions quote what was weighed and not only what is; nobody copies from them.
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# Also as part of a numbered step, where it is set in by up to three blanks.
+_FENCED = re.compile(r"^( {0,3})```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([^`\n]+)`")
 
@@ -45,16 +47,16 @@ def _blocks() -> Iterator[tuple[str, Block]]:
     for page in PAGES:
         text = page.read_text()
         for match in _FENCED.finditer(text):
-            yield match[1], Block(_name(page), text.count("\n", 0, match.start()) + 1, match[2])
+            yield match[2], Block(_name(page), text.count("\n", 0, match.start()) + 1, dedent(match[3]))
 
 
 def _lines_of(page: Path) -> Iterator[Block]:
     """Lines of shell blocks, indented lines, and spans of code outside of blocks; continued lines are joined."""
     text = page.read_text()
     for match in _FENCED.finditer(text):
-        if match[1] == "sh":
+        if match[2] == "sh":
             begin = text.count("\n", 0, match.start()) + 2
-            for number, line in enumerate(match[2].replace("\\\n", "  ").splitlines()):
+            for number, line in enumerate(dedent(match[3]).replace("\\\n", "  ").splitlines()):
                 yield Block(_name(page), begin + number, line)
     bare = _FENCED.sub(lambda match: "\n" * match[0].count("\n"), text)
     for pattern in (_INDENTED, _SPAN):

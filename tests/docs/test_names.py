@@ -2,10 +2,14 @@
 
 import importlib
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.kit import yamlfiles
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
@@ -68,6 +72,19 @@ def resolves(dotted: str) -> bool:
     return False
 
 
+@cache
+def values_of_the_chart() -> frozenset[str]:
+    """Each value with the names above it: `controller.issuerProxy`."""
+    return frozenset(_paths(yamlfiles.load(ROOT / "charts" / "bulkhead" / "values.yaml")))
+
+
+def _paths(given: dict[str, Any], above: str = "") -> Iterator[str]:
+    for name, value in given.items():
+        yield above + name
+        if isinstance(value, dict):
+            yield from _paths(value, f"{above}{name}.")
+
+
 def there(span: str) -> bool:
     """Whether a text in backticks that looks like a file, a module or a test is one; what looks like nothing of ours is."""
     if (test := TEST.fullmatch(span)) is not None:
@@ -77,7 +94,7 @@ def there(span: str) -> bool:
         return (ROOT / span).exists()
     if FILE.fullmatch(span):
         return any(each.endswith(f"/{span}") for each in files())
-    return not MODULE.fullmatch(span) or span.startswith(NO_MODULES) or resolves(span)
+    return not MODULE.fullmatch(span) or span.startswith(NO_MODULES) or span in values_of_the_chart() or resolves(span)
 
 
 def wrong(page: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A release: one version everywhere, every file summed, and a changelog of the history's own words."""
+"""A release: one version everywhere, every file summed, and a changelog: what a user gets, then the history's own words."""
 
 import json
 import os
@@ -7,6 +7,8 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import bulkhead
 from tests.kit import yamlfiles
@@ -25,9 +27,21 @@ def test_there_is_one_version() -> None:
     assert images["bulkhead"] == f"bulkhead:{bulkhead.__version__}"
 
 
-def test_a_changelog_says_by_day_what_the_history_says() -> None:
-    text = dist.changelog("1.2.3", [("2026-02-02", "Second"), ("2026-02-02", "First"), ("2026-01-01", "Begin")])
-    assert text == "# Bulkhead 1.2.3\n\n## 2026-02-02\n\n- Second\n- First\n\n## 2026-01-01\n\n- Begin\n"
+def test_a_changelog_says_what_a_user_gets_and_by_day_what_the_history_says() -> None:
+    written = "# Changelog\n\n## 1.2.3 (unreleased)\n\n- More\n\n## 1.2.2\n\n- Less\n"
+    commits = [("2026-02-02", "Second"), ("2026-02-02", "First"), ("2026-01-01", "Begin")]
+    history = "## All commits\n\n### 2026-02-02\n\n- Second\n- First\n\n### 2026-01-01\n\n- Begin\n"
+    assert dist.changelog("1.2.3", written, commits) == f"# Bulkhead 1.2.3\n\n- More\n\n{history}"
+    assert dist.changelog("1.2.2", written, commits) == f"# Bulkhead 1.2.2\n\n- Less\n\n{history}"
+
+
+def test_a_release_of_which_the_changelog_says_nothing_is_not_made() -> None:
+    with pytest.raises(dist.DistError, match=r"CHANGELOG\.md has no section `## 1\.2\.4`"):
+        dist.changelog("1.2.4", "# Changelog\n\n## 1.2.3\n\n- More\n", [])
+
+
+def test_the_changelog_has_a_section_of_this_release() -> None:
+    assert dist.changelog(bulkhead.__version__, (PROJECT / dist.CHANGELOG).read_text(), []).count("\n### ") > 3
 
 
 def test_the_wheels_sbom_has_what_the_lock_pins() -> None:

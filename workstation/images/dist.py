@@ -1,4 +1,4 @@
-"""What a release is: wheel, chart, image archives, SBOMs, a changelog of the history's own words, and a digest of each file.
+"""What a release is: wheel, chart, image archives, SBOMs, its part of CHANGELOG.md with all commits, and a digest of each file.
 
     committed tree ─> wheel, chart, changelog ─┐
     recipes ────────> archives with SBOMs ─────┴─> folder ─> SHA256SUMS
@@ -41,6 +41,7 @@ _SOURCES: Final = (
     "workstation",
     "charts",
     "pyproject.toml",
+    "CHANGELOG.md",
     "README.md",
     "requirements.lock",
 )
@@ -61,12 +62,18 @@ def _run(step: str, command: list[str], folder: Path) -> bytes:
     return done.stdout
 
 
-def changelog(version: str, commits: Iterable[tuple[str, str]]) -> str:
-    """Days with what was done on them; `commits` are days and first lines, the newest first."""
-    lines, last = [f"# Bulkhead {version}"], ""
+def changelog(version: str, written: str, commits: Iterable[tuple[str, str]]) -> str:
+    """What CHANGELOG.md (`written`) says of a release, then each day with its commits.
+
+    `commits` are days and first lines, the newest first. Raises `DistError` where the release has no section of its own.
+    """
+    found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", written, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise DistError(f"the changelog: {CHANGELOG} has no section `## {version}`; write what a user gets by this release")
+    lines, last = [f"# Bulkhead {version}", "", found[1].strip(), "", "## All commits"], ""
     for day, said in commits:
         if day != last:
-            lines += ["", f"## {day}", ""]
+            lines += ["", f"### {day}", ""]
             last = day
         lines.append(f"- {said}")
     return "\n".join(lines) + "\n"
@@ -138,12 +145,13 @@ def make(folder: Path, images: Iterable[catalogue.Image], machines: Iterable[str
         versions = [f"--version={bulkhead.__version__}", f"--app-version={bulkhead.__version__}"]
         _run("the chart", [helm, "package", "charts/bulkhead", f"--destination={folder.resolve()}", *versions], tree)
         requirements = runtime_requirements(tree / "requirements.lock")
+        said = changelog(bulkhead.__version__, (tree / CHANGELOG).read_text(), _commits(PROJECT))
     digest = "sha256:" + hashlib.sha256(wheel.read_bytes()).hexdigest()
     listed = sorted(wheel_components(requirements))
     bill = f"{wheel.name}.spdx.json"
     content = sbom.spdx("bulkhead", bulkhead.__version__, digest, listed, building.created(), purpose="LIBRARY")
     write_file(folder / bill, content)
-    write_file(folder / CHANGELOG, changelog(bulkhead.__version__, _commits(PROJECT)).encode())
+    write_file(folder / CHANGELOG, said.encode())
     kept |= {wheel.name, chart, bill}
     shops = [building.workshop(machine) for machine in machines]
     for archive in building.build(images, folder, shops, report):
