@@ -294,7 +294,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a subdomain of the host",
         "a full name of the host",
     ),
-    "pod: terminationGracePeriodSeconds must be from 1 to 3600": ("no time to end", "too long an end"),
+    "pod: terminationGracePeriodSeconds must be from 1 to 3600": (
+        "no time to end",
+        "too long an end",
+        "too long an end by a probe",
+        "too long an end by a probe of a sidecar",
+    ),
     "pod: sets and lifts scheduling gates of its tenant only": ("a gate of a queue",),
     "pod: no readiness gate names a condition that the host itself writes": ("a readiness gate of the kubelet's",),
     "syncer: no label that means something to others on the host": (
