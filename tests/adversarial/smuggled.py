@@ -15,10 +15,15 @@ from tests.kit import translationsamples as samples
 # The volumes that mounts and devices of cases name: without them the API server refuses the case for another reason.
 _MOUNTED: Final = [{"name": "v", "emptyDir": {}}, {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]
 _NEED_VOLUMES: Final = {"volumeMounts", "volumeDevices"}
+_SERVED: Final = {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}
 # What the honest twin of an object has where the case has the attack.
 _HONEST: Final[dict[str, Obj]] = {
+    "PersistentVolumeClaim": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+    "ResourceClaim": {"spec": {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpu.example.com"}}]}}},
+    "NetworkPolicy": {"spec": {"podSelector": {}, "policyTypes": ["Egress"]}},
     "Service": {"spec": {"clusterIP": "10.112.4.50", "ports": [{"port": 80}]}},
     "Secret": {"type": "Opaque"},
+    "EndpointSlice": {"metadata": {"labels": {"kubernetes.io/service-name": "a"}}, "addressType": "IPv4", "endpoints": []},
 }
 
 
@@ -77,19 +82,30 @@ def over(mirror: Obj, changes: Obj) -> Obj:
     return found
 
 
-def _other(virtual: Obj, view: TenantView) -> Obj:
-    kind = virtual["kind"]
-    bare = {key: virtual[key] for key in ("apiVersion", "kind")}
-    meta = {key: virtual["metadata"][key] for key in ("name", "namespace", "uid")}
+def honest_of(kind: str, view: TenantView) -> Obj:
+    """The mirror of an honest object of a kind that cases smuggle something into."""
+    entry = KINDS[kind]
+    bare: Obj = {"apiVersion": f"{entry.group}/{entry.version}".lstrip("/"), "kind": kind}
+    bare["metadata"] = {"name": "a", "namespace": "team", "uid": "u1"}
     if kind == "Pod":
-        meta["labels"] = {}
-        honest = samples.merged(samples.pod(), {"metadata": meta})
-    elif kind == "EndpointSlice":
-        labels = {"metadata": meta | {"labels": virtual["metadata"]["labels"]}, "addressType": "IPv4", "endpoints": []}
-        honest = bare | labels
-    else:
-        honest = bare | {"metadata": meta} | _HONEST.get(kind, {})
-    mirror = KINDS[kind].to_host(honest, view)
-    changes = {key: value for key, value in virtual.items() if key not in {"apiVersion", "kind", "metadata"}}
+        bare = samples.merged(samples.pod(), {"metadata": bare["metadata"] | {"labels": {}}})
+    elif kind == "Ingress":
+        rule = {"host": f"{view.tenant}.{view.ingress_domains[0]}", "http": _SERVED}
+        bare["spec"] = {"ingressClassName": "nginx", "rules": [rule]}
+    honest = samples.merged(bare, _HONEST.get(kind, {}))
+    # A claim of which the case names no class has none.
+    return entry.to_host(honest, replace(view, storage_listed=False))
+
+
+def _other(virtual: Obj, view: TenantView) -> Obj:
+    mirror = honest_of(virtual["kind"], view)
+    changes: Obj = over({key: virtual[key] for key in virtual if key not in {"apiVersion", "kind", "metadata"}}, {})
     changes["metadata"] = {key: value for key, value in virtual["metadata"].items() if key == "annotations"}
+    if virtual["kind"] == "Service":
+        spec = changes["spec"]
+        if spec.get("type") == "ExternalName":
+            for field in ("clusterIP", "clusterIPs"):
+                del mirror["spec"][field]
+        elif "clusterIP" in spec:
+            spec["clusterIPs"] = [spec["clusterIP"]]
     return over(mirror, changes)

@@ -7,6 +7,7 @@ The controls: the honest mirror and every case's honest twin are let in by the s
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pytest
 from bulkhead.kube.client import MERGE_PATCH, Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import SERVICE_CIDRS
 from syncer.translate import TenantView
 from syncer.translate.kinds.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
@@ -93,6 +95,27 @@ def _content(obj: Obj) -> Any:
 
 
 Smuggling = Callable[[Any], Awaitable[Smuggler]]
+Telling = Callable[[str], str]
+
+
+@pytest.fixture
+def told(record_property: Callable[[str, object], None]) -> Telling:
+    """Notes who refused what is tried, and hands the refusal on."""
+
+    def note(refusal: str) -> str:
+        record_property("decided_by", decider(refusal))
+        return refusal
+
+    return note
+
+
+def decider(refusal: str) -> str:
+    """Who spoke: a policy by its name, Pod Security, or the API server itself."""
+    if named := re.search(r"ValidatingAdmissionPolicy '([\w.-]+)'", refusal):
+        return named[1]
+    if "violates PodSecurity" in refusal:
+        return "Pod Security"
+    return {"": "harmless", "unchanged": "nothing changes"}.get(refusal, "the host's API server")
 
 
 @pytest.fixture
@@ -111,6 +134,7 @@ async def smuggling(host: ApiServer, admin: Client) -> AsyncIterator[Smuggling]:
         found = Smuggler(admin, syncer, view)
         if view.tenant not in _ready:
             await offer(admin, view)
+            await admin.apply(SERVICE_CIDRS, {"metadata": {"name": "planes"}, "spec": {"cidrs": [view.service_slice]}})
             await _in_force(found)
             _ready.add(view.tenant)
         return found
@@ -125,6 +149,9 @@ async def _in_force(smuggler: Smuggler) -> None:
     mirror = KINDS["Pod"].to_host(_honest(smuggler.view), smuggler.view)
 
     async def known() -> bool:
+        """The addresses of planes are known by then too."""
+        if await smuggler.create(smuggled.honest_of("Service", smuggler.view)):
+            return False
         tolerant = smuggled.over(mirror, {"spec": {"tolerations": [{"operator": "Exists"}]}})
         return "'bulkhead-syncer-" in await smuggler.create(tolerant) and not await smuggler.create(mirror)
 
@@ -143,29 +170,31 @@ def _honest(view: TenantView) -> Obj:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-async def test_a_create_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str) -> None:
+async def test_a_create_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
     case = CASES[name]
     smuggler = await smuggling(case.get("view"))
-    refusal = await smuggler.create(smuggled.host_object(case, smuggler.view))
+    refusal = told(await smuggler.create(smuggled.host_object(case, smuggler.view)))
     assert bool(refusal) != (name in HARMLESS["create"]), refusal or "let in"
 
 
 @pytest.mark.parametrize("name", sorted(PODS))
-async def test_a_change_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str) -> None:
+async def test_a_change_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
     case = PODS[name]
     smuggler = await smuggling(case.get("view"))
     mirror = KINDS["Pod"].to_host(_honest(smuggler.view), smuggler.view)
-    refusal = await smuggler.patch(mirror, smuggled.attack(case, mirror))
+    refusal = told(await smuggler.patch(mirror, smuggled.attack(case, mirror)))
     assert bool(refusal) != (name in HARMLESS["update"]), refusal or "let in"
 
 
 @pytest.mark.parametrize("name", DEBUGGED)
-async def test_an_ephemeral_container_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str) -> None:
+async def test_an_ephemeral_container_is_refused_whatever_the_syncer_does(
+    smuggling: Smuggling, name: str, told: Telling
+) -> None:
     case = PODS[name]
     smuggler = await smuggling(case.get("view"))
     volumes = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     mirror = KINDS["Pod"].to_host(samples.merged(_honest(smuggler.view), volumes), smuggler.view)
-    refusal = await smuggler.patch(mirror, smuggled.debugger(case, mirror), "ephemeralcontainers")
+    refusal = told(await smuggler.patch(mirror, smuggled.debugger(case, mirror), "ephemeralcontainers"))
     assert bool(refusal) != (name in HARMLESS["ephemeral"]), refusal or "let in"
 
 
@@ -176,6 +205,14 @@ async def test_an_honest_ephemeral_container_is_let_in(smuggling: Smuggling) -> 
     late = [{"name": "debug", "image": "a", "command": ["true"]}]
     translated = ephemeral_containers(samples.pod({"ephemeralContainers": late}), smuggler.view)
     assert await smuggler.patch(mirror, {"spec": {"ephemeralContainers": list(translated)}}, "ephemeralcontainers") == ""
+
+
+@pytest.mark.parametrize("kind", sorted({case["object"]["kind"] for case in CASES.values() if "object" in case}))
+async def test_an_honest_object_of_every_kind_is_let_in(smuggling: Smuggling, kind: str) -> None:
+    """The control of cases that are no pods: nothing but their attack is in their way."""
+    name = next(name for name, case in CASES.items() if case.get("object", {}).get("kind") == kind)
+    smuggler = await smuggling(CASES[name].get("view"))
+    assert await smuggler.create(smuggled.honest_of(kind, smuggler.view)) == ""
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -10,6 +10,7 @@ and the honest pod, to which attacks are added as changes, was mirrored before.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -69,7 +70,7 @@ async def submit(bed: SyncerBed, pod: Obj) -> Obj | None:
 
 
 async def test_a_hostile_pod_is_refused_with_its_reason_or_mirrored_without_its_attack(
-    host_client: Client, plane_client: Client
+    host_client: Client, plane_client: Client, record_property: Callable[[str, object], None]
 ) -> None:
     async with SyncerBed.open(host_client, plane_client) as bed:
         slots = asyncio.Semaphore(AT_ONCE)
@@ -83,6 +84,7 @@ async def test_a_hostile_pod_is_refused_with_its_reason_or_mirrored_without_its_
                 return await outcome(bed, stored)
 
         found = dict(zip(PLAIN, await asyncio.gather(*map(tried, PLAIN)), strict=True))
+        record_property("decided_by", found)
         counts = Counter(found.values())
         assert counts["refused"] >= LEAST_REFUSED, counts
         assert counts["mirrored"] >= LEAST_MIRRORED, counts
@@ -97,7 +99,7 @@ async def seen(bed: SyncerBed, stored: Obj) -> bool:
 
 
 async def test_what_is_added_to_a_mirrored_pod_reaches_the_host_without_its_attack(
-    host_client: Client, plane_client: Client
+    host_client: Client, plane_client: Client, record_property: Callable[[str, object], None]
 ) -> None:
     async with SyncerBed.open(host_client, plane_client) as bed:
         slots = asyncio.Semaphore(AT_ONCE)
@@ -106,7 +108,9 @@ async def test_what_is_added_to_a_mirrored_pod_reaches_the_host_without_its_atta
             async with slots:
                 return await changed(bed, name, PLAIN[name])
 
-        found = Counter(await asyncio.gather(*map(tried, PLAIN)))
+        fates = dict(zip(PLAIN, await asyncio.gather(*map(tried, PLAIN)), strict=True))
+        record_property("decided_by", fates)
+        found = Counter(fates.values())
         assert found["refused by the plane"] >= LEAST_REFUSED, found
         assert found["changed"] >= LEAST_MIRRORED, found
 
