@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.quantity import parse
 from bulkhead.kube.client import MERGE_PATCH, Client
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SECRETS
+from bulkhead.kube.resources import CONFIG_MAPS, NODES, PODS, RESOURCE_QUOTAS, SECRETS
 from syncer.translate.diff import STRATEGIC
 from tests.kit.syncerbed import SyncerBed, until
 
@@ -130,3 +131,31 @@ async def test_what_is_called_like_the_platforms_own_changes_nothing_of_it(bed: 
             assert copy["metadata"]["name"] != name
             assert list(copy["data"]) == ["forged"]
             assert await bed.host.get(kind, name, bed.work) == before[kind.kind, name]
+
+
+async def test_a_node_of_the_plane_is_put_right_whatever_its_tenant_makes_of_it(bed: SyncerBed) -> None:
+    """C12: more GPUs, no taints, another address, deleted; the host's node stays what it is."""
+    taint = {"key": "example.org/kept", "value": "x", "effect": "NoSchedule"}
+    await bed.host.patch(NODES, bed.node, {"spec": {"taints": [taint]}})
+
+    async def as_the_host_says() -> bool:
+        node = await bed.virtual_node()
+        if node is None or taint not in node["spec"].get("taints", ()):
+            return False
+        shown = [node["status"].get(part, {}).get(GPU) for part in ("capacity", "allocatable")]
+        return all(each is not None and parse(each) <= 8 for each in shown) and "1.2.3.4" not in str(node["status"].get("addresses"))
+
+    await until(as_the_host_says, "the node in the plane")
+    before = await bed.host.get(NODES, bed.node)
+    forged = {
+        "capacity": {GPU: "1000"}, "allocatable": {GPU: "1000"}, "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}],
+    }  # fmt: skip
+    taken = await bed.plane.patch(NODES, bed.node, {"status": forged}, subresource="status", content_type=MERGE_PATCH)
+    assert taken["status"]["capacity"][GPU] == "1k", "the control: the plane takes it"
+    await until(as_the_host_says, "the status put right")
+    taken = await bed.plane.patch(NODES, bed.node, {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+    assert "taints" not in taken["spec"]
+    await until(as_the_host_says, "the taints put right")
+    await bed.plane.delete(NODES, bed.node)
+    await until(as_the_host_says, "the node again")
+    assert await bed.host.get(NODES, bed.node) == before
