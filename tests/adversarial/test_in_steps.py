@@ -143,7 +143,9 @@ async def test_a_node_of_the_plane_is_put_right_whatever_its_tenant_makes_of_it(
         if node is None or taint not in node["spec"].get("taints", ()):
             return False
         shown = [node["status"].get(part, {}).get(GPU) for part in ("capacity", "allocatable")]
-        return all(each is not None and parse(each) <= 8 for each in shown) and "1.2.3.4" not in str(node["status"].get("addresses"))
+        return all(each is not None and parse(each) <= 8 for each in shown) and "1.2.3.4" not in str(
+            node["status"].get("addresses")
+        )
 
     await until(as_the_host_says, "the node in the plane")
     before = await bed.host.get(NODES, bed.node)
