@@ -68,7 +68,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt mutants slowest outages ways e2e chaos \
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways e2e chaos \
 	bench conformance all check fmt crds docs picture dist clean
 
 help:
@@ -133,6 +133,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(PY) -m bulkhead.api.generate --check
 	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
+	@$(PY) -m tests.adversarial --check
 	@$(PY) -m ci check
 	@$(PY) -m ci words
 
@@ -140,8 +141,9 @@ fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: crds ## all generated files: crds/, the API reference, the behaviours of the syncer
+docs: crds ## all generated files: crds/, the API reference, behaviours of the syncer, what a hostile tenant tries
 	@$(PY) -m tests.behaviours
+	@$(PY) -m tests.adversarial
 
 crds: venv
 	@$(PY) -m bulkhead.api.generate
@@ -168,6 +170,10 @@ hunt: binaries-for-tests ## new storms and histories by the time of day or SIMUL
 		LEDGER_ROUNDS=$${LEDGER_ROUNDS:-20} PYTHONHASHSEED=0 \
 		$(PY) -m pytest tests/simulation tests/ledger/test_machine.py tests/apiserver/test_ledger_admissions.py \
 		-k "test_many_storms or test_many_histories or test_whatever_else_happens or test_of_ten_at_once" $(PYTEST_ARGS)
+
+# All of it is part of `make test`; alone it says by row who refused what.
+adversarial: binaries-for-tests ## what a hostile tenant tries, by row: build/adversarial.json; `make test` runs all of it too
+	@$(PYTEST) -p tests.adversarial.record $$($(PY) -m tests.adversarial --tests) -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 mutants: binaries-for-tests ## which test turns red for which rule that is taken away; MUTANTS_ARGS chooses
 	@$(PY) -u -m tests.mutants $(MUTANTS_ARGS)

@@ -88,6 +88,10 @@ def large(name: str) -> Obj:
     return {"metadata": {"name": name, "namespace": SPACE}, "data": {"text": os.urandom(450_000).hex()}}
 
 
+# Each look compacts and defragments, which is slow beside other work.
+BRIM_SECONDS = 240.0
+
+
 class Filling:
     """What a tenant makes until its API refuses, and what that says."""
 
@@ -121,7 +125,7 @@ class Filling:
             same = found is not seen and (found.revision, found.size, found.used) == (seen.revision, seen.size, seen.used)
             return found if found.full and must_go(found) and same else None
 
-        store: Store = await until(check, "a store that is full, and not of holes")
+        store: Store = await until(check, "a store that is full, and not of holes", BRIM_SECONDS)
         return store
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.chart import admission_pulls as pulls
-from tests.chart.admission_objects import Change, claim, debugger, ingress, mirrored, pod, service, snapshot
+from tests.chart.admission_objects import CLOSED, Change, claim, debugger, ingress, mirrored, pod, service, snapshot
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "of-team-b"}
 
@@ -38,6 +38,11 @@ def at(node: str) -> dict[str, Any]:
 
 def tolerating(**toleration: Any) -> dict[str, Any]:
     return pod(tolerations=[toleration])
+
+
+def ending(seconds: int) -> dict[str, Any]:
+    """A probe that gives its container so long to end."""
+    return {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": seconds}
 
 
 def ready(**condition: Any) -> dict[str, Any]:
@@ -84,6 +89,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     # Its end.
     "no time to end": pod(terminationGracePeriodSeconds=0),
     "too long an end": pod(terminationGracePeriodSeconds=3601),
+    "too long an end by a probe": pod({"livenessProbe": ending(3601)}),
+    "too long an end by a probe of a sidecar": pod(
+        initContainers=[
+            {"name": "i", "image": "x", "envFrom": CLOSED, "restartPolicy": "Always", "startupProbe": ending(10**9)}
+        ]
+    ),
     # Others' business.
     "a gate of a queue": pod(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
     "a readiness gate of the kubelet's": pod(readinessGates=[{"conditionType": "Ready"}]),
@@ -129,6 +140,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a readiness gate": pod(readinessGates=[{"conditionType": "example.org/warm"}]),
     "a second to end": pod(terminationGracePeriodSeconds=1),
     "an hour to end": pod(terminationGracePeriodSeconds=3600),
+    "an hour to end by a probe": pod({"livenessProbe": ending(3600), "readinessProbe": {"exec": {"command": ["x"]}}}),
     "memory for the pod": pod(resources={"limits": {"memory": "1Gi"}, "requests": {"cpu": "1"}}),
     "labels of a tenant": marked(
         pod(),

@@ -94,6 +94,11 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a display",
         "capabilities from elsewhere",
     ),
+    "pod: no mount by which a container runtime hands out devices": (
+        "devices by a mount",
+        "devices by a mount of an init container",
+        "devices by a mount with another spelling",
+    ),
     "pod: no prefix of variables that could spell one by which a container runtime hands out devices": (
         "devices by a prefix",
         "devices by a prefix with a space",
@@ -289,7 +294,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a subdomain of the host",
         "a full name of the host",
     ),
-    "pod: terminationGracePeriodSeconds must be from 1 to 3600": ("no time to end", "too long an end"),
+    "pod: terminationGracePeriodSeconds must be from 1 to 3600": (
+        "no time to end",
+        "too long an end",
+        "too long an end by a probe",
+        "too long an end by a probe of a sidecar",
+    ),
     "pod: sets and lifts scheduling gates of its tenant only": ("a gate of a queue",),
     "pod: no readiness gate names a condition that the host itself writes": ("a readiness gate of the kubelet's",),
     "syncer: no label that means something to others on the host": (
@@ -312,6 +322,7 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "another record of settings",
     ),
     "syncer: an object without its marker is never adopted": ("somebody's pod", "somebody's secret", "somebody's settings"),
+    "pod: no mount by which a container runtime hands out devices": ("an ephemeral container with devices by a mount",),
     "pod: no privileged ephemeral container, and none with an unmasked /proc": (
         "a privileged ephemeral container",
         "an ephemeral container with unmasked proc",

@@ -39,6 +39,9 @@ from tests.chart.admission_objects import (
     with_path,
 )
 
+DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
+SCRATCH = [{"name": "v", "emptyDir": {}}]
+
 REFUSED: dict[str, dict[str, Any]] = {
     "too much memory": pod(sized("65Gi")),
     "too much memory in two containers": pod(containers=[beside("a", "40Gi"), beside("b", "40Gi")]),
@@ -106,6 +109,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     "devices that it does not ask for": pod({"resources": {}}),
     "devices of which it asks for none": pod({"resources": {"limits": {"nvidia.com/gpu": "0"}}}),
     "devices of another vendor": pod({"envFrom": [{"configMapRef": {"name": "devices-v1-amd"}}]}),
+    "devices by a mount": pod({"volumeMounts": [{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/all"}]}, volumes=SCRATCH),
+    "devices by a mount with another spelling": pod(
+        {"volumeMounts": [{"name": "v", "mountPath": "//var//run/x/../nvidia-container-devices"}]}, volumes=SCRATCH
+    ),
+    "devices by a mount of an init container": pod(
+        initContainers=[
+            {"name": "i", "image": "x", "envFrom": CLOSED, "volumeMounts": [{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/0"}]}
+        ],
+        volumes=SCRATCH,
+    ),
     "devices for an init container": pod(initContainers=[{"name": "i", "image": "x"}]),
     "devices that an init container does not ask for": pod(initContainers=[{"name": "i", "image": "x", "envFrom": GRANTED}]),
     "devices by a variable": pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
@@ -383,6 +396,11 @@ CHANGES: dict[str, Change] = {
     "somebody's pod": Change(pod(labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
     "somebody's secret": Change(mirrored("Secret", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
     "somebody's settings": Change(mirrored("ConfigMap", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "an ephemeral container with devices by a mount": Change(
+        pod(volumes=SCRATCH),
+        {"spec": {"ephemeralContainers": [debugger(volumeMounts=[{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/all"}])]}},
+        "ephemeralcontainers",
+    ),
     "a privileged ephemeral container": Change(
         pod(),
         {"spec": {"ephemeralContainers": [debugger(securityContext={"privileged": True})]}},

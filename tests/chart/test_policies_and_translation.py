@@ -12,7 +12,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
-from controller.plane.policyfacts import policy_facts
+from controller.plane.namespaces import namespaces
 from syncer.translate import TenantView
 from syncer.translate.registry import KINDS
 from tests.chart.policed import OPTIONS, of, policies
@@ -72,7 +72,14 @@ async def offer(client: Client, view: TenantView) -> None:
             "tolerations": tuple(toleration.to_obj() for toleration in view.enforced_tolerations),
             "allowed_tolerations": tuple(toleration.to_obj() for toleration in view.allowed_tolerations),
         },
-        isolation={"runtime_class": view.runtime_class or None, "allowed_runtime_classes": tuple(view.allowed_runtime_classes)},
+        isolation={
+            "pod_security": view.pod_security,
+            "user_namespaces": view.user_namespaces,
+            "seccomp_profiles": tuple(sorted(view.seccomp_profiles)),
+            "apparmor_profiles": tuple(sorted(view.apparmor_profiles)),
+            "runtime_class": view.runtime_class or None,
+            "allowed_runtime_classes": tuple(view.allowed_runtime_classes),
+        },
         offers={
             "default_priority_class": view.priority_class or None,
             "priority_classes": tuple(view.allowed_priority_classes),
@@ -80,14 +87,17 @@ async def offer(client: Client, view: TenantView) -> None:
             "snapshot_classes": tuple(view.snapshot_classes),
             "ingress_classes": tuple(view.ingress_classes),
             "ingress_domains": view.ingress_domains,
+            "pod_groups": view.pod_groups,
         },
         ledger={"gated_resources": tuple(sorted(view.gated_resources)), "gated_gangs": view.gated_gangs},
     )
-    meta = {"name": view.work_namespace, "annotations": policy_facts(spec)}
-    await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    (work,) = (space for space in namespaces(spec) if space["metadata"]["name"] == view.work_namespace)
+    await client.apply(kinds.NAMESPACES, work)
     classes = ((kinds.PRIORITY_CLASSES, view.allowed_priority_classes | {view.priority_class}, {"value": 5}),
                (kinds.RUNTIME_CLASSES, view.allowed_runtime_classes | {view.runtime_class}, {"handler": "x"}))  # fmt: skip
-    await apply_all(client, [of(r, name, **content) for r, names, content in classes for name in sorted(names - {""})])
+    # Kubernetes has its own two.
+    kept = {"", "system-node-critical", "system-cluster-critical"}
+    await apply_all(client, [of(r, name, **content) for r, names, content in classes for name in sorted(names - kept)])
 
 
 @pytest.mark.apiserver

@@ -94,6 +94,9 @@ biren: [birentech.com]
     (e.name.trim() != 'NVIDIA_DRIVER_CAPABILITIES' || (!has(e.valueFrom) && has(e.value) &&
     e.value.matches('^(compat32|compute|graphics|utility|video)(,(compat32|compute|graphics|utility|video))*$')))))
   message: "pod: no variable by which a container runtime hands out devices"
+# NVIDIA's runtime can be set to read devices from the names of mounts: any spelling of this folder's name is refused.
+- expression: "variables.starting.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, !m.mountPath.contains('nvidia-container-devices')))"
+  message: "pod: no mount by which a container runtime hands out devices"
 # After the prefix comes a key of a ConfigMap or Secret; those that a syncer writes have no device variable as a key.
 - expression: >-
     variables.starting.all(c, !has(c.envFrom) || c.envFrom.all(e, !has(e.prefix) || e.prefix == '' || [e.prefix.trim()].all(p,

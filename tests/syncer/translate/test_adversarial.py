@@ -1,5 +1,6 @@
 """What hostile tenants submit, as data: every row is refused with its reason or neutralised, and its honest twin passes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,17 +44,19 @@ def at(obj: Any, path: str) -> Any:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
+def test_refused(name: str, record_property: Callable[[str, object], None]) -> None:
     with pytest.raises(Untranslatable) as refused:
         translate(ROWS[name])
+    record_property("decided_by", str(refused.value.reason))
     assert {"reason": str(refused.value.reason), "field": refused.value.field} == ROWS[name]["refused"]
     assert refused.value.message
 
 
 @pytest.mark.parametrize("name", NEUTRALISED)
-def test_neutralised(name: str) -> None:
+def test_neutralised(name: str, record_property: Callable[[str, object], None]) -> None:
     row = ROWS[name]
     host = translate(row)
+    record_property("decided_by", "neutralised")
     for path, expected in row.get("host", {}).items():
         assert at(host, path) == expected, path
     env = samples.effective_env(host["spec"]["containers"][0]) if "host_env" in row else {}

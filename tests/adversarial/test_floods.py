@@ -1,0 +1,131 @@
+"""Level 2: a plane that never rests costs its tenant's syncer few writes, on either side. H1, H3."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from bulkhead.api.objects import Obj
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.resources import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
+from syncer import session
+from syncer.write.budget import WriteBudget
+from tests.kit.syncerbed import SyncerBed, until
+
+FLAPS, AT_ONCE = 300, 16
+RATE, BURST = 4.0, 20.0  # of writes to the host in a second, and at once
+SOON = 30.0  # a syncer that wrote each change would need longer
+SECONDS: Final = 8.0
+
+
+class Counted(Client):
+    """A client that knows how much it has written."""
+
+    writes = 0
+
+    async def _write(self, *args: Any, **more: Any) -> Obj:
+        self.writes += 1
+        return await super()._write(*args, **more)
+
+
+@contextlib.asynccontextmanager
+async def counted(host: KubeConfig, plane: KubeConfig) -> AsyncIterator[tuple[SyncerBed, Counted, Counted]]:
+    """A tenant, and the clients of its syncer."""
+    named: dict[str, Any] = {"user_agent": "syncer", "field_manager": "syncer"}
+    async with Counted(host, **named) as above, Counted(plane, **named) as inside, SyncerBed.open(above, inside) as bed:
+        yield bed, above, inside
+
+
+async def test_a_pod_that_never_rests_costs_few_writes(
+    host_config: KubeConfig, plane_config: KubeConfig, plane_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a small budget the machine's speed does not count: what is changed while it is spent is one write later."""
+    monkeypatch.setattr(session, "WriteBudget", partial(WriteBudget, rate=RATE, burst=BURST))
+    async with counted(host_config, plane_config) as (bed, host, _):
+        await bed.running("web")
+        await bed.quiet()
+        host.writes = 0
+        slots, begun = asyncio.Semaphore(AT_ONCE), time.monotonic()
+
+        async def flap(number: int) -> None:
+            async with slots:
+                await plane_client.patch(PODS, "web", {"metadata": {"labels": {"flap": str(number)}}}, bed.space)
+
+        await asyncio.gather(*map(flap, range(FLAPS)))
+        await plane_client.patch(PODS, "web", {"metadata": {"labels": {"flap": "last"}}}, bed.space)
+        # Its tenant's next pod waits for one turn, not for all of it.
+        await bed.create(bed.pod("next"))
+
+        async def last() -> bool:
+            return bool((await bed.mirrored("web"))["metadata"]["labels"].get("flap") == "last")
+
+        await until(last, "the last label on the host", SOON)
+        await until(lambda: bed.mirror("next"), "the next pod on the host", SOON)
+        assert 0 < host.writes <= BURST + RATE * (time.monotonic() - begun) + 1
+
+
+def rewriting(bed: SyncerBed) -> tuple[Obj, Obj]:
+    """A policy of the tenant's that makes every status of its pods say that they wait, and the binding of it."""
+    name = f"rewrites-{bed.tenant}"
+    again = "Object{status: Object.status{phase: 'Pending', message: 'rewritten'}}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/status"]}
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bed.space}},
+        },
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": again}}],
+    }
+    bound = {"policyName": name}
+    return ({"metadata": {"name": name}, "spec": policy}, {"metadata": {"name": name}, "spec": bound})
+
+
+async def test_a_plane_that_rewrites_what_is_written_is_not_written_to_without_end(
+    host_config: KubeConfig, plane_config: KubeConfig, plane_client: Client
+) -> None:
+    async with counted(host_config, plane_config) as (bed, host, plane):
+        await bed.create(bed.pod("web"))
+        made = await bed.mirrored("web")
+        await bed.bind(made)
+
+        async def rewritten() -> bool:
+            change = {"status": {"message": f"asked-{time.monotonic()}"}}
+            found = await plane_client.patch(PODS, "web", change, bed.space, subresource="status")
+            return bool(found["status"].get("message") == "rewritten")
+
+        async def believed() -> bool:
+            return not await rewritten()
+
+        kinds = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
+        for kind, obj in zip(kinds, rewriting(bed), strict=True):
+            await plane_client.create(kind, obj)
+        try:
+            await until(rewritten, "the policy to be in force")
+            plane.writes = host.writes = 0
+            await bed.run(made)
+            host.writes = 0
+            await asyncio.sleep(SECONDS)
+            assert 0 < plane.writes <= SECONDS
+            assert host.writes <= SECONDS
+            # The tenant's own affair: another of its pods is mirrored all the while.
+            await bed.create(bed.pod("other"))
+            await bed.mirrored("other")
+        finally:
+            for kind, obj in zip(kinds, rewriting(bed), strict=True):
+                await plane_client.delete(kind, obj["metadata"]["name"])
+
+        # No event tells that a policy went: the patrol finds what it left.
+        await until(believed, "the policy to be gone")
+        await bed.patrolled()
+
+        async def told() -> bool:
+            return bool(((await bed.virtual("web")) or {})["status"]["phase"] == "Running")
+
+        await until(told, "the truth once no policy rewrites it")

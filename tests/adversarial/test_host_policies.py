@@ -1,0 +1,230 @@
+"""Level 3: every case against the host's policies alone, by objects that never met a check of the syncer.
+
+    honest mirror + attack ──> create │ merge patch │ ephemeral container ─┬─> refused: policy, Pod Security, API server
+                                                                           └─> harmless: `harmless.yaml` says why
+
+The controls: the honest mirror and every case's honest twin are let in by the same server, as the same syncer.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from bulkhead.api.objects import Obj
+from bulkhead.kube.client import MERGE_PATCH, Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Resource
+from bulkhead.kube.resources import SERVICE_CIDRS
+from syncer.translate import TenantView
+from syncer.translate.kinds.pod import ephemeral_containers
+from syncer.translate.registry import KINDS
+from tests.adversarial import smuggled
+from tests.adversarial.cases import CASES, HARMLESS, PODS, view_of
+from tests.chart.policed import OPTIONS
+from tests.chart.test_policies_and_translation import offer
+from tests.kit import translationsamples as samples
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
+
+pytestmark = pytest.mark.apiserver
+DEBUGGED: Final = sorted(name for name, case in PODS.items() if "container" in case)
+TWINS: Final = sorted(name for name, case in CASES.items() if "twin" in case)
+_ready: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running("smuggled", tmp_path_factory.mktemp("smuggled"), OPTIONS) as server:
+        yield server
+
+
+@pytest.fixture
+async def admin(host: ApiServer) -> AsyncIterator[Client]:
+    async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
+        yield client
+
+
+class Smuggler:
+    """A syncer whose own checks are gone, for the tenant of one case."""
+
+    def __init__(self, admin: Client, syncer: Client, view: TenantView) -> None:
+        self._admin = admin
+        self._syncer = syncer
+        self.view = view
+
+    async def create(self, obj: Obj) -> str:
+        """The words of a refused create; empty if it is accepted."""
+        kind = _resource(obj)
+        try:
+            made = await self._syncer.create(kind, obj, self.view.work_namespace)
+        except ApiError as error:
+            return error.message
+        await self._remove(kind, made)
+        return ""
+
+    async def patch(self, mirror: Obj, change: Obj, subresource: str | None = None) -> str:
+        """The same of a merge patch of the honest mirror; a patch that changes nothing counts as refused."""
+        kind, space = _resource(mirror), self.view.work_namespace
+        made = await self._syncer.create(kind, mirror, space)
+        try:
+            name = made["metadata"]["name"]
+            found = await self._syncer.patch(kind, name, change, space, subresource=subresource, content_type=MERGE_PATCH)
+        except ApiError as error:
+            return error.message
+        else:
+            return "unchanged" if _content(found) == _content(made) else ""
+        finally:
+            await self._remove(kind, made)
+
+    async def _remove(self, kind: Resource, made: Obj) -> None:
+        name, space = made["metadata"]["name"], made["metadata"]["namespace"]
+        await self._admin.patch(kind, name, {"metadata": {"finalizers": None}}, space)
+        await self._admin.delete(kind, name, space, grace_seconds=0)
+
+
+def _resource(obj: Obj) -> Resource:
+    kind = KINDS[obj["kind"]]
+    return Resource(kind.group, kind.version, kind.plural, kind.kind, True)
+
+
+def _content(obj: Obj) -> Any:
+    meta = {key: obj["metadata"].get(key) for key in ("labels", "annotations", "finalizers", "ownerReferences")}
+    return {key: value for key, value in obj.items() if key not in {"metadata", "status"}} | {"metadata": meta}
+
+
+Smuggling = Callable[[Any], Awaitable[Smuggler]]
+Telling = Callable[[str], str]
+
+
+@pytest.fixture
+def told(record_property: Callable[[str, object], None]) -> Telling:
+    """Notes who refused what is tried, and hands the refusal on."""
+
+    def note(refusal: str) -> str:
+        record_property("decided_by", decider(refusal))
+        return refusal
+
+    return note
+
+
+def decider(refusal: str) -> str:
+    """The source of a refusal: a policy by its name, Pod Security, or the API server itself."""
+    if named := re.search(r"ValidatingAdmissionPolicy '([\w.-]+)'", refusal):
+        return named[1]
+    if "violates PodSecurity" in refusal:
+        return "Pod Security"
+    return {"": "harmless", "unchanged": "nothing changes"}.get(refusal, "the host's API server")
+
+
+@pytest.fixture
+async def smuggling(host: ApiServer, admin: Client) -> AsyncIterator[Smuggling]:
+    """Opens the tenant of a case: its namespace with the facts and labels that the controller writes, the policies in force."""
+    clients: list[Client] = []
+
+    async def opened(changes: Any) -> Smuggler:
+        view = view_of(changes)
+        syncer = Client(
+            host.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters"),
+            user_agent="tests",
+            field_manager="syncer",
+        )
+        clients.append(await syncer.__aenter__())
+        found = Smuggler(admin, syncer, view)
+        if view.tenant not in _ready:
+            await offer(admin, view)
+            await admin.apply(SERVICE_CIDRS, {"metadata": {"name": "planes"}, "spec": {"cidrs": [view.service_slice]}})
+            await _in_force(found)
+            _ready.add(view.tenant)
+        return found
+
+    yield opened
+    for client in clients:
+        await client.__aexit__(None, None, None)
+
+
+async def _in_force(smuggler: Smuggler) -> None:
+    """Wait until policies know the tenant's facts: they refuse a pod that tolerates every taint, and let the honest one in."""
+    mirror = KINDS["Pod"].to_host(_honest(smuggler.view), smuggler.view)
+
+    async def known() -> bool:
+        """The addresses of planes are known by then too."""
+        if await smuggler.create(smuggled.honest_of("Service", smuggler.view)):
+            return False
+        tolerant = smuggled.over(mirror, {"spec": {"tolerations": [{"operator": "Exists"}]}})
+        return "'bulkhead-syncer-" in await smuggler.create(tolerant) and not await smuggler.create(mirror)
+
+    await until(known, "policies that know the tenant")
+
+
+def _honest(view: TenantView) -> Obj:
+    """The sample pod; at level restricted with what that asks for."""
+    if view.pod_security != "restricted":
+        return samples.pod()
+    tight = {
+        "allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": 1000,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    return samples.container(securityContext=tight)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+async def test_a_create_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
+    case = CASES[name]
+    smuggler = await smuggling(case.get("view"))
+    refusal = told(await smuggler.create(smuggled.host_object(case, smuggler.view)))
+    assert bool(refusal) != (name in HARMLESS["create"]), refusal or "let in"
+
+
+@pytest.mark.parametrize("name", sorted(PODS))
+async def test_a_change_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
+    case = PODS[name]
+    smuggler = await smuggling(case.get("view"))
+    mirror = KINDS["Pod"].to_host(_honest(smuggler.view), smuggler.view)
+    refusal = told(await smuggler.patch(mirror, smuggled.attack(case, mirror)))
+    assert bool(refusal) != (name in HARMLESS["update"]), refusal or "let in"
+
+
+@pytest.mark.parametrize("name", DEBUGGED)
+async def test_an_ephemeral_container_is_refused_whatever_the_syncer_does(
+    smuggling: Smuggling, name: str, told: Telling
+) -> None:
+    case = PODS[name]
+    smuggler = await smuggling(case.get("view"))
+    volumes = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
+    mirror = KINDS["Pod"].to_host(samples.merged(_honest(smuggler.view), volumes), smuggler.view)
+    refusal = told(await smuggler.patch(mirror, smuggled.debugger(case, mirror), "ephemeralcontainers"))
+    assert bool(refusal) != (name in HARMLESS["ephemeral"]), refusal or "let in"
+
+
+async def test_an_honest_ephemeral_container_is_let_in(smuggling: Smuggling) -> None:
+    """The control of the test above."""
+    smuggler = await smuggling(None)
+    mirror = KINDS["Pod"].to_host(samples.pod(), smuggler.view)
+    late = [{"name": "debug", "image": "a", "command": ["true"]}]
+    translated = ephemeral_containers(samples.pod({"ephemeralContainers": late}), smuggler.view)
+    assert await smuggler.patch(mirror, {"spec": {"ephemeralContainers": list(translated)}}, "ephemeralcontainers") == ""
+
+
+@pytest.mark.parametrize("kind", sorted({case["object"]["kind"] for case in CASES.values() if "object" in case}))
+async def test_an_honest_object_of_every_kind_is_let_in(smuggling: Smuggling, kind: str) -> None:
+    """The control of cases of other kinds than pods: nothing but their attack is in their way."""
+    name = next(name for name, case in CASES.items() if case.get("object", {}).get("kind") == kind)
+    smuggler = await smuggling(CASES[name].get("view"))
+    assert await smuggler.create(smuggled.honest_of(kind, smuggler.view)) == ""
+
+
+@pytest.mark.parametrize("name", TWINS)
+async def test_the_honest_twin_is_let_in(smuggling: Smuggling, name: str) -> None:
+    twin = CASES[name]["twin"]
+    smuggler = await smuggling(twin.get("view"))
+    virtual = smuggled.virtual(twin, _honest(smuggler.view))
+    assert await smuggler.create(KINDS[virtual["kind"]].to_host(virtual, smuggler.view)) == ""
+
+
+def test_what_is_called_harmless_is_a_case_and_says_why() -> None:
+    for operation, reasons in HARMLESS.items():
+        assert reasons.keys() <= CASES.keys(), operation
+        assert all(len(reason) > 20 for reason in reasons.values()), json.dumps(reasons, indent=1)

@@ -1,0 +1,115 @@
+"""Ways that a tenant might try and that there are not: kinds, rights, headers, archives. Controls would find one."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from controller.plane import apiserver
+from frontdoor import haproxy
+from frontdoor.haproxy import Limits
+from frontdoor.routes import Route
+from syncer.translate.registry import KINDS
+from tests.kit.helmchart import ROOT, rendered
+from tests.kit.tenantsamples import plane_spec
+
+WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection", "*"})
+# Groups of what a plane may hold and the host must never get from it: F6, E14.
+FOREIGN: Final = (
+    "gateway.networking.k8s.io", "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io",
+    "apiregistration.k8s.io", "storage.k8s.io", "node.k8s.io", "certificates.k8s.io", "apps", "batch",
+)  # fmt: skip
+CORE: Final = (
+    "events",
+    "nodes",
+    "namespaces",
+    "namespaces/finalize",
+    "persistentvolumes",
+    "pods/binding",
+    "serviceaccounts/token",
+)
+UNPACKING: Final = frozenset({"tarfile", "zipfile", "shutil.unpack_archive"})
+
+
+def roles(beginning: str) -> Iterator[dict[str, Any]]:
+    for obj in rendered():
+        if obj["kind"] in {"Role", "ClusterRole"} and obj["metadata"]["name"].startswith(beginning):
+            yield from obj["rules"]
+
+
+def written(beginning: str) -> set[tuple[str, str]]:
+    """Group and resource of all that roles with such names may write."""
+    return {
+        (group, resource)
+        for rule in roles(beginning)
+        if WRITES & set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_no_kind_beside_the_mirrored_ones_leaves_a_plane() -> None:
+    """B10, E14, F6: a syncer writes mirrors, parts of its pods and, about itself, ConfigMaps and events beside the plane."""
+    kinds = {(kind.group, kind.plural) for kind in KINDS.values()}
+    assert not {group for group, _ in kinds} & set(FOREIGN)
+    parts = {("", f"pods/{part}") for part in ("status", "exec", "attach", "portforward", "ephemeralcontainers", "resize")}
+    in_work = set().union(*(written(f"bulkhead-syncer-{which}") for which in ("work", "ingress", "podgroups", "snapshots")))
+    assert in_work - parts == kinds, "the control: what it mirrors it may write"
+    assert not in_work & {("", resource) for resource in CORE}
+    assert written("bulkhead-syncer-plane") == {("", "configmaps"), ("", "events")}
+    assert written("bulkhead-syncer-nodes") == set()
+
+
+def test_the_front_door_reads_and_writes_no_header() -> None:
+    """D8: it passes bytes on; what speaks HTTP in it is its own page of figures."""
+    text = haproxy.configuration([Route("a", "10.112.4.1", ("a.example.org",))], Limits(), "/run")
+    parts = {part.splitlines()[0]: part for part in text.split("\n\n")}
+    assert [name for name, part in parts.items() if "http" in part] == ["frontend metrics"]
+    assert "mode tcp" in parts["defaults"]
+    assert not [word for word in ("header", "forwardfor", "send-proxy", "accept-proxy") if word in text]
+
+
+def test_a_plane_believes_headers_of_its_own_front_proxy_alone() -> None:
+    """D8: a name in a header counts with a certificate of an authority that signs nothing else."""
+    (flags,) = (
+        [*container.get("command", ()), *container.get("args", ())] for container in [apiserver.container(plane_spec())]
+    )
+    flag_values = dict(flag.removeprefix("--").split("=", 1) for flag in flags if "=" in flag)
+    assert flag_values["requestheader-allowed-names"] == "bulkhead:front-proxy"
+    assert flag_values["requestheader-client-ca-file"] != flag_values["client-ca-file"]
+
+
+def imported(path: str) -> set[str]:
+    found: set[str] = set()
+    for file in (ROOT / path).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                found.add(f"{node.value.id}.{node.attr}")
+    return found
+
+
+@pytest.mark.parametrize("package", ["bulkhead", "controller", "syncer", "frontdoor"])
+def test_nothing_that_runs_on_the_host_unpacks_archives(package: str) -> None:
+    """H5: no archive can be restored yet; the change that adds it signs archives, binds them to a tenant, and replaces this."""
+    assert not imported(package) & UNPACKING
+    assert imported("workstation") & UNPACKING, "the control: downloads of an admin's machine are archives"
+
+
+def test_the_chart_gives_nobody_the_right_to_make_tenants() -> None:
+    """H6: only users with all rights on the host create Tenants; a role of the chart makes none, and the controller neither."""
+    verbs = {verb for rule in roles("") if "tenants" in rule["resources"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch", "patch", "login"}
+    whose = [
+        obj["metadata"]["name"]
+        for obj in rendered()
+        if obj["kind"] == "ClusterRole"
+        for rule in obj["rules"]
+        if "tenants" in rule["resources"] and "patch" in rule["verbs"]
+    ]
+    assert whose == ["bulkhead-controller"]
+    assert not [rule for rule in roles("") if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
