@@ -2,8 +2,8 @@
 
     {"A1": {"rules alone": {"inputs": 3, "passed": 3, "failed": 0, "decided_by": {"PodSecurityViolation": 3}}, ...}, ...}
 
-An input is one case at one operation, or one set of parameters of a test that a row names. `decided_by` names the component that
-refused it.
+An input is one case at one operation, or one set of parameters of a test that a row names. `decided_by` names the
+component that refused it.
 """
 
 import json
