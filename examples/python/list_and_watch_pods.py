@@ -1,4 +1,4 @@
-"""List the pods of a namespace, then say what happens to them.
+"""List the pods of a namespace, then print their changes.
 
 KUBECONFIG=team-a.yaml python list_and_watch_pods.py --namespace default --seconds 60
 """
@@ -17,7 +17,7 @@ def show(event: str, pod: client.V1Pod) -> None:
 
 
 def list_and_watch(namespace: str, seconds: float) -> None:
-    """Print what is there, then each change, until the time is over."""
+    """Print the present pods, then each change, for this many seconds."""
     end = time.monotonic() + seconds
     core = client.CoreV1Api()
     while (left := int(end - time.monotonic())) > 0:
@@ -25,18 +25,18 @@ def list_and_watch(namespace: str, seconds: float) -> None:
             found = core.list_namespaced_pod(namespace)
             for pod in found.items:
                 show("IS THERE", pod)
-            # The watch begins where the list ended, so nothing that happens between them is lost.
+            # The watch begins at the list's resourceVersion, so no change between the two is lost.
             since = found.metadata.resource_version
             for event in watch.Watch().stream(
                 core.list_namespaced_pod, namespace, resource_version=since, timeout_seconds=left
             ):
                 show(event["type"], event["object"])
         except client.ApiException as error:
-            if error.status == UNAUTHORIZED:  # what the kubeconfig's plugin gave counts no more: ask the plugin for the next
+            if error.status == UNAUTHORIZED:  # the plugin's credential is no longer valid: get a new one from the plugin
                 time.sleep(1)
                 config.load_config()
                 core = client.CoreV1Api()
-            elif error.status != GONE:  # the watch was too slow, and the server has forgotten what it missed: list again
+            elif error.status != GONE:  # GONE: the watch was too slow and the server no longer has its changes: list again
                 raise
 
 

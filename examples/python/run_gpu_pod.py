@@ -29,14 +29,16 @@ def start(core: client.CoreV1Api, namespace: str, image: str, gpus: int, command
 
 
 def wait_until_it_runs(core: client.CoreV1Api, namespace: str, name: str, seconds: float) -> None:
-    """Say why it waits, once for each reason: a quota that is used up stands in the condition PodScheduled."""
+    """Print each reason for which the pod waits, once: condition PodScheduled reports an exhausted quota, for example."""
     told, end = "", time.monotonic() + seconds
     while True:
         pod = core.read_namespaced_pod(name, namespace)
         if pod.status.phase != "Pending":
             return
         reasons = [
-            f"{each.reason}: {each.message}" for each in pod.status.conditions or () if each.status == "False" and each.message
+            f"{condition.reason}: {condition.message}"
+            for condition in pod.status.conditions or ()
+            if condition.status == "False" and condition.message
         ]
         if reasons and reasons[0] != told:
             told = reasons[0]
@@ -47,7 +49,7 @@ def wait_until_it_runs(core: client.CoreV1Api, namespace: str, name: str, second
 
 
 def exit_code(core: client.CoreV1Api, namespace: str, name: str) -> int:
-    """Wait until the container has ended: its logs end a moment before."""
+    """The container's exit code. Waits until it has ended, because its logs end a moment earlier."""
     while True:
         (container,) = core.read_namespaced_pod(name, namespace).status.container_statuses
         if container.state.terminated:
