@@ -83,7 +83,7 @@ def _advice(refused: Refused, spec: PlaneSpec) -> str:
     return next((text for matches, text in _steps(refused, spec) if matches(words)), _OTHERWISE)
 
 
-_OTHERWISE: Final = "fix what the host names; the controller tries again every 30 s"
+_OTHERWISE: Final = "fix what the host reports; the controller tries again every 30 s"
 _ADDRESS_TAKEN: Final = re.compile(r"already allocated")
 _ANNOTATION: Final = re.compile(r"metadata\.annotations")
 _ADMISSION: Final = re.compile(r"admission webhook|failed calling webhook|ValidatingAdmissionPolicy")
