@@ -18,12 +18,12 @@ _WHY: Final = {
 
 
 def report(spec: PlaneSpec, losses: Losses | None) -> Report:
-    """`losses` is None where the plane was not asked yet."""
+    """`losses` is None if the plane was not asked yet."""
     return Report(conditions={ConditionType.AUDIT_DELIVERED: verdict(spec, losses)})
 
 
 def verdict(spec: PlaneSpec, losses: Losses | None) -> Verdict | None:
-    """Nothing where no receiver is named."""
+    """The verdict on the trail; None if the class names no receiver."""
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is None:
         return None

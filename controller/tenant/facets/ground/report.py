@@ -1,4 +1,4 @@
-"""What is said of a tenant's namespaces, its slice and its class. Pure."""
+"""The report on a tenant's namespaces, its slice and its class. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from controller.verdict import Verdict
 
 
 def report(spec: PlaneSpec, namespaces: Sequence[Obj], tenant_class: Obj | None) -> Report:
-    """`namespaces` are those of the tenant that there are."""
+    """`namespaces` are the tenant's existing ones."""
     return Report(
         conditions={ConditionType.NAMESPACES_READY: _namespaces(namespaces)},
         needed=(ConditionType.NAMESPACES_READY,),

@@ -1,4 +1,4 @@
-"""What is said of the identity providers of a tenant's users. Pure."""
+"""The report on the identity providers of a tenant's users. Pure."""
 
 from bulkhead.api.conditions import ConditionType, Reason
 from controller.plane.spec import PlaneSpec
@@ -7,7 +7,7 @@ from controller.verdict import Verdict
 
 
 def report(spec: PlaneSpec) -> Report:
-    """Nothing where users sign in by certificate alone."""
+    """Empty if users sign in with certificates only."""
     return Report(conditions={ConditionType.ISSUERS_READY: _issuers(spec) if spec.access.issuers else None})
 
 
