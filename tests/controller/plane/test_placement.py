@@ -81,7 +81,7 @@ WRONG = {
     "tolerations[0]: must be an object": '{"tolerations": ["x"]}',
     "tolerations[0]: must have a key": '{"tolerations": [{}]}',
     "tolerations[0].operator": '{"tolerations": [{"key": "x", "operator": "In"}]}',
-    "tolerations[0].value: is not allowed with operator Exists": '{"tolerations": [{"key": "x", "operator": "Exists", "value": "y"}]}',
+    "tolerations[0].value: is not allowed with operator": '{"tolerations": [{"key": "x", "operator": "Exists", "value": "y"}]}',
     "tolerations[0].effect": '{"tolerations": [{"key": "x", "effect": ["NoSchedule"]}]}',
     "tolerations[0].tolerationSeconds: is allowed only with": '{"tolerations": [{"key": "x", "tolerationSeconds": 3}]}',
     "tolerations[0].tolerationSeconds: must be a whole number": json.dumps(
