@@ -7,7 +7,7 @@ plane, with a deadline; its end releases everything.
     a plane takes more than `each` ──────────────────> its own call fails
     all planes together take more than `total` ──────> the turn of the plane that holds the most ends
 
-So however many planes misbehave, each of the others keeps its even share, and planes never wait for each other.
+So however many planes misbehave, each of the others keeps its even share, and no plane waits for another.
 """
 
 import asyncio
