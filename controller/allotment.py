@@ -54,10 +54,10 @@ def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
     quota, counted = section_of(bounds, "deviceClassQuota"), counted_resources(bounds)
     found: dict[str, str | int] = {}
     for name in bounds.get("allowedDeviceClasses") or ():
-        said = section_of(quota, name)
-        resource = said.get("resource")
+        counted_as = section_of(quota, name)
+        resource = counted_as.get("resource")
         # A device class that counts against a resource without a quota would have no limit at all.
-        found[str(name)] = str(resource) if resource in counted and "/" in resource else int(said.get("devices") or 0)
+        found[str(name)] = str(resource) if resource in counted and "/" in resource else int(counted_as.get("devices") or 0)
     return found
 
 

@@ -69,7 +69,7 @@ def given(
             for line, share in _shares(resource, section_of(asked, resource), nominal, bounds, lends=bool(cohort))
         },
         prefers={
-            resource: tuple(str(each.get("name")) for each in flavors)
+            resource: tuple(str(flavor.get("name")) for flavor in flavors)
             for resource in resources
             if (flavors := mappings(section_of(asked, resource).get("flavors"))) and cohort
         },
@@ -91,7 +91,7 @@ def ceilings(
     """
     if not tenant.cohort:
         return {}
-    mates = [each for each in others if each.cohort == tenant.cohort and each.name != tenant.name]
+    mates = [other for other in others if other.cohort == tenant.cohort and other.name != tenant.name]
     found: dict[str, Amount] = {}
     for resource in dict.fromkeys(resource for _, resource in tenant.shares):
         more = sum(_borrowable(line, share, mates) for line, share in tenant.shares.items() if line[1] == resource)
@@ -120,10 +120,10 @@ def overdrawn(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Iterator[Ov
         if most is None:
             continue
         flavors = mappings(mapping(asked).get("flavors"))
-        together = sum((readable(each.get("borrowingLimit")) or Decimal(0) for each in flavors), Decimal(0))
-        said = readable(mapping(asked).get("borrowingLimit"))
-        if said is not None and said > most:
-            yield Overdrawn(resource, "borrowingLimit", canonical(said), canonical(most), canonical(most))
+        together = sum((readable(flavor.get("borrowingLimit")) or Decimal(0) for flavor in flavors), Decimal(0))
+        limit = readable(mapping(asked).get("borrowingLimit"))
+        if limit is not None and limit > most:
+            yield Overdrawn(resource, "borrowingLimit", canonical(limit), canonical(most), canonical(most))
         if together > most:
             yield Overdrawn(resource, "flavors", canonical(together), canonical(most), _narrowed(flavors, most))
 
@@ -131,15 +131,15 @@ def overdrawn(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Iterator[Ov
 def _narrowed(flavors: list[Mapping[str, Any]], most: Decimal) -> list[Mapping[str, Any]]:
     """The flavors with their borrowing limits cut so that the sum is at most `most`; the first flavors keep theirs."""
     found, left = [], most
-    for each in flavors:
-        limit = readable(each.get("borrowingLimit"))
-        found.append(each if limit is None else {**each, "borrowingLimit": canonical(min(limit, left))})
+    for flavor in flavors:
+        limit = readable(flavor.get("borrowingLimit"))
+        found.append(flavor if limit is None else {**flavor, "borrowingLimit": canonical(min(limit, left))})
         left -= min(limit or Decimal(0), left)
     return found
 
 
 def _borrowable(line: Line, share: Share, mates: Iterable[Tenant]) -> int:
-    lent = sum(_lendable(each.shares[line]) for each in mates if line in each.shares)
+    lent = sum(_lendable(mate.shares[line]) for mate in mates if line in mate.shares)
     return lent if share.borrowing is None else min(lent, share.borrowing)
 
 
@@ -155,15 +155,15 @@ def _shares(
         return
     flavors = mappings(asked.get("flavors"))
     most = _most_borrowing(resource, bounds)
-    for each in flavors:
-        yield (str(each.get("name")), resource), _share(resource, each, _said(resource, each, "nominal") or 0, most)
+    for flavor in flavors:
+        yield (str(flavor.get("name")), resource), _share(resource, flavor, _units_in(resource, flavor, "nominal") or 0, most)
     if not flavors:
         yield ("", resource), _share(resource, asked, _units(resource, nominal.get(resource)), most)
 
 
 def _share(resource: str, asked: Mapping[str, Any], nominal: int, most: int | None) -> Share:
     usual = 0 if resource in _OF_EVERY_POD else None
-    borrowing, lending = (_said(resource, asked, field) for field in ("borrowingLimit", "lendingLimit"))
+    borrowing, lending = (_units_in(resource, asked, field) for field in ("borrowingLimit", "lendingLimit"))
     # If the Tenant sets no limit, the class's value applies.
     borrowing = (most if most is not None else usual) if borrowing is None else borrowing
     if most is not None and borrowing is not None:
@@ -172,10 +172,10 @@ def _share(resource: str, asked: Mapping[str, Any], nominal: int, most: int | No
 
 
 def _most_borrowing(resource: str, bounds: Mapping[str, Any]) -> int | None:
-    return _said(resource, section_of(allotment.resources_of(bounds), resource), "maxBorrowing")
+    return _units_in(resource, section_of(allotment.resources_of(bounds), resource), "maxBorrowing")
 
 
-def _said(resource: str, section: Mapping[str, Any], field: str) -> int | None:
+def _units_in(resource: str, section: Mapping[str, Any], field: str) -> int | None:
     number = readable(mapping(section).get(field))
     return None if number is None else base_units(resource, number, "down")
 

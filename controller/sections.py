@@ -34,5 +34,5 @@ def put(section: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str
     first, *rest = path
     if rest:
         return {**section, first: put(section_of(section, first), rest, value)} if first in section else dict(section)
-    others = {field: each for field, each in section.items() if field != first}
+    others = {field: kept for field, kept in section.items() if field != first}
     return others if value is None else others | {first: value}

@@ -55,9 +55,11 @@ def why_down(name: str, pod: Obj | None) -> tuple[Reason | None, str]:
     if found is not None:
         reason, message, often = found
         return reason, message + often
-    stopped = [each for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
-    killed = next((text for each in stopped if (text := _out_of_memory(pod, each))), "")
-    waiting = ", ".join(f"{each['name']}{_restarts(each)}" for each in stopped)
+    stopped = [
+        container for container in (pod.get("status") or {}).get("containerStatuses") or [] if not container.get("ready")
+    ]
+    killed = next((text for container in stopped if (text := _out_of_memory(pod, container))), "")
+    waiting = ", ".join(f"{container['name']}{_restarts(container)}" for container in stopped)
     return None, killed or f"pod {name}: not ready" + (f": {waiting}" if waiting else "")
 
 
@@ -65,10 +67,10 @@ def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
     """Why a pod does not start, and the number of its restarts if the reason does not contain it."""
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
-    for each in status.get("containerStatuses") or []:
-        waiting = (each.get("state") or {}).get("waiting") or {}
+    for container in status.get("containerStatuses") or []:
+        waiting = (container.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
-        detail = f"pod {name}, container {each['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
+        detail = f"pod {name}, container {container['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
         if reason in {
             "ErrImagePull",
             "ImagePullBackOff",
@@ -77,9 +79,9 @@ def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
             "CreateContainerConfigError",
         }:
             return Reason.POD_NOT_STARTING, detail, ""
-        if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
-            killed = _out_of_memory(pod, each)
-            return Reason.CRASHING, killed or detail, "" if killed else _restarts(each)
+        if reason == "CrashLoopBackOff" and int(container.get("restartCount") or 0) >= _CRASHES:
+            killed = _out_of_memory(pod, container)
+            return Reason.CRASHING, killed or detail, "" if killed else _restarts(container)
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return Reason.POD_NOT_STARTING, f"pod {name}: {scheduled.get('message')}", ""
@@ -101,8 +103,8 @@ def _out_of_memory(pod: Obj, container: Obj) -> str:
     if ((container.get("lastState") or {}).get("terminated") or {}).get("reason") != "OOMKilled":
         return ""
     name, field = str(container["name"]), _FIELDS.get(str(container["name"]))
-    specs = (each for each in (pod.get("spec") or {}).get("containers") or [] if each["name"] == name)
-    limit = next((((each.get("resources") or {}).get("limits") or {}).get("memory") for each in specs), None)
+    specs = (spec for spec in (pod.get("spec") or {}).get("containers") or [] if spec["name"] == name)
+    limit = next((((spec.get("resources") or {}).get("limits") or {}).get("memory") for spec in specs), None)
     more = f"its limit of {limit}" if limit else "the node has"
     killed = f"pod {pod['metadata']['name']}, container {name}: killed {container.get('restartCount')} times"
     remedy = f"; raise controlPlane.resources.{field}.limits.memory of the Tenant or its class" if field else ""

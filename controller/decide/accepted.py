@@ -82,8 +82,8 @@ def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> 
 
 def verdict(edit: Refusal, failure: Refusal | None) -> Verdict:
     """The Ready condition of a Tenant whose edit is refused."""
-    said = (failure.message, edit.message) if failure is not None else (edit.message,)
-    return Verdict("False", edit.reason, "; ".join(said))
+    messages = (failure.message, edit.message) if failure is not None else (edit.message,)
+    return Verdict("False", edit.reason, "; ".join(messages))
 
 
 def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

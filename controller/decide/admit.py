@@ -98,12 +98,12 @@ def version_step(case: Case) -> Refusal | None:
     if not fault:
         return None
     if case.spec.get("kubernetesVersion"):
-        who = "spec.kubernetesVersion"
+        source = "spec.kubernetesVersion"
     elif case.bounds.get("kubernetesVersion"):
-        who = "class: spec.kubernetesVersion"
+        source = "class: spec.kubernetesVersion"
     else:
-        who = "the first of kubernetesVersions (class and chart value), which the Tenant gets because it names none"
-    return Refusal(Reason.VERSION_SKEW, f"{who}: {fault}, in spec.kubernetesVersion of the Tenant or its class")
+        source = "the first of kubernetesVersions (class and chart value), which the Tenant gets because it names none"
+    return Refusal(Reason.VERSION_SKEW, f"{source}: {fault}, in spec.kubernetesVersion of the Tenant or its class")
 
 
 def pod_groups(case: Case) -> Refusal | None:

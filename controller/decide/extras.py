@@ -41,10 +41,10 @@ class Refused:
         what = f"{self.slot.kind} {_where(self.slot)}"
         if self.kept:
             return f"{what} keeps immutable fields: {self.words}; all other changes were applied"
-        said = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
+        words = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
         if self.deleting:
-            return f"{what} should be deleted, but the host does not delete it: {said}; next: {_advice(self, spec)}"
-        return f"{what} could not be updated: {said}; next: {_advice(self, spec)}"
+            return f"{what} should be deleted, but the host does not delete it: {words}; next: {_advice(self, spec)}"
+        return f"{what} could not be updated: {words}; next: {_advice(self, spec)}"
 
 
 def is_extra(slot: Slot) -> bool:

@@ -132,10 +132,10 @@ def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """The question to the host's authorizer, with everything that its API server vouches for in the request."""
     spec = mapping(obj.get("spec"))
     asked = {"group": names.GROUP, "resource": "tenants", "verb": names.LOGIN_VERB, "name": request.tenant}
-    said = {"user": request.requester, "groups": list(spec.get("groups") or ()), "extra": dict(mapping(spec.get("extra")))}
+    identity = {"user": request.requester, "groups": list(spec.get("groups") or ()), "extra": dict(mapping(spec.get("extra")))}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "metadata": {},
-        "spec": said | {"uid": str(spec.get("uid") or ""), "resourceAttributes": asked},
+        "spec": identity | {"uid": str(spec.get("uid") or ""), "resourceAttributes": asked},
     }

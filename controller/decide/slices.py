@@ -1,7 +1,7 @@
 """Which slice of the service range a tenant gets: disjoint, stable, and free of addresses that another Service already has.
 
-Pure. The tenant's ServiceCIDR object keeps its slice, and the slice is read from there; this module is called only while there
-is none.
+Pure. The tenant's ServiceCIDR object keeps its slice, and the slice is read from there; this module is called only for a tenant
+that has no slice yet.
 """
 
 from collections.abc import Iterable

@@ -127,7 +127,7 @@ def _growing(spec: PlaneSpec, volume: _Volume) -> str:
 def _volume(claim: Obj) -> _Volume:
     spec, status = mapping(claim.get("spec")), mapping(claim.get("status"))
     bound = status.get("phase") == "Bound"
-    said = mappings(status.get("conditions"))
+    conditions = mappings(status.get("conditions"))
     return _Volume(
         name=str(claim["metadata"]["name"]),
         asks=mapping(mapping(spec.get("resources")).get("requests")).get("storage"),
@@ -135,7 +135,7 @@ def _volume(claim: Obj) -> _Volume:
         storage_class=spec.get("storageClassName"),
         conditions={
             text(condition.get("type")): text(condition.get("message"))
-            for condition in said
+            for condition in conditions
             if condition.get("status") == "True"
         },
     )

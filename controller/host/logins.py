@@ -227,8 +227,8 @@ class Logins:
 
     async def _condition(self, obj: Obj, kind: str, message: str) -> Obj:
         status: dict[str, Any] = dict(mapping(obj.get("status")))
-        said = {"type": kind, "status": "True", "reason": "Bulkhead", "message": message[:1000]}
-        changed = obj | {"status": status | {"conditions": [*(status.get("conditions") or ()), said]}}
+        condition = {"type": kind, "status": "True", "reason": "Bulkhead", "message": message[:1000]}
+        changed = obj | {"status": status | {"conditions": [*(status.get("conditions") or ()), condition]}}
         subresource = "status" if kind == "Failed" else "approval"
         return await self._client.replace(kinds.CERTIFICATE_SIGNING_REQUESTS, changed, subresource=subresource)
 

@@ -43,13 +43,13 @@ class Announcer:
 
     async def announce(self, tenant: Obj, before: Sequence[Obj], now: Sequence[Obj]) -> None:
         """Write Events for the conditions that differ between two statuses."""
-        for each in announcements(before, now):
+        for announcement in announcements(before, now):
             if not self._may_write(uid_of(tenant)):
                 _log.info("event dropped: too many events of this tenant", extra={"tenant": tenant["metadata"]["name"]})
                 return
             try:
                 async with asyncio.timeout(_WRITE_SECONDS):
-                    await self._write(tenant, each)
+                    await self._write(tenant, announcement)
             except (KubeError, TimeoutError) as error:
                 _log.warning("cannot write event: %s", error, extra={"tenant": tenant["metadata"]["name"]})
                 return

@@ -37,7 +37,9 @@ class Unchangeable(Unprocessable):
     """Some objects were not written, because their fields are immutable; all other objects of the stage were."""
 
     def __init__(self, refused: tuple[Refused, ...]) -> None:
-        super().__init__(422, "Invalid", "; ".join(f"{each.slot.kind} {each.slot.name}: {each.words}" for each in refused))
+        super().__init__(
+            422, "Invalid", "; ".join(f"{refusal.slot.kind} {refusal.slot.name}: {refusal.words}" for refusal in refused)
+        )
         self.refused = refused
 
 
@@ -83,7 +85,7 @@ class Applier:
 
     async def delete(self, deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
         """Delete orphans, each only if it is still the observed object. Raises the first error after all deletions."""
-        results = await asyncio.gather(*(self._delete(each, observed) for each in deletions), return_exceptions=True)
+        results = await asyncio.gather(*(self._delete(deletion, observed) for deletion in deletions), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -94,9 +96,9 @@ class Applier:
         """Apply and delete objects independently of each other; returns those that failed, and never raises for them."""
         refused = await asyncio.gather(
             *(self._tried(slot_of(obj), self.stage([obj], observed)) for obj in objects),
-            *(self._tried(each.slot, self.delete([each], observed), deleting=True) for each in deletions),
+            *(self._tried(deletion.slot, self.delete([deletion], observed), deleting=True) for deletion in deletions),
         )
-        return tuple(each for each in refused if each is not None)
+        return tuple(refusal for refusal in refused if refusal is not None)
 
     async def _tried(self, slot: Slot, call: Awaitable[object], *, deleting: bool = False) -> Refused | None:
         try:

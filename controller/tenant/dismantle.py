@@ -72,8 +72,8 @@ class Dismantler:
         name, service_slice = str(tenant["metadata"]["name"]), str((tenant.get("status") or {}).get("serviceSlice") or "")
         own = {names.plane_namespace(name), names.work_namespace(name)}
         found = []
-        for each in (await self._client.list(kinds.IP_ADDRESSES)).items:
-            address, parent = str(each["metadata"]["name"]), (each.get("spec") or {}).get("parentRef") or {}
+        for claimed in (await self._client.list(kinds.IP_ADDRESSES)).items:
+            address, parent = str(claimed["metadata"]["name"]), (claimed.get("spec") or {}).get("parentRef") or {}
             if slices.inside(service_slice, address) and parent.get("namespace") not in own:
                 found.append(f"{parent.get('namespace')}/{parent.get('name')} has {address}")
         some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")

@@ -22,7 +22,7 @@ async def put_on(client: Client, tenant: Obj) -> Obj:
 async def take_off(client: Client, tenant: Obj) -> None:
     """Remove it once nothing is left."""
     try:
-        await _patch(client, tenant, [each for each in tenant["metadata"]["finalizers"] if each != names.TEARDOWN_FINALIZER])
+        await _patch(client, tenant, [name for name in tenant["metadata"]["finalizers"] if name != names.TEARDOWN_FINALIZER])
     except NotFound:
         return
 

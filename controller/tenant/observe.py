@@ -52,9 +52,9 @@ class Observed:
         """Whether the tenant was built before and its namespaces are still its own."""
         meta = self.tenant["metadata"]
         both = (names.plane_namespace(self.name), names.work_namespace(self.name))
-        namespaces = [self.get(kinds.NAMESPACES, each) for each in both]
+        namespaces = [self.get(kinds.NAMESPACES, namespace) for namespace in both]
         applied = (self.tenant.get("status") or {}).get("class") or self.get(kinds.STATEFUL_SETS, PLANE, both[0])
-        return bool(applied) and all(each and owned_by(each, self.name, str(meta["uid"])) for each in namespaces)
+        return bool(applied) and all(namespace and owned_by(namespace, self.name, str(meta["uid"])) for namespace in namespaces)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""
@@ -70,7 +70,7 @@ class Observed:
         """The addresses of the plane's pods."""
         pods = (obj for (kind, _), obj in self.objects.items() if kind is kinds.PODS)
         listed = ((pod.get("status") or {}).get("podIPs") or [] for pod in pods)
-        return tuple(sorted({str(each.get("ip")) for addresses in listed for each in addresses if each.get("ip")}))
+        return tuple(sorted({str(address.get("ip")) for addresses in listed for address in addresses if address.get("ip")}))
 
     def in_plane(self, resource: Resource) -> dict[str, Obj]:
         """The objects of one kind in the plane's namespace, by name."""
@@ -105,9 +105,9 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
 
 
 async def _cohort(client: Client, spec: Obj) -> Obj | None:
-    """The Cohort of a Tenant; it is read only if it has flavors, which most do not."""
+    """The Cohort of a Tenant; it is read only if the Tenant's quota has flavors, which is rare."""
     name = cohort_of(spec)
-    if not name or not any(section_of(resources_of(spec), each).get("flavors") for each in resources_of(spec)):
+    if not name or not any(section_of(resources_of(spec), resource).get("flavors") for resource in resources_of(spec)):
         return None
     try:
         return await client.get(kinds.COHORTS, name)

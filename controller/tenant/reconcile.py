@@ -113,8 +113,8 @@ class Reconciler:
         trouble = await self._refusing.reach(observed)
         if trouble:
             refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
-        said = status.refused(observed.tenant, refusal, observed.now)
-        return _Result(_REFUSED if trouble else self._resync, said)
+        wanted = status.refused(observed.tenant, refusal, observed.now)
+        return _Result(_REFUSED if trouble else self._resync, wanted)
 
     async def _build(self, observed: Observed, admitted: Admitted) -> _Result:
         service_slice = await self._slicer.slice_of(observed)
@@ -136,8 +136,8 @@ class Reconciler:
             end = seen(turn, failure, self._owned.of_tenant(turn.tenant))
             reports = [facet.report(end) for facet in self._facets]
             ended = Ended(edit=turn.admitted.edit, held=turn.admitted.held, failure=failure)
-            said = status.fold(turn.observed.tenant, reports, ended, self._clock.now())
-            result = _Result(status.again(reports) or self._resync, said, failure)
+            wanted = status.fold(turn.observed.tenant, reports, ended, self._clock.now())
+            result = _Result(status.again(reports) or self._resync, wanted, failure)
         return result
 
     async def _dismantle(self, tenant: Obj) -> _Result:
@@ -152,8 +152,8 @@ class Reconciler:
                 await finalizer.take_off(self._client, tenant)
                 await self._forget(name)
             else:
-                said = status.terminating(tenant, progress.message, blocked=blocked, now=now)
-                result = _Result(progress.again, said)
+                wanted = status.terminating(tenant, progress.message, blocked=blocked, now=now)
+                result = _Result(progress.again, wanted)
         return result
 
     async def _leave(self, name: str, *, ends: bool) -> None:

@@ -69,12 +69,16 @@ class Renewing:
             return False
         if not self._renewals.take():
             return True
-        for name in sorted({each.secret for each in due}):
+        for name in sorted({certificate.secret for certificate in due}):
             obj, files = secrets[name], dict[str, bytes]()
-            for each in (each for each in due if each.secret == name):
-                files |= standing.renewed(each, secrets, observed.now, known)
+            for certificate in (certificate for certificate in due if certificate.secret == name):
+                files |= standing.renewed(certificate, secrets, observed.now, known)
                 metrics.certificates_issued.inc()
-                extra = {"tenant": observed.name, "certificate": f"{name}/{each.file}", "why": "at two thirds of its life"}
+                extra = {
+                    "tenant": observed.name,
+                    "certificate": f"{name}/{certificate.file}",
+                    "why": "at two thirds of its life",
+                }
                 _log.info("issuing", extra=extra)
             meta = obj["metadata"]
             version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}

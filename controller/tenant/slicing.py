@@ -46,7 +46,7 @@ class Slicer:
     async def _claim(self, observed: Observed, name: str) -> str | Refusal:
         listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
         addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
-        own = next((each for each in listed if each["metadata"]["name"] == name), None)
+        own = next((service_cidr for service_cidr in listed if service_cidr["metadata"]["name"] == name), None)
         if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:
             return Refusal(Reason.NAMESPACE_TAKEN, f"ServiceCIDR {name} exists and is not this tenant's")
         if own is not None:
@@ -60,7 +60,7 @@ class Slicer:
         chosen = slices.allocate(
             self._settings.service_range,
             self._settings.slice_prefix,
-            taken=[cidr for each in listed for cidr in each["spec"].get("cidrs") or []],
+            taken=[cidr for service_cidr in listed for cidr in service_cidr["spec"].get("cidrs") or []],
             used=_used_by_others(addresses, _inhabited(observed)),
             wished=str(wished) if wished else None,
         )
@@ -97,8 +97,8 @@ def _inhabited(observed: Observed) -> set[str]:
 
 def _used_by_others(addresses: Iterable[Obj], own: Container[str]) -> list[str]:
     """Addresses of Services outside these namespaces."""
-    parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
-    return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
+    parents = ((address, (address.get("spec") or {}).get("parentRef") or {}) for address in addresses)
+    return [str(address["metadata"]["name"]) for address, parent in parents if parent.get("namespace") not in own]
 
 
 def cidr_of(service_cidr: Obj) -> str:

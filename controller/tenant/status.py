@@ -48,11 +48,11 @@ class Ended:
 
 def fold(tenant: Obj, reports: Sequence[Report], ended: Ended, now: datetime) -> Obj:
     """The whole status after a reconcile."""
-    said = {condition: verdict for report in reports for condition, verdict in report.conditions.items()}
-    verdicts = {condition: verdict for condition, verdict in said.items() if verdict is not None}
+    reported = {condition: verdict for report in reports for condition, verdict in report.conditions.items()}
+    verdicts = {condition: verdict for condition, verdict in reported.items() if verdict is not None}
     verdicts[ConditionType.READY] = _ready(reports, verdicts, ended)
     made = _with(tenant, verdicts, now)
-    gone = said.keys() - verdicts.keys()
+    gone = reported.keys() - verdicts.keys()
     made["conditions"] = [condition for condition in made["conditions"] if condition["type"] not in gone]
     for report in reports:
         made |= report.fields | report.in_full
@@ -118,8 +118,8 @@ def _not_as_asked(ended: Ended) -> Verdict | None:
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
     # The list of refused fields may be long, and the end of a message is cut off.
     long = len(refusal.message) > MESSAGE_LIMIT // 2
-    said = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
-    return Verdict("False", refusal.reason, f"{failure.message}; {said}" if failure is not None else said)
+    message = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
+    return Verdict("False", refusal.reason, f"{failure.message}; {message}" if failure is not None else message)
 
 
 def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime) -> Obj:

@@ -58,7 +58,7 @@ class Turn:
 
     def plus(self, *made: object) -> "Turn":
         """The turn with the results of one more facet; None values are left out."""
-        return replace(self, made=(*self.made, *(each for each in made if each is not None)))
+        return replace(self, made=(*self.made, *(result for result in made if result is not None)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ def _unprogrammed(gateway: Gateway, there: Obj) -> str:
 
 def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
     status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
-    said = mappings(status.get("parents"), _MOST_PARENTS)
-    own = [parent for parent in said if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
+    parents = mappings(status.get("parents"), _MOST_PARENTS)
+    own = [parent for parent in parents if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
     # Several controllers may each have an entry for one Gateway: one that accepts the route is enough.
     found = [_of_parent(spec, gateway, parent, made.get("generation")) for parent in own]
     silent = f"{_called(gateway)} has not reported whether it accepts the route; {_ask(gateway, spec)}"

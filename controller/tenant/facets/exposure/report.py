@@ -32,8 +32,8 @@ def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (),
     `route` is the TLSRoute as last observed, `refused` what the host refused to apply or to delete, `gateway` the Gateway that
     the route names: empty if it does not exist, None if that is unknown.
     """
-    if (said := extras.exposed(refused, spec)) is not None:
-        return said
+    if (refusal := extras.exposed(refused, spec)) is not None:
+        return refusal
     if spec.exposure.type == "None":
         return None
     return _missing(spec, route, gateway) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
@@ -50,8 +50,8 @@ def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict
         return None
     if not exposure.route_version:
         return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
-    said = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
-    return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
+    trouble = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
+    return Verdict("False", Reason.ROUTE_REFUSED, trouble) if trouble else None
 
 
 def _no_address(spec: PlaneSpec) -> str:

@@ -21,7 +21,7 @@ def report(spec: PlaneSpec, namespaces: Sequence[Obj], tenant_class: Obj | None)
 
 
 def _namespaces(found: Sequence[Obj]) -> Verdict:
-    leaving = [str(each["metadata"]["name"]) for each in found if each["metadata"].get("deletionTimestamp")]
+    leaving = [str(namespace["metadata"]["name"]) for namespace in found if namespace["metadata"].get("deletionTimestamp")]
     if leaving:
         return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(found) < 2:

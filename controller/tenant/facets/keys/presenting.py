@@ -25,8 +25,8 @@ async def present(client: Client, spec: PlaneSpec, keys: KeyMaterial, pods: Iter
     wanted = keys.leaf("pki-apiserver/server")
     for pod in pods:
         meta = pod["metadata"]
-        own, said = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
-        if own.get(labels.COMPONENT) != PLANE or meta.get("deletionTimestamp") or said == wanted:
+        own, touched_for = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
+        if own.get(labels.COMPONENT) != PLANE or meta.get("deletionTimestamp") or touched_for == wanted:
             continue
         body = {"metadata": {"uid": meta["uid"], "annotations": {LEAF_ANNOTATION: wanted}}}
         try:

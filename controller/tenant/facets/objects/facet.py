@@ -81,10 +81,10 @@ class Extras(Facet):
         """Apply and delete each object independently."""
         made = turn.need(Plan)
         refused = await self.applier.extras(made.rendered.extras, made.extra_deletions, turn.observed.objects)
-        for each in refused:
-            metrics.refused_objects.labels(each.slot.kind).inc()
-            extra = {"tenant": turn.tenant, "object": f"{each.slot.kind} {each.slot.name}"}
-            _log.warning("refused: %s", each.words, extra=extra)
+        for refusal in refused:
+            metrics.refused_objects.labels(refusal.slot.kind).inc()
+            extra = {"tenant": turn.tenant, "object": f"{refusal.slot.kind} {refusal.slot.name}"}
+            _log.warning("refused: %s", refusal.words, extra=extra)
         return turn.plus(HostRefused((*turn.refused, *made.kept, *refused)))
 
     def report(self, seen: Seen) -> Report:

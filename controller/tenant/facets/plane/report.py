@@ -83,7 +83,11 @@ def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
 
 
 def _waiting(pod: Obj, found: Found) -> str:
-    waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    waiting = [
+        str(container["name"])
+        for container in (pod.get("status") or {}).get("containerStatuses") or []
+        if not container.get("ready")
+    ]
     return f"not ready yet: {', '.join(waiting)}" if found.ready and waiting else found.message
 
 

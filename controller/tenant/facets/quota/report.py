@@ -61,12 +61,12 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 def _standing(lines: Lines) -> list[Obj]:
     return [
         {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
-        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES]
+        for line, counts in sorted(lines.items(), key=lambda item: line_name(*item[0]))[:_MOST_LINES]
     ]
 
 
 def _applied(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Verdict:
-    wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
+    wanted = {str(wanted_quota["metadata"]["name"]) for wanted_quota in quota.resource_quotas(spec)}
     if missing := sorted(wanted - quotas.keys()):
         return Verdict("False", Reason.PROVISIONING, f"being created: ResourceQuota {', '.join(missing)}")
     for name in sorted(wanted):

@@ -17,8 +17,8 @@ _SECONDS = 15.0
 async def grow(client: Client, spec: PlaneSpec, existing: Existing) -> dict[str, str]:
     """Patch the claims that are smaller than requested; returns the host's words for those that it refused."""
     found = growths(spec, existing)
-    answers = await asyncio.gather(*(_grow(client, spec, each) for each in found))
-    return {each.claim: words for each, words in zip(found, answers, strict=True) if words}
+    answers = await asyncio.gather(*(_grow(client, spec, growth) for growth in found))
+    return {growth.claim: words for growth, words in zip(found, answers, strict=True) if words}
 
 
 async def _grow(client: Client, spec: PlaneSpec, growth: Growth) -> str:
