@@ -51,7 +51,7 @@ class Budget:
             largest = max(self._held, key=lambda name: self._held[name], default=tenant)
             if self._held[largest] <= self._held[tenant] + size:
                 raise TooLarge(
-                    f"the responses of all planes need more than {self.total} bytes at once, and this plane needs the most"
+                    f"the responses of all planes need more than {self.total} bytes at once, and those of this plane need the most"
                 )
             ending = [other for other in self._turns if other.tenant == largest and not other.ended]
             if not ending:
@@ -110,7 +110,7 @@ class Turn:
         except TimeoutError:
             if not self._ended:
                 raise
-            raise TooLarge("the responses of all planes need too much memory, and this plane's needed the most") from None
+            raise TooLarge("the responses of all planes need too much memory, and those of this plane need the most") from None
 
     def arrived(self, size: int) -> None:
         """Count bytes of a response."""

@@ -56,11 +56,7 @@ class Renewing:
             return f"certificates are due and not renewed yet: {self._renewals.why_not}"
         ends = standing.ending(secrets, observed.now, known)
         named = ", ".join(f"{name} ({end:%Y-%m-%d})" for name, end in sorted(ends.items()))
-        return (
-            f"CAs of the plane are replaced only while its Tenant is reconciled, and these expire soon: {named}"
-            if named
-            else ""
-        )
+        return f"CAs of the plane are replaced only while its Tenant is reconciled, and these expire: {named}" if named else ""
 
     async def _secrets(self, observed: Observed, secrets: dict[str, Obj], known: Known) -> bool:
         """Renew what is due, one Secret at a time; returns whether a renewal was put off."""
