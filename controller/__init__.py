@@ -1,1 +1,1 @@
-"""Tenant to running control plane: observe, plan (pure), apply, status (pure)."""
+"""Turns each Tenant into a running control plane: observe, plan (pure), apply, summarise the status (pure)."""

@@ -1,8 +1,8 @@
-"""`python -m controller`: in a cluster by its ServiceAccount, outside of one by KUBECONFIG.
+"""Run the controller: `python -m controller`. In a cluster it uses its ServiceAccount, elsewhere KUBECONFIG.
 
     kopf + informers ──> queue ──> workers (only while the lease is held) ──> reconciles
 
-Everyone watches, so that a standby is warm; only the holder of the lease works the queue.
+Every replica watches, so that a standby has warm caches; only the holder of the lease works through the queue.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ from controller.worker import Workers
 _log = logging.getLogger("controller")
 LEASE = "bulkhead-controller"
 _STUCK_SECONDS = 300.0
-# So long tenants wait for the definitions of this release; a host that refuses them does not leave tenants alone for that.
+# Tenants wait this long for the CRDs of this release. If the host refuses the CRDs, tenants are reconciled anyway.
 _DEFINITIONS_SECONDS = 20.0
 
 
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 async def run(settings: Settings, config: KubeConfig) -> None:
-    """The whole controller."""
+    """Build the controller and run it until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,7 +109,7 @@ async def run(settings: Settings, config: KubeConfig) -> None:
 
 
 class Controller:
-    """The parts and their lives."""
+    """Creates the parts of the controller, and starts and stops them."""
 
     def __init__(self, client: Client, config: KubeConfig, settings: Settings) -> None:
         self._clock = SteadyClock(SystemClock())
@@ -216,12 +216,12 @@ class Controller:
         await usage.run()
 
     async def _lead(self) -> None:
-        """Work while the lease is held; come back to wait for it when it is lost."""
+        """Work while this process holds the lease; wait for the lease again after losing it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DEFINITIONS_SECONDS):
                 await self._defined.wait()
         await self._owned.synced()
-        # A policy without an exception that is needed would open the host.
+        # If a policy lacked an exception that it needs, the tenant could reach the host.
         await self._ranges.synced()
         self._synced = True
         identity = self._settings.identity or f"{socket.gethostname()}-{os.getpid()}"
@@ -233,7 +233,7 @@ class Controller:
                     await self._pulls.look()
                 await self._enqueue_all()
                 work = asyncio.create_task(self._workers.run(), name="workers")
-                # Made for each reign: a standby keeps no records of all pods.
+                # Created each time this process becomes the leader: a standby keeps no records of all pods.
                 accelerators = asyncio.create_task(
                     supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
                 )
@@ -259,7 +259,7 @@ class Controller:
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)
-                    # Only the leader acts, in planes as on the host.
+                    # Only the leader acts, in planes and on the host.
                     await self._desks.close()
                     await self._slurm.close()
                     await self._shares.close()
@@ -283,12 +283,12 @@ class Controller:
             self._queue.add(name)
 
     async def _enqueue_all(self) -> None:
-        """Every tenant there is, and every name of which something is left."""
+        """Enqueue every Tenant on the host, and every tenant name that still has host objects."""
         self._look_at_all()
         try:
             listed = await self._client.list(kinds.TENANTS)
         except KubeError as error:
-            _log.warning("tenants not listed: %s", error)
+            _log.warning("cannot list tenants: %s", error)
             return
         for tenant in listed.items:
             self._queue.add(str(tenant["metadata"]["name"]))
@@ -304,7 +304,7 @@ class Controller:
         return f"a reconcile has been running for {stuck:.0f} s" if stuck > _STUCK_SECONDS else None
 
     def _ready(self) -> str | None:
-        return None if self._synced else "the host's objects were not listed yet"
+        return None if self._synced else "the first list of the host's objects is not complete yet"
 
 
 def _config() -> KubeConfig:

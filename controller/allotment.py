@@ -1,9 +1,9 @@
-"""What a tenant is allotted of each resource: its quota over what its class gives, held against its class. Pure.
+"""A tenant's quota of each resource: computed from its Tenant and its class, and checked against the class. Pure.
 
-Whatever a class counts has a limit for every one of its tenants: none of it, unless Tenant or class say how much. Of CPU,
-memory and storage, in which pods without GPUs live too, a tenant has what it asks for, else what its class gives, else the most
-that the class allows; a class that says nothing sets no ceiling. The ResourceQuota on the host, the syncer's own count and the
-nodes that the tenant sees all follow from the one list of limits made here.
+If a class counts a resource, each of its tenants has a limit for it: 0, unless the Tenant or the class sets an amount. CPU,
+memory and storage, which pods without GPUs also need, are different: the Tenant's value applies, then the class's default, then
+the class's maximum; without any of these there is no ceiling. The ResourceQuota on the host, the syncer's own count and the
+capacity of the nodes that the tenant sees are all computed from the list of limits that this module returns.
 """
 
 import re
@@ -29,7 +29,7 @@ _OF_PLATFORM: Final = re.compile(r"(^|[.])bulkhead[.]dev/")
 _WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _TAINT_KEY: Final = re.compile(rf"([a-z0-9][-.a-z0-9]*/)?{_WORD}")
 _TAINT_VALUE: Final = re.compile(rf"({_WORD})?")
-# What a container gets that names nothing and whose class says nothing.
+# Requests of a container that sets none, in a class that has no defaults.
 _REQUESTS: Final = {"cpu": "10m", "ephemeral-storage": "64Mi", "memory": "32Mi"}
 
 
@@ -39,25 +39,25 @@ def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
 
 
 def extended_resources(bounds: Mapping[str, Any]) -> list[str]:
-    """The other resources that pods of this class may ask for: network devices, huge pages."""
+    """The other resources that pods of this class may request: network devices, huge pages."""
     gpus = gpu_resources(bounds)
     return [name for name in bounds.get("extendedResources") or () if name not in gpus]
 
 
 def counted_resources(bounds: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every resource of a class of which a tenant has nothing unless its quota or the class gives it some."""
+    """The resources of which a tenant has 0 unless its quota or the class sets an amount."""
     return (*gpu_resources(bounds), *extended_resources(bounds))
 
 
 def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
-    """What the devices of each allowed class count against: a resource, or a number of the class's own."""
+    """What a device of each allowed class counts as: a resource name, or the quota that the device class itself has."""
     quota, counted = section_of(bounds, "deviceClassQuota"), counted_resources(bounds)
     found: dict[str, str | int] = {}
     for name in bounds.get("allowedDeviceClasses") or ():
-        said = section_of(quota, name)
-        resource = said.get("resource")
-        # A class that is to count against what does not count would have no limit at all.
-        found[str(name)] = str(resource) if resource in counted and "/" in resource else int(said.get("devices") or 0)
+        counted_as = section_of(quota, name)
+        resource = counted_as.get("resource")
+        # A device class that counts against a resource without a quota would have no limit at all.
+        found[str(name)] = str(resource) if resource in counted and "/" in resource else int(counted_as.get("devices") or 0)
     return found
 
 
@@ -75,7 +75,7 @@ def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, Amou
 
 
 def pod_bounds(bounds: Mapping[str, Any]) -> tuple[PodBound, ...]:
-    """What one pod may ask for, where the class says so."""
+    """The bounds on what one pod may request, for each resource for which the class sets them."""
     offered = resources_of(bounds)
     made = (
         PodBound(name, _text(offer.get("maxPerPod")), _text(offer.get("maxLimitRequestRatio")))
@@ -85,15 +85,15 @@ def pod_bounds(bounds: Mapping[str, Any]) -> tuple[PodBound, ...]:
 
 
 def most_per_claim(bounds: Mapping[str, Any]) -> str:
-    """The most that one claim may ask for; empty where the class does not say."""
+    """The largest size that one PersistentVolumeClaim may request; empty if the class sets none."""
     return _text(section_of(resources_of(bounds), _OF_BYTES).get("maxPerClaim"))
 
 
 def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    """Request and limit of containers that name none; limits only where the class has them, and requests always.
+    """Default requests and limits of containers that set none: limits only if the class sets them, requests always.
 
-    A quota refuses a container that does not say how much it counts for. And without a request of its own a limit becomes the
-    request: a node would be full of promises and empty of data.
+    A ResourceQuota rejects a container without a request for a counted resource. And if only a limit is set, Kubernetes uses
+    the limit as the request, so that nodes would be fully requested and hardly used.
     """
     given = section_of(bounds, "containerDefaults")
     limits = section_of(given, "limits")
@@ -103,7 +103,7 @@ def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str],
 
 
 def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
-    """Why no tenant of this class can have quotas, or pods that name nothing, or pods of its own alone."""
+    """Why the class's quotas, container defaults or tolerations cannot work for any tenant; None if they can."""
     offered, given = resources_of(bounds), section_of(bounds, "containerDefaults")
     for name in dict.fromkeys((*counted_resources(bounds), *offered)):
         fault = _fault(name, section_of(offered, name), section_of(given, "limits"))
@@ -112,12 +112,12 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
             return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}{fault}")
     for name, number in section_of(section_of(bounds, "quota"), "objects").items():
         if readable(number) is None:
-            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"class: spec.quota.objects[{name}]: {number!r} is no quantity")
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"class: spec.quota.objects[{name}]: must be a quantity, not {number!r}")
     return _refuse_defaults(bounds) or _refuse_tolerations(bounds)
 
 
 def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """A class without what no host accepts, for tenants that run; what merely contradicts itself stays."""
+    """The class without the fields that every host rejects, for tenants that already run; mere contradictions stay in it."""
     offered, given = resources_of(bounds), section_of(bounds, "containerDefaults")
     limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
     requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}
@@ -131,14 +131,19 @@ def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fault(name: str, offer: Mapping[str, Any], limits: Mapping[str, Any]) -> str | None:
-    """Why no host has such a quota."""
+    """Why the host cannot enforce a quota of this resource; None if it can."""
     if not _countable(name):
         known = ", ".join((*AMOUNTS, *_LIMITS))
-        return f": no quota is of that, only of {known} and of devices such as {labels.GPU}; for objects there is quota.objects"
+        return f": cannot be counted, only {known} and devices such as {labels.GPU}; set quota.objects for numbers of objects"
     if name in _LIMITS and name.removeprefix("limits.") not in limits:
-        return f": a pod without a limit would be refused; needs containerDefaults.{name}, which gives it one"
+        return f": the host would reject pods without a limit; set containerDefaults.{name} as their default"
     return next(
-        (f".{key}: {value!r} is no quantity" for key, value in sorted(offer.items()) if _number("cpu", value) is None), None
+        (
+            f".{key}: must be a quantity such as 64 or 512Gi, not {value!r}"
+            for key, value in sorted(offer.items())
+            if _number("cpu", value) is None
+        ),
+        None,
     )
 
 
@@ -147,7 +152,7 @@ def _refuse_defaults(bounds: Mapping[str, Any]) -> Refusal | None:
     for part in ("requests", "limits"):
         for name in sorted(section_of(given, part)):
             if name not in _REQUESTS:
-                text = f"containers are given {', '.join(_REQUESTS)}; for what else they need they ask themselves"
+                text = f"defaults exist only for {', '.join(_REQUESTS)}; containers must request other resources themselves"
                 return Refusal(Reason.INVALID_CONFIGURATION, f"class: spec.containerDefaults.{part}[{name}]: {text}")
     for name, request, limit in container_defaults(bounds):
         if limit and _size(request) > _size(limit):
@@ -157,7 +162,7 @@ def _refuse_defaults(bounds: Mapping[str, Any]) -> Refusal | None:
 
 
 def _refuse_tolerations(bounds: Mapping[str, Any]) -> Refusal | None:
-    """What the CRD refuses (`Toleration`), of classes that were stored before it did."""
+    """Repeats the CRD's rules for tolerations (`Toleration`), for classes that were stored before the CRD had them."""
     nodes = section_of(bounds, "nodes")
     for field in _TOLERATIONS:
         for index, toleration in enumerate(nodes.get(field) or ()):
@@ -168,18 +173,18 @@ def _refuse_tolerations(bounds: Mapping[str, Any]) -> Refusal | None:
 
 
 def _intolerable(toleration: Any) -> str | None:
-    """Why no pod may bear that toleration: it opens nodes that are not the tenant's, or no host takes it."""
+    """Why pods must not have this toleration: it opens nodes of other tenants, or API servers reject it. None if they may."""
     given = mapping(toleration)
     key, value = given.get("key") or "", given.get("value") or ""
     faults = {
-        ".key: without one every taint is tolerated, also of nodes that are another tenant's: name the taint's key": not key,
-        f".key: {key}: taints of bulkhead.dev are the platform's: nodes that are dedicated to a tenant bear them": (
+        ".key: must be the key of a taint: without it, every taint is tolerated, even on nodes of other tenants": not key,
+        f".key: {key}: tolerations of bulkhead.dev taints are not allowed: these taints dedicate nodes to one tenant": (
             _OF_PLATFORM.search(key)
         ),
-        f".key: {key}: keeps the host's own nodes from tenants: taint nodes that are theirs by another key": (
+        f".key: {key}: is not allowed: it keeps tenants off the host's own nodes; taint nodes for tenants with another key": (
             key.startswith("node-role.kubernetes.io/")
         ),
-        f": {key}={value} is no key and value that a taint can have": (
+        f": {key}={value} is not a valid key and value of a taint": (
             not _TAINT_KEY.fullmatch(key) or not _TAINT_VALUE.fullmatch(value)
         ),
         f".value: {value}: operator Exists compares no value": value and given.get("operator") == "Exists",
@@ -191,7 +196,7 @@ def _intolerable(toleration: Any) -> str | None:
 
 
 def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) -> Refusal | None:
-    """Where what a container gets that names nothing is more than what one may have."""
+    """Why the container defaults exceed what the class allows for one pod; None if they do not."""
     request, limit = next(((request, limit) for name, request, limit in defaults if name == bound.resource), ("", ""))
     name = bound.resource
     if bound.most and request and _size(request) > parse(bound.most):
@@ -206,7 +211,7 @@ def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) 
 
 
 def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    """Why the class does not allow this quota; the class itself is without fault."""
+    """Why the class does not allow this quota; None if it does. The class itself has passed `refuse_class`."""
     asked, offered = resources_of(spec), resources_of(bounds)
     known = _known(bounds)
     for name in sorted(asked):
@@ -214,12 +219,12 @@ def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal 
         field = f"spec.quota.resources[{name}].nominal"
         if name not in known:
             return Refusal(
-                Reason.IMPOSSIBLE_QUOTA, f"{field}: the class knows no resource {name}, only {', '.join(sorted(known))}"
+                Reason.IMPOSSIBLE_QUOTA, f"{field}: the class has no resource {name}, only {', '.join(sorted(known))}"
             )
         number = _number(name, value)
         if number is None:
             what = f"a whole number of at most {MOST_DEVICES}" if _devices(name) else "a quantity such as 64 or 512Gi"
-            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {value!r} is not {what}")
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: must be {what}, not {value!r}")
         limit = section_of(offered, name).get("maxNominal")
         if limit is not None and number > parse(limit):
             return Refusal(Reason.OUT_OF_BOUNDS, f"{field}: {value} is more than the {limit} that the class allows")
@@ -227,7 +232,7 @@ def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal 
 
 
 def resources_of(section: Mapping[str, Any]) -> dict[str, Any]:
-    """What a Tenant's spec, or a class's, says of each resource."""
+    """The quota section of each resource, from the spec of a Tenant or of a class."""
     return section_of(section_of(section, "quota"), "resources")
 
 
@@ -237,12 +242,12 @@ def _known(bounds: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _devices(name: str) -> bool:
-    """Whether a resource is of a vendor's devices."""
+    """Whether a resource stands for devices of a vendor, such as nvidia.com/gpu."""
     return "/" in name and not name.endswith(f"/{_OF_BYTES}")
 
 
 def _countable(name: str) -> bool:
-    """Whether the host has a quota of that, and one under that name alone; the CRD says the same (`QUOTA_KEYS`)."""
+    """Whether a ResourceQuota can count this resource, and under this name only; the CRD has the same rule (`QUOTA_KEYS`)."""
     if name in (*AMOUNTS, *_LIMITS) or name.endswith(_OF_ONE_CLASS) or name.startswith("hugepages-"):
         return True
     return (
@@ -251,7 +256,7 @@ def _countable(name: str) -> bool:
 
 
 def _number(name: str, value: Any) -> Decimal | None:
-    """How much that is; None where it is nothing that an API server would take."""
+    """The amount; None if an API server would not accept it."""
     try:
         number = Decimal(whole(value)) if _devices(name) or name.endswith(_OF_BYTES) else parse(value)
     except InvalidQuantityError:

@@ -3,9 +3,10 @@
     Tenant + class ──> given ──> note on its ResourceQuota ──> others' `ceilings`
                          └─────> gated: facts of the host's policies, settings of its syncer
 
-Devices, which a class counts, are lent and borrowed as far as nobody limits it. CPU, memory and storage of nodes, which every
-pod asks for, only where Tenant or class name a number: else each pod of a cohort would wait at the gate. The sums come from the
-notes that all tenants' quotas bear (`bulkhead.ledger.given`), so this never asks what another Tenant says.
+Devices that a class counts are lent and borrowed without limit, unless the Tenant or the class sets one. CPU, memory and
+storage of nodes are lent and borrowed only if the Tenant or the class sets an amount: every pod requests them, so all pods of
+the cohort would wait at the gate. The sums are computed from annotations on the ResourceQuotas of all tenants
+(`bulkhead.ledger.given`); other Tenant objects are never read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,17 +21,17 @@ from bulkhead.ledger.model import Line, Share, Tenant
 from controller import allotment
 from controller.sections import section_of, text_or_none
 
-# What a pod asks for beside devices and huge pages.
+# What a pod requests in addition to devices and huge pages.
 _OF_EVERY_POD: Final = frozenset(AMOUNTS) - {"requests.storage"}
 
 
 def gangs(bounds: Mapping[str, Any]) -> bool:
-    """Whether pods of gangs wait for each other."""
+    """Whether the pods of a gang wait for each other."""
     return section_of(bounds, "scheduling").get("gangs") is True
 
 
 def gated_resources(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> tuple[str, ...]:
-    """The resources whose pods wait at the gate: what the class of a tenant with a cohort counts, and what it trades."""
+    """The resources whose pods wait at the gate: those that the class of a cohort's tenant counts, and those it trades."""
     if not cohort_of(spec):
         return ()
     asked, offered = allotment.resources_of(spec), allotment.resources_of(bounds)
@@ -44,14 +45,14 @@ def gated_resources(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> tuple
 
 
 def cohort_of(spec: Mapping[str, Any]) -> str:
-    """The cohort of a Tenant; empty where it has none."""
+    """The cohort of a Tenant; empty if it has none."""
     return text_or_none(section_of(spec, "quota"), "cohort") or ""
 
 
 def given(
     name: str, spec: Mapping[str, Any], bounds: Mapping[str, Any], limits: Mapping[str, Amount] | None = None
 ) -> Tenant | None:
-    """What a tenant is given; None for one that has neither a cohort nor gangs."""
+    """The ledger's record of a tenant's quota; None for a tenant that has neither a cohort nor gangs."""
     cohort = cohort_of(spec)
     if not cohort and not gangs(bounds):
         return None
@@ -68,7 +69,7 @@ def given(
             for line, share in _shares(resource, section_of(asked, resource), nominal, bounds, lends=bool(cohort))
         },
         prefers={
-            resource: tuple(str(each.get("name")) for each in flavors)
+            resource: tuple(str(flavor.get("name")) for flavor in flavors)
             for resource in resources
             if (flavors := mappings(section_of(asked, resource).get("flavors"))) and cohort
         },
@@ -83,13 +84,14 @@ def given(
 def ceilings(
     tenant: Tenant, others: Iterable[Tenant], bounds: Mapping[str, Any], limits: Mapping[str, Amount]
 ) -> dict[str, Amount]:
-    """The most that a tenant may ever hold of each resource of which that is more than nominal.
+    """The ceiling of each resource of which the tenant may hold more than its nominal quota.
 
-    That is its `limits` and what it may borrow. `others` are the notes of all tenants; those of other cohorts do not count.
+    A ceiling is the tenant's limit plus what it may borrow. `others` are the records of all tenants; other cohorts do not
+    count.
     """
     if not tenant.cohort:
         return {}
-    mates = [each for each in others if each.cohort == tenant.cohort and each.name != tenant.name]
+    mates = [other for other in others if other.cohort == tenant.cohort and other.name != tenant.name]
     found: dict[str, Amount] = {}
     for resource in dict.fromkeys(resource for _, resource in tenant.shares):
         more = sum(_borrowable(line, share, mates) for line, share in tenant.shares.items() if line[1] == resource)
@@ -102,7 +104,7 @@ def ceilings(
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn:
-    """What a Tenant would borrow beyond its class: where it says so, how much, how much at most, and what is left of it."""
+    """A borrowing limit beyond the class: its field, its value, the class's bound, and the flavors cut down to the bound."""
 
     resource: str
     field: str
@@ -112,32 +114,32 @@ class Overdrawn:
 
 
 def overdrawn(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Iterator[Overdrawn]:
-    """Where a Tenant would borrow more than its class allows, of all flavors of a resource together."""
+    """The borrowing limits of a Tenant that exceed its class, summed over all flavors of a resource."""
     for resource, asked in sorted(allotment.resources_of(spec).items()):
         most = readable(section_of(allotment.resources_of(bounds), resource).get("maxBorrowing"))
         if most is None:
             continue
         flavors = mappings(mapping(asked).get("flavors"))
-        together = sum((readable(each.get("borrowingLimit")) or Decimal(0) for each in flavors), Decimal(0))
-        said = readable(mapping(asked).get("borrowingLimit"))
-        if said is not None and said > most:
-            yield Overdrawn(resource, "borrowingLimit", canonical(said), canonical(most), canonical(most))
+        together = sum((readable(flavor.get("borrowingLimit")) or Decimal(0) for flavor in flavors), Decimal(0))
+        limit = readable(mapping(asked).get("borrowingLimit"))
+        if limit is not None and limit > most:
+            yield Overdrawn(resource, "borrowingLimit", canonical(limit), canonical(most), canonical(most))
         if together > most:
             yield Overdrawn(resource, "flavors", canonical(together), canonical(most), _narrowed(flavors, most))
 
 
 def _narrowed(flavors: list[Mapping[str, Any]], most: Decimal) -> list[Mapping[str, Any]]:
-    """Flavors that borrow no more than that together; the first ones keep theirs."""
+    """The flavors with their borrowing limits cut so that the sum is at most `most`; the first flavors keep theirs."""
     found, left = [], most
-    for each in flavors:
-        limit = readable(each.get("borrowingLimit"))
-        found.append(each if limit is None else {**each, "borrowingLimit": canonical(min(limit, left))})
+    for flavor in flavors:
+        limit = readable(flavor.get("borrowingLimit"))
+        found.append(flavor if limit is None else {**flavor, "borrowingLimit": canonical(min(limit, left))})
         left -= min(limit or Decimal(0), left)
     return found
 
 
 def _borrowable(line: Line, share: Share, mates: Iterable[Tenant]) -> int:
-    lent = sum(_lendable(each.shares[line]) for each in mates if line in each.shares)
+    lent = sum(_lendable(mate.shares[line]) for mate in mates if line in mate.shares)
     return lent if share.borrowing is None else min(lent, share.borrowing)
 
 
@@ -153,16 +155,16 @@ def _shares(
         return
     flavors = mappings(asked.get("flavors"))
     most = _most_borrowing(resource, bounds)
-    for each in flavors:
-        yield (str(each.get("name")), resource), _share(resource, each, _said(resource, each, "nominal") or 0, most)
+    for flavor in flavors:
+        yield (str(flavor.get("name")), resource), _share(resource, flavor, _units_in(resource, flavor, "nominal") or 0, most)
     if not flavors:
         yield ("", resource), _share(resource, asked, _units(resource, nominal.get(resource)), most)
 
 
 def _share(resource: str, asked: Mapping[str, Any], nominal: int, most: int | None) -> Share:
     usual = 0 if resource in _OF_EVERY_POD else None
-    borrowing, lending = (_said(resource, asked, field) for field in ("borrowingLimit", "lendingLimit"))
-    # What the class says is what a tenant has that does not say.
+    borrowing, lending = (_units_in(resource, asked, field) for field in ("borrowingLimit", "lendingLimit"))
+    # If the Tenant sets no limit, the class's value applies.
     borrowing = (most if most is not None else usual) if borrowing is None else borrowing
     if most is not None and borrowing is not None:
         borrowing = min(borrowing, most)
@@ -170,10 +172,10 @@ def _share(resource: str, asked: Mapping[str, Any], nominal: int, most: int | No
 
 
 def _most_borrowing(resource: str, bounds: Mapping[str, Any]) -> int | None:
-    return _said(resource, section_of(allotment.resources_of(bounds), resource), "maxBorrowing")
+    return _units_in(resource, section_of(allotment.resources_of(bounds), resource), "maxBorrowing")
 
 
-def _said(resource: str, section: Mapping[str, Any], field: str) -> int | None:
+def _units_in(resource: str, section: Mapping[str, Any], field: str) -> int | None:
     number = readable(mapping(section).get(field))
     return None if number is None else base_units(resource, number, "down")
 

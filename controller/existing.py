@@ -7,7 +7,7 @@ from bulkhead.api.objects import Obj
 
 
 class Slot(NamedTuple):
-    """Where an object is."""
+    """The kind, namespace and name of an object."""
 
     kind: str
     namespace: str
@@ -18,11 +18,11 @@ Existing: TypeAlias = Mapping[Slot, Obj]
 
 
 def slot_of(obj: Obj) -> Slot:
-    """Where this object is."""
+    """The slot of this object."""
     meta = obj["metadata"]
     return Slot(str(obj["kind"]), str(meta.get("namespace") or ""), str(meta["name"]))
 
 
 def by_slot(objects: Iterable[Obj]) -> Existing:
-    """These objects, each where it is."""
+    """These objects by slot."""
     return {slot_of(obj): obj for obj in objects}

@@ -1,12 +1,12 @@
-"""The adapter to kopf, and the only file that knows it.
+"""The adapter to kopf, and the only file that imports it.
 
-kopf watches our two kinds and calls back; each call puts a tenant's name into our own queue and returns. Nothing is reconciled
-here, no finalizer and no annotation of kopf's is ever written, and kopf's own peering, posting and retries are off.
+kopf watches Bulkhead's kinds and calls back. Each call puts the name of a tenant into the controller's own queue and returns.
+Nothing is reconciled here. kopf writes no finalizers and no annotations, and its peering, event posting and retries are off.
 
     thread kopf, a loop of its own: watches ──> callbacks ──> our loop: Events ──> queue
 
-kopf has that thread to itself because in the main one it takes the process's signals, and because it cancels every task of its
-loop when it ends, whoever made it.
+kopf has its own thread for two reasons: in the main thread it would handle the process's signals, and when it ends, it cancels
+every task of its loop, including tasks that it did not create.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _END_SECONDS = 5.0
 
 
 class Events:
-    """kopf's callbacks; remembers which tenant names which class and cohort, so that their changes reach their tenants."""
+    """kopf's callbacks. They remember each tenant's class and cohort, so that a change of these enqueues their tenants."""
 
     def __init__(self, on_tenant: Callable[[str], object]) -> None:
         self._on_tenant = on_tenant
@@ -37,7 +37,7 @@ class Events:
         self._classes: dict[str, tuple[str, int]] = {}
 
     def tenant(self, *, name: str, spec: dict[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
-        """A Tenant was seen, changed or went away."""
+        """A Tenant was listed, has changed or is gone."""
         if type == "DELETED":
             self._class_of.pop(name, None)
             self._cohort_of.pop(name, None)
@@ -47,7 +47,7 @@ class Events:
         self._on_tenant(name)
 
     def tenant_class(self, *, name: str, meta: Mapping[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
-        """A TenantClass was seen, changed or went away; who uses it is no news to its tenants."""
+        """A TenantClass was listed, has changed or is gone. A change of its status does not concern its tenants."""
         seen = (str(meta.get("uid")), int(meta.get("generation") or 0))
         if type != "DELETED" and self._classes.get(name) == seen:
             return
@@ -59,14 +59,14 @@ class Events:
                 self._on_tenant(tenant)
 
     def cohort(self, name: str) -> None:
-        """A Cohort was seen, changed or went away."""
+        """A Cohort was listed, has changed or is gone."""
         for tenant, named in list(self._cohort_of.items()):
             if named == name:
                 self._on_tenant(tenant)
 
 
 def registry(events: Events, config: KubeConfig, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
-    """Our callbacks in kopf's terms; `loop` is where they are run."""
+    """The kopf registry with these callbacks; they run in `loop`."""
     made = kopf.OperatorRegistry()
 
     async def login(**_: Any) -> kopf.ConnectionInfo:
@@ -100,9 +100,9 @@ def registry(events: Events, config: KubeConfig, loop: asyncio.AbstractEventLoop
 
 
 async def run(events: Events, config: KubeConfig) -> None:
-    """Watch until cancelled; raises when kopf ends before."""
+    """Watch until cancelled. Raises RuntimeError if kopf ends by itself."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    # It warns that it leaves signals alone in its thread, as it is to.
+    # kopf warns that it does not handle signals in this thread, which is intended.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     ours, theirs, stop = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
     made, ended = registry(events, config, ours), ours.create_future()
@@ -112,16 +112,16 @@ async def run(events: Events, config: KubeConfig) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: theirs) as runner:
                 runner.run(kopf.operator(registry=made, clusterwide=True, standalone=True, stop_flag=stop))
-        except BaseException as error:  # noqa: BLE001 - handed over whatever it is: a thread that ends tells nobody
+        except BaseException as error:  # noqa: BLE001 - handed over whatever it is: otherwise a thread ends silently
             reason = error
-        with contextlib.suppress(RuntimeError):  # our loop is gone, and nobody waits any more
+        with contextlib.suppress(RuntimeError):  # our loop has ended, and nothing waits for the result
             ours.call_soon_threadsafe(ended.set_result, reason)
 
     threading.Thread(target=watch, name="kopf", daemon=True).start()
     try:
         await asyncio.wait([ended])
     finally:
-        with contextlib.suppress(RuntimeError):  # its loop is closed already
+        with contextlib.suppress(RuntimeError):  # kopf's loop is closed already
             theirs.call_soon_threadsafe(stop.set)
         await asyncio.wait([ended], timeout=_END_SECONDS)
     raise RuntimeError("kopf ended by itself") from ended.result()

@@ -1,7 +1,7 @@
-"""What the controller counts, for Prometheus. Names and labels are part of the interface.
+"""The controller's Prometheus metrics. Their names and labels are a public interface.
 
-Of the labels only `tenant` has values that people choose; the others (`result`, `kind`, `outcome`, `what`, `why`) have a few
-that a release knows. Series of a tenant that is gone are dropped (`forget`).
+Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`) are
+few and fixed in a release. `forget` drops the series of a deleted tenant.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _RECONCILE_SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 reconciles = Counter("bulkhead_controller_reconciles_total", "Reconciles of tenants, by result.", ["result"])
 reconcile_seconds = Histogram("bulkhead_controller_reconcile_seconds", "Duration of a reconcile.", buckets=_RECONCILE_SECONDS)
-# What the former release called them; the next release does without (docs/upgrading.md).
+# The names that the previous release used; the next release drops them (docs/upgrading.md).
 _passes = Counter(
     "bulkhead_controller_passes_total", "Deprecated: read bulkhead_controller_reconciles_total instead.", ["result"]
 )
@@ -28,9 +28,10 @@ _pass_seconds = Histogram(
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait to be reconciled.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
 clock_wrong = Gauge(
-    "bulkhead_controller_clock_wrong", "1 while the controller's clock jumped, or is not the host's API server's; see its log."
+    "bulkhead_controller_clock_wrong",
+    "1 while the controller's clock has jumped or differs from the host API server's; see the log.",
 )
-plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of planes' answers that are held, of all planes together.")
+plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of responses from all planes that are held in memory.")
 issuers_silent = Gauge("bulkhead_controller_issuers_silent", "Identity providers that do not answer as they should.")
 accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")
 accelerator_notes = Counter(
@@ -40,17 +41,17 @@ certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "
 logins = Counter("bulkhead_controller_logins_total", "Requests for people's certificates, by result.", ["result"])
 refused_objects = Counter(
     "bulkhead_controller_refused_objects_total",
-    "Objects beside a plane that the host refused while the rest of the tenant was looked after.",
+    "Optional objects that the host refused while the rest of the tenant was reconciled.",
     ["kind"],
 )
 ssh_certificates = Counter(
     "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
 )
-data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is not what it was.", ["tenant"])
+data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is lost or replaced.", ["tenant"])
 members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
-    "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by why.", ["tenant", "why"]
+    "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by reason.", ["tenant", "why"]
 )
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
@@ -70,13 +71,13 @@ def reconciled(result: str) -> None:
 
 
 def reconcile_took(seconds: float) -> None:
-    """Take over how long a reconcile took, whatever its result."""
+    """Record the duration of a reconcile, whatever its result."""
     reconcile_seconds.observe(seconds)
     _pass_seconds.observe(seconds)
 
 
 def report(tenant: str, status: dict[str, Any]) -> None:
-    """Take over what a tenant's status says."""
+    """Set the gauges of a tenant from its status."""
     ready = is_true(status.get("conditions") or [], ConditionType.READY)
     tenant_ready.labels(tenant).set(ready)
     plane = condition_of({"status": status}, ConditionType.PLANE_READY)
@@ -89,13 +90,13 @@ def report(tenant: str, status: dict[str, Any]) -> None:
 
 
 def report_losses(tenant: str, total: Mapping[str, int]) -> None:
-    """Take over what a plane lost of its audit trail; a reason that it has not named yet stands at nothing."""
+    """Set a plane's counts of lost audit events; reasons that the plane has not reported are set to 0."""
     for why in LOSSES:
         audit_lost.labels(tenant, why).set(total.get(why, 0))
 
 
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
-    """Count a tenant's first Ready; returns the seconds, or None when it was counted before."""
+    """Observe the time to a tenant's first Ready; returns the seconds, or None if it was observed before."""
     if uid in _seen_ready:
         return None
     _seen_ready.add(uid)
@@ -105,7 +106,7 @@ def first_ready(uid: str, created: str, now: datetime) -> float | None:
 
 
 def forget(tenant: str) -> None:
-    """Drop the series of a tenant that is gone."""
+    """Drop the series of a deleted tenant."""
     for gauge, names in (
         (tenant_ready, [(tenant,)]),
         (data_lost, [(tenant,)]),

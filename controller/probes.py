@@ -1,4 +1,4 @@
-"""The controller's small HTTP server: /metrics, /livez, /readyz on one port. Reads state, changes nothing."""
+"""The controller's HTTP server: /metrics, /livez and /readyz on one port. It reads state and changes nothing."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ Check = Callable[[], str | None]
 
 
 def application(alive: Check, ready: Check) -> web.Application:
-    """The routes; a check returns None when all is well, or what is not."""
+    """The routes. A check returns None if all is well, else what is wrong."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})

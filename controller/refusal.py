@@ -1,4 +1,4 @@
-"""Why a tenant is not built as it is asked for, said in the same form by all who decide that."""
+"""Why a tenant is not built as its spec requests; every decision about this returns the same type."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bulkhead.api.conditions import Reason
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The fixed reason of the condition, and the field with both values for people."""
+    """The condition's reason, and a message with the field, its value and the bound."""
 
     reason: Reason
     message: str

@@ -1,7 +1,7 @@
 """The controller's settings: read once from `BULKHEAD_*` environment variables, which the chart sets from its values.
 
-Nothing else in the controller looks at the environment. A value that makes no sense stops the controller at its start, with
-the variable's name; it never runs on a guess.
+Only this module reads the environment. An invalid value stops the controller at its start, with an error that names the
+variable; the controller never guesses.
 """
 
 import json
@@ -21,10 +21,10 @@ from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.placement import read as read_placement
 
 T = TypeVar("T")
-# How policies open the way to the host's API server: by addresses, by an entity of Cilium beside them, or by ports alone.
+# How policies permit traffic to the host's API server: by addresses, also by an entity of Cilium, or by ports only.
 HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
 _PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?)?")
-# A qualified name of Kubernetes, as keys of annotations and classes of load balancers are.
+# A qualified name of Kubernetes, such as the key of an annotation or the class of a load balancer.
 _KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[.]?[A-Za-z0-9][-A-Za-z0-9_.]{0,252}")
 _MOST_ANNOTATED: Final = 64 * 1024
@@ -32,12 +32,12 @@ _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
 
 class SettingsError(ValueError):
-    """A setting cannot be used; the text names its environment variable."""
+    """A setting is invalid; the text names its environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an admin may choose for the whole installation."""
+    """Everything that an admin may set for the whole installation."""
 
     system_namespace: str = names.SYSTEM_NAMESPACE
     service_range: str = "10.112.0.0/12"
@@ -50,9 +50,9 @@ class Settings:
     slurm_versions: tuple[str, ...] = ("26.05.5",)
     image_slurm: str = "docker.io/bulkhead/slurm:{version}"
     image_mariadb: str = "docker.io/bulkhead/mariadb:11.8"
-    image_digests: tuple[str, ...] = ()  # IMAGE=sha256:…, of images whose tag is a version
+    image_digests: tuple[str, ...] = ()  # IMAGE=sha256:…, for images whose tag is a version
     image_pull_policy: str = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()  # Secrets of the system's namespace
+    pull_secrets: tuple[str, ...] = ()  # Secrets in the system namespace
     plane_priority_class: str = ""
     plane_placement: Placement = ANYWHERE
     workload_priority_class: str = ""
@@ -61,7 +61,7 @@ class Settings:
     plane_client_cidrs: tuple[str, ...] = ()
     pod_networks: tuple[str, ...] = ()
     reserved_cidrs: tuple[str, ...] = ()
-    server_addresses: tuple[str, ...] = ()  # NAME=CIDR, of servers that the host's storage names
+    server_addresses: tuple[str, ...] = ()  # NAME=CIDR, for servers that the host's storage refers to by name
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
     storage_class: str = ""
@@ -76,7 +76,7 @@ class Settings:
     exposure_load_balancer_sources: tuple[str, ...] = ()
     exposure_gateway: str = ""
     exposure_gateway_port: int = 443
-    issuer_proxy: str = ""  # through which identity providers are asked
+    issuer_proxy: str = ""  # the proxy through which identity providers are contacted
     workers: int = 8
     resync_seconds: int = 120
     http_port: int = 8080
@@ -84,19 +84,19 @@ class Settings:
     identity: str = ""
 
     def image(self, template: str, version: str) -> str:
-        """The image of one version, by digest where one is known."""
+        """The image of one version, with its digest if that is known."""
         name = template.replace("{version}", version)
         digest = dict(entry.rpartition("=")[::2] for entry in self.image_digests).get(name)
         return f"{name}@{digest}" if digest else name
 
     @property
     def slurm_images(self) -> tuple[str, ...]:
-        """The images that the platform runs among tenants' own pods."""
+        """The images that the platform runs in the tenants' work namespaces."""
         return (*(self.image(self.image_slurm, version) for version in self.slurm_versions), self.image_mariadb)
 
     @property
     def reserved(self) -> tuple[Reserved, ...]:
-        """The address ranges that no tenant may open, as far as they are known without looking at the host."""
+        """The address ranges that no tenant may open, as far as the settings give them."""
         pods = (Reserved(cidr, PODS) for cidr in self.pod_networks)
         listed = (Reserved(cidr, LISTED) for cidr in self.reserved_cidrs)
         named = (Reserved(cidr, STORAGE) for _, cidr in self._servers)
@@ -104,7 +104,7 @@ class Settings:
 
     @property
     def named_servers(self) -> tuple[str, ...]:
-        """Names, or ends of names, of servers of which it is known where they are: Services of the host are."""
+        """Names, or ends of names, of servers whose addresses are known, because they are Services of the host."""
         services = (".svc", ".svc.cluster.local", f".svc.{self.cluster_domain}")
         return (*(name for name, _ in self._servers), *services)
 
@@ -115,14 +115,14 @@ class Settings:
 
     @property
     def _registries(self) -> tuple[Reserved, ...]:
-        """Where the platform's images come from, if that is an address: what is public has a name."""
+        """The address of the registry of the platform's images, if it is an address; public registries have names."""
         images = (self.image_bulkhead, self.image_kubernetes, self.image_etcd, self.image_coredns, self.image_slurm)
         hosts = {_without_port(image.partition("/")[0]) for image in (*images, self.image_mariadb)}
         return tuple(Reserved(host, REGISTRY) for host in sorted(hosts) if network_of(host) is not None)
 
     @property
     def load_balancer_annotations(self) -> dict[str, str]:
-        """What the Services of tenants' load balancers are annotated with."""
+        """The annotations of the tenants' load balancer Services."""
         return {str(key): str(value) for key, value in json.loads(self.exposure_load_balancer_annotations).items()}
 
 
@@ -132,11 +132,11 @@ def _without_port(host: str) -> str:
 
 def _proxy(text: str) -> str:
     if not _PROXY.fullmatch(text):
-        raise ValueError("no http://HOST:PORT")
+        raise ValueError("must be http://HOST:PORT")
     return text
 
 
-# Settings that are more than a word.
+# Settings that need parsing.
 _READERS: Final[Mapping[str, Callable[[str], object]]] = {
     "plane_placement": read_placement,
     "metrics_from": peers,
@@ -166,7 +166,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         raise SettingsError(f"BULKHEAD_SLICE_PREFIX: /{settings.slice_prefix} does not fit between {network} and /27")
     _check_networks(settings)
     if settings.host_api_by not in HOST_API_BY:
-        raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} is none of {', '.join(HOST_API_BY)}")
+        raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} must be one of {', '.join(HOST_API_BY)}")
     _check_digests(settings.image_digests)
     _check_exposure(settings)
     if settings.workers < 1 or settings.resync_seconds < 1:
@@ -183,43 +183,43 @@ def _check_networks(settings: Settings) -> None:
     for entry in settings.server_addresses:
         name, _, cidr = entry.partition("=")
         if not _NAME.fullmatch(name):
-            raise SettingsError(f"BULKHEAD_SERVER_ADDRESSES: {entry[:100]!r} is not NAME=CIDR")
+            raise SettingsError(f"BULKHEAD_SERVER_ADDRESSES: must be NAME=CIDR, not {entry[:100]!r}")
         _parse("BULKHEAD_SERVER_ADDRESSES", cidr, ip_network)
 
 
 def _check_digests(entries: tuple[str, ...]) -> None:
     if wrong := [entry for entry in entries if not _DIGEST.fullmatch(entry)]:
-        raise SettingsError(f"BULKHEAD_IMAGE_DIGESTS: {wrong[0][:100]!r} is not IMAGE=sha256:DIGEST")
+        raise SettingsError(f"BULKHEAD_IMAGE_DIGESTS: must be IMAGE=sha256:DIGEST, not {wrong[0][:100]!r}")
 
 
 def _check_exposure(settings: Settings) -> None:
     domains = settings.exposure_domains
     below = next((one for one in domains for other in domains if one.endswith(f".{other}")), None)
     if below is not None:
-        raise SettingsError(f"BULKHEAD_EXPOSURE_DOMAINS: {below} lies below another, as tenants' names would")
+        raise SettingsError(f"BULKHEAD_EXPOSURE_DOMAINS: {below} must not be a subdomain of another listed domain")
     for cidr in settings.exposure_load_balancer_sources:
         _parse("BULKHEAD_EXPOSURE_LOAD_BALANCER_SOURCES", cidr, IPv4Network)
     if not (settings.exposure_load_balancer_class == "" or _KEY.fullmatch(settings.exposure_load_balancer_class)):
         raise SettingsError(
-            f"BULKHEAD_EXPOSURE_LOAD_BALANCER_CLASS: {settings.exposure_load_balancer_class[:100]!r} is no name such as "
-            "example.com/internal"
+            "BULKHEAD_EXPOSURE_LOAD_BALANCER_CLASS: must be a name such as example.com/internal, "
+            f"not {settings.exposure_load_balancer_class[:100]!r}"
         )
     try:
         annotations = settings.load_balancer_annotations
     except (ValueError, AttributeError, RecursionError) as error:
-        raise SettingsError(f"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS: no JSON object: {error}") from error
+        raise SettingsError(f"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS: must be a JSON object: {error}") from error
     _check_annotations("BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS", annotations)
 
 
 def _check_annotations(variable: str, annotations: Mapping[str, str]) -> None:
-    """What no API server takes would be refused of every tenant's Service, long after the installation."""
+    """Check the annotations at the start: the API server would reject each tenant's Service much later."""
     for key in annotations:
         if not _KEY.fullmatch(key) or len(key.partition("/")[0]) > 253:
-            raise SettingsError(f"{variable}: {key[:100]!r} is no key of an annotation, such as example.com/scheme")
+            raise SettingsError(f"{variable}: keys must be such as example.com/scheme, not {key[:100]!r}")
         if key.startswith(names.GROUP + "/"):
-            raise SettingsError(f"{variable}: {key[:100]!r}: {names.GROUP}/ is the platform's own")
+            raise SettingsError(f"{variable}: {key[:100]!r} is not allowed: {names.GROUP}/ is reserved for Bulkhead")
     if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _MOST_ANNOTATED:
-        raise SettingsError(f"{variable}: more than {_MOST_ANNOTATED} bytes")
+        raise SettingsError(f"{variable}: must be at most {_MOST_ANNOTATED} bytes together")
 
 
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:

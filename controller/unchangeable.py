@@ -1,6 +1,6 @@
-"""Whether an API server refused a write because it would change a field that never changes. Pure.
+"""Whether an API server rejected a write because it would change an immutable field. Pure.
 
-Trying again brings nothing then, however long: a person has to act, so it is said and everything else goes on.
+A retry never succeeds then, and a person has to act. So the fault is reported, and everything else goes on.
 """
 
 import re
@@ -13,10 +13,10 @@ _INVALID: Final = 422
 
 
 def unchangeable(status: int, words: str) -> bool:
-    """Whether that is why a server refused; each kind has words of its own for it, and all of them one status."""
+    """Whether a server rejected a write for this reason. The words differ by kind, the HTTP status does not."""
     return status == _INVALID and in_words(words)
 
 
 def in_words(words: str) -> bool:
-    """The same by its words alone."""
+    """The same, from the words only."""
     return _WORDS.search(words) is not None

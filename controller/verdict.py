@@ -1,4 +1,4 @@
-"""What one condition of a Tenant says, and what the pods behind it come to. Pure."""
+"""The content of one condition of a Tenant, and what it reports about pods. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 
 _CRASHES: Final = 3
-# What the containers of a plane are called where a Tenant or its class gives them memory.
+# The names of a plane's containers in the fields that set their memory.
 _FIELDS: Final = {
     "etcd": "etcd",
     "kube-apiserver": "apiServer",
@@ -29,46 +29,48 @@ class Verdict:
 
 
 def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
-    """Why a pod does not start, when it is more than a matter of time."""
+    """Why a pod does not start; None if it may still start by itself."""
     found = _trouble(pod)
     return None if found is None else found[:2]
 
 
 def not_starting(reason: Reason, message: str, pull_trouble: str) -> Verdict:
-    """Why a pod does not start; where its image cannot be pulled, the host's pull secrets may be why."""
+    """The verdict on a pod that does not start; if its image cannot be pulled, with trouble of the host's pull secrets."""
     why = f"; {pull_trouble}" if pull_trouble and "Pull" in message else ""
     return Verdict("False", reason, message + why)
 
 
 def is_of(pod: Obj, component: str) -> bool:
-    """Whether a pod is of this component of a plane."""
+    """Whether a pod belongs to this component of a plane."""
     return bool((pod["metadata"].get("labels") or {}).get("bulkhead.dev/component") == component)
 
 
 def why_down(name: str, pod: Obj | None) -> tuple[Reason | None, str]:
-    """Why a pod that is to serve does not, and how often it tried; a reason only where it is more than a matter of time."""
+    """Why a pod does not serve, and how often it restarted; with a reason only if it will not recover by itself."""
     if pod is None:
-        return None, f"pod {name}: there is none"
+        return None, f"pod {name}: does not exist"
     if is_pending_deletion(pod):
         return None, f"pod {name}: is being deleted"
     found = _trouble(pod)
     if found is not None:
         reason, message, often = found
         return reason, message + often
-    stopped = [each for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
-    killed = next((text for each in stopped if (text := _out_of_memory(pod, each))), "")
-    waiting = ", ".join(f"{each['name']}{_restarts(each)}" for each in stopped)
+    stopped = [
+        container for container in (pod.get("status") or {}).get("containerStatuses") or [] if not container.get("ready")
+    ]
+    killed = next((text for container in stopped if (text := _out_of_memory(pod, container))), "")
+    waiting = ", ".join(f"{container['name']}{_restarts(container)}" for container in stopped)
     return None, killed or f"pod {name}: not ready" + (f": {waiting}" if waiting else "")
 
 
 def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
-    """Why a pod does not start, and how often it tried where that does not say so itself."""
+    """Why a pod does not start, and the number of its restarts if the reason does not contain it."""
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
-    for each in status.get("containerStatuses") or []:
-        waiting = (each.get("state") or {}).get("waiting") or {}
+    for container in status.get("containerStatuses") or []:
+        waiting = (container.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
-        detail = f"pod {name}, container {each['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
+        detail = f"pod {name}, container {container['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
         if reason in {
             "ErrImagePull",
             "ImagePullBackOff",
@@ -77,9 +79,9 @@ def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
             "CreateContainerConfigError",
         }:
             return Reason.POD_NOT_STARTING, detail, ""
-        if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
-            killed = _out_of_memory(pod, each)
-            return Reason.CRASHING, killed or detail, "" if killed else _restarts(each)
+        if reason == "CrashLoopBackOff" and int(container.get("restartCount") or 0) >= _CRASHES:
+            killed = _out_of_memory(pod, container)
+            return Reason.CRASHING, killed or detail, "" if killed else _restarts(container)
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return Reason.POD_NOT_STARTING, f"pod {name}: {scheduled.get('message')}", ""
@@ -87,7 +89,7 @@ def _trouble(pod: Obj) -> tuple[Reason, str, str] | None:
 
 
 def _restarts(container: Obj) -> str:
-    """How often a container was started again, and what it ended with at last; empty where it never was."""
+    """How often a container restarted, and its last exit code; empty if it never did."""
     number = int(container.get("restartCount") or 0)
     if not number:
         return ""
@@ -97,13 +99,13 @@ def _restarts(container: Obj) -> str:
 
 
 def _out_of_memory(pod: Obj, container: Obj) -> str:
-    """What is to be done about a container that was killed for its memory; empty for any other."""
+    """What to do about a container that was killed for its memory; empty for any other."""
     if ((container.get("lastState") or {}).get("terminated") or {}).get("reason") != "OOMKilled":
         return ""
     name, field = str(container["name"]), _FIELDS.get(str(container["name"]))
-    specs = (each for each in (pod.get("spec") or {}).get("containers") or [] if each["name"] == name)
-    limit = next((((each.get("resources") or {}).get("limits") or {}).get("memory") for each in specs), None)
-    more = f"its limit of {limit}" if limit else "there is"
+    specs = (spec for spec in (pod.get("spec") or {}).get("containers") or [] if spec["name"] == name)
+    limit = next((((spec.get("resources") or {}).get("limits") or {}).get("memory") for spec in specs), None)
+    more = f"its limit of {limit}" if limit else "the node has"
     killed = f"pod {pod['metadata']['name']}, container {name}: killed {container.get('restartCount')} times"
     remedy = f"; raise controlPlane.resources.{field}.limits.memory of the Tenant or its class" if field else ""
     return f"{killed}, because it needed more memory than {more}{remedy}"

@@ -1,4 +1,4 @@
-"""Takes tenants' names from the queue and reconciles them, several at a time, with backoff per tenant; only while leading."""
+"""Reconciles the tenants in the queue, several at a time and with a backoff for each tenant, only while this process leads."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _DEADLINE = 90.0
 
 
 class Workers:
-    """The loop around the reconciler."""
+    """The workers that take names from the queue."""
 
     def __init__(self, queue: KeyedQueue[str], reconciler: Reconciler, clock: Clock, *, count: int) -> None:
         self._queue = queue
@@ -60,5 +60,5 @@ class Workers:
     def _retry(self, tenant: str, why: str) -> None:
         metrics.reconciled("failed")
         delay = self._backoff.next(tenant)
-        _log.warning("trying again: %s", why, extra={"tenant": tenant, "retry_in": round(delay, 2)})
+        _log.warning("reconcile failed, retrying: %s", why, extra={"tenant": tenant, "retry_in": round(delay, 2)})
         self._queue.add_after(tenant, delay)

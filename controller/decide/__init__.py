@@ -1,1 +1,1 @@
-"""What should be: from observations to admission, plan, status and teardown. Pure; nothing is read or done here."""
+"""The decisions: from observations to admission, plan, status and teardown. Pure; nothing is read or written here."""

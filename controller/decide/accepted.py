@@ -1,10 +1,10 @@
-"""What was accepted of a Tenant last, so that an edit that is refused changes nothing. Pure.
+"""The last accepted spec of a Tenant, so that a refused edit changes nothing. Pure.
 
-    accepted ──> ConfigMap `accepted` of the plane's namespace, before anything of it is built
-    refused  ──> the Tenant as the ConfigMap has it ──> as any other, under its class of now; Ready says what is refused
+    accepted ──> ConfigMap `accepted` in the plane's namespace, before anything is built from it
+    refused  ──> the Tenant with the spec in the ConfigMap ──> like any other, with its present class; Ready reports the refusal
 
-The ConfigMap is the controller's alone: syncers and tenants have no right to it. It is believed of the same Tenant only, by
-UID, and where it cannot be read there is none. What is withdrawn counts at once, whatever else the edit says.
+Only the controller has a right to the ConfigMap; syncers and tenants have none. It counts only for the Tenant with the same
+UID, and if it cannot be read, it counts as missing. Revocations in a refused edit apply at once.
 """
 
 import json
@@ -25,14 +25,14 @@ NOTE: Final = "this edit is not applied, and the tenant keeps the last accepted 
 _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
-# A ConfigMap has room for 1 MiB, and a Tenant may be larger: of such a one nothing is remembered, nor of what it was before.
+# A ConfigMap has room for 1 MiB. If a Tenant is larger, nothing is recorded, and the record of its earlier spec is removed.
 _MOST_SPEC_CHARACTERS: Final = 1_000_000
-# Of these the Tenant itself has the word at any time: nothing of them is built.
+# These fields always apply as the Tenant has them now: nothing is built from them.
 _ASIDE: Final = ("pausedUntil", "deletionPolicy")
 
 
 def record(tenant: Obj) -> Obj:
-    """The ConfigMap that remembers a Tenant as it is accepted now."""
+    """The ConfigMap that records a Tenant as it is accepted now."""
     meta = tenant["metadata"]
     name = str(meta["name"])
     spec = json.dumps(section_of(tenant, "spec"), sort_keys=True, separators=(",", ":"))
@@ -49,7 +49,7 @@ def record(tenant: Obj) -> Obj:
 
 
 def accepted_before(tenant: Obj, found: Obj | None) -> Obj | None:
-    """The Tenant with the spec that was accepted last; None where that is not known, or is what it says now."""
+    """The Tenant with its last accepted spec; None if that is unknown, or is its present spec."""
     data = section_of(found or {}, "data")
     if data.get(_UID) != tenant["metadata"].get("uid"):
         return None
@@ -65,24 +65,25 @@ def accepted_before(tenant: Obj, found: Obj | None) -> Obj | None:
 
 
 def kept(admission: Admitted | Refusal, refusal: Refusal, found: Obj | None) -> Admitted | Refusal:
-    """What is built of a Tenant whose edit is refused: `admission` is that of the spec that was accepted before."""
+    """What to build for a Tenant whose edit is refused: `admission` is that of its last accepted spec."""
     if isinstance(admission, Refusal):
         return refusal
     generation = section_of(found or {}, "data").get(_GENERATION)
     note = f"{NOTE}, of generation {generation}"
-    # The list of what is refused may be long, and the end of a message is cut off.
+    # The list of refused fields may be long, and the end of a message is cut off.
     long = len(refusal.message) > MESSAGE_LIMIT // 2
     message = f"{note}: {refusal.message}" if long else f"{refusal.message}; {note}"
     if admission.held is None:
         return replace(admission, edit=replace(refusal, message=message))
     # Its class has become tighter, too.
-    return replace(admission, held=replace(admission.held, message=f"{message}. Refused in it: {admission.held.message}"))
+    also = f"{message}. Refused in that spec: {admission.held.message}"
+    return replace(admission, held=replace(admission.held, message=also))
 
 
 def verdict(edit: Refusal, failure: Refusal | None) -> Verdict:
-    """What Ready says of a Tenant whose edit is refused."""
-    said = (failure.message, edit.message) if failure is not None else (edit.message,)
-    return Verdict("False", edit.reason, "; ".join(said))
+    """The Ready condition of a Tenant whose edit is refused."""
+    messages = (failure.message, edit.message) if failure is not None else (edit.message,)
+    return Verdict("False", edit.reason, "; ".join(messages))
 
 
 def _with_what_is_withdrawn(spec: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Whether a tenant is built, and which parts: one answer for each reconcile, computed once and passed on. Pure.
 
-    Case ──> POLICIES, in their order; the first that refuses counts
+    Case ──> POLICIES, in their order; the first refusal counts
                ├─ none refuses ─────────────────────────> Admitted, as the tenant asks
                ├─ refused, but runs and may be held ────> Admitted, held to its class (`held`)
                └─ refused ──────────────────────────────> Refusal: nothing of what exists is changed
 
-A refusal has the condition's fixed reason and names the field. The API server has checked the shapes already (CRD schema and
-CEL); here stands what needs a second object or the settings.
+A refusal has the condition's fixed reason and names the field. The API server has already checked what the CRDs' schemas and
+CEL rules check; the policies here check what needs a second object or the settings.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ Policy: TypeAlias = Callable[[Case], Refusal | None]
 
 
 def admit(case: Case) -> Admitted | Refusal:
-    """The one answer."""
+    """The result of the admission: the first refusal decides."""
     refusal = refuse(case)
     if refusal is None:
         claims = case.wants_nodes
@@ -54,12 +54,12 @@ def admit(case: Case) -> Admitted | Refusal:
 
 
 def refuse(case: Case) -> Refusal | None:
-    """What the first policy says that refuses; None where none does."""
+    """The refusal of the first policy that refuses; None if none does."""
     return next((refusal for policy in POLICIES if (refusal := policy(case)) is not None), None)
 
 
 def paused(case: Case) -> Refusal | None:
-    """Nothing is changed while the Tenant says so."""
+    """While the Tenant is paused, nothing changes."""
     until = case.spec.get("pausedUntil")
     if not until or case.now >= datetime.fromisoformat(str(until)):
         return None
@@ -67,7 +67,7 @@ def paused(case: Case) -> Refusal | None:
 
 
 def name(case: Case) -> Refusal | None:
-    """Names of namespaces follow from the tenant's."""
+    """The tenant's name must fit into the names of its namespaces."""
     try:
         names.check_tenant_name(str(case.tenant["metadata"]["name"]))
     except names.InvalidTenantNameError as error:
@@ -76,14 +76,14 @@ def name(case: Case) -> Refusal | None:
 
 
 def known_class(case: Case) -> Refusal | None:
-    """The class exists."""
+    """The class must exist."""
     if case.tenant_class is not None:
         return None
     return Refusal(Reason.UNKNOWN_CLASS, f"spec.class: no TenantClass is named {case.spec.get('class')!r}")
 
 
 def version(case: Case) -> Refusal | None:
-    """The version of Kubernetes is one that class and installation offer."""
+    """The class and the installation must offer the version of Kubernetes."""
     if case.version in case.versions:
         return None
     return Refusal(
@@ -98,16 +98,16 @@ def version_step(case: Case) -> Refusal | None:
     if not fault:
         return None
     if case.spec.get("kubernetesVersion"):
-        who = "spec.kubernetesVersion"
+        source = "spec.kubernetesVersion"
     elif case.bounds.get("kubernetesVersion"):
-        who = "class: spec.kubernetesVersion"
+        source = "class: spec.kubernetesVersion"
     else:
-        who = "the first of kubernetesVersions (class and chart value), which the Tenant gets because it names none"
-    return Refusal(Reason.VERSION_SKEW, f"{who}: {fault}, as spec.kubernetesVersion of the Tenant or its class")
+        source = "the first of kubernetesVersions (class and chart value), which the Tenant gets because it names none"
+    return Refusal(Reason.VERSION_SKEW, f"{source}: {fault}, in spec.kubernetesVersion of the Tenant or its class")
 
 
 def pod_groups(case: Case) -> Refusal | None:
-    """The version serves PodGroups where the class offers them."""
+    """If the class offers PodGroups, the version must serve them."""
     if not offers_pod_groups(case.bounds) or can_serve_pod_groups(case.version):
         return None
     return Refusal(
@@ -117,7 +117,7 @@ def pod_groups(case: Case) -> Refusal | None:
 
 
 def dropped(case: Case) -> Refusal | None:
-    """The version has the policies that take privileges away, where that is wanted."""
+    """If privileges are to be removed from pods, the version must have the policies for that."""
     wanted = drops_privileges(case)
     if wanted == privileges.NEVER or unprivileged.served_by(case.version):
         return None
@@ -129,22 +129,22 @@ def dropped(case: Case) -> Refusal | None:
 
 
 def bounds(case: Case) -> Refusal | None:
-    """No field goes beyond the class; `bounds.POLICIES` looks at each."""
+    """No field may exceed the class; `bounds.POLICIES` checks each one."""
     return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(excess.message for excess in case.excess)) if case.excess else None
 
 
 def class_amounts(case: Case) -> Refusal | None:
-    """The class itself has quotas, defaults and tolerations that a host can have."""
+    """The class itself must have quotas, defaults and tolerations that a host accepts."""
     return allotment.refuse_class(case.bounds)
 
 
 def amounts(case: Case) -> Refusal | None:
-    """The quota of resources is one that the class allows."""
+    """The class must allow the quota of resources."""
     return allotment.refuse_asked(case.spec, case.bounds)
 
 
 def replicas(case: Case) -> Refusal | None:
-    """The plane has a number of pods that etcd can have."""
+    """The plane must have a number of pods that etcd supports."""
     number = int(case.merged("controlPlane").get("replicas") or 1)
     if number in {1, 3}:
         return None
@@ -152,7 +152,7 @@ def replicas(case: Case) -> Refusal | None:
 
 
 def placement(case: Case) -> Refusal | None:
-    """The class narrows where planes run, and does not contradict the installation."""
+    """The class may only narrow where planes run, and must not contradict the installation."""
     selector = section_of(section_of(case.bounds, "controlPlane"), "nodeSelector")
     contradiction = case.settings.plane_placement.contradicted(selector)
     if contradiction is None:
@@ -160,23 +160,23 @@ def placement(case: Case) -> Refusal | None:
     key, ours, theirs = contradiction
     return Refusal(
         Reason.INVALID_CONFIGURATION,
-        f"class: spec.controlPlane.nodeSelector[{key}]: {theirs}, and all planes of this installation run on nodes with {ours} "
+        f"class: spec.controlPlane.nodeSelector[{key}]: {theirs}, but all planes of this installation run on nodes with {ours} "
         "(chart value planes.nodeSelector)",
     )
 
 
 def pool(case: Case) -> Refusal | None:
-    """Nodes of its own are a part of the host's."""
+    """Dedicated nodes must be a part of the host's nodes."""
     if not case.merged("nodes").get("dedicated") or case.pool:
         return None
     return Refusal(
         Reason.INVALID_CONFIGURATION,
-        "spec.nodes.dedicated: needs a selector, of tenant or class: without one the pool is every node of the host",
+        "spec.nodes.dedicated: needs a selector in the Tenant or its class: without one the pool is every node of the host",
     )
 
 
 def receiver(case: Case) -> Refusal | None:
-    """The class's receiver of audit trails is verified by certificates with which an API server starts."""
+    """An API server must start with the certificates that verify the class's receiver of audit trails."""
     asked = section_of(section_of(case.bounds, "audit"), "webhook")
     try:
         if asked:
@@ -187,14 +187,14 @@ def receiver(case: Case) -> Refusal | None:
 
 
 def supported(case: Case) -> Refusal | None:
-    """Nothing is asked for that this version does not have: a field that is taken must not be without effect."""
+    """Fields without an implementation are refused: an accepted field must not be without effect."""
     if not section_of(case.spec, "hibernation").get("enabled"):
         return None
     return Refusal(Reason.NOT_SUPPORTED, "spec.hibernation.enabled: not available in this version")
 
 
 def flavors(case: Case) -> Refusal | None:
-    """Kinds of nodes of which the tenant has quotas are those of its cohort."""
+    """The flavors in the tenant's quota must be those of its cohort."""
     known = {(flavor.resource, flavor.name) for flavor in rules_of(case.cohort or {}).flavors}
     for resource, quota in sorted(allotment.resources_of(case.spec).items()):
         for name in (str(flavor.get("name")) for flavor in mappings(section_of({resource: quota}, resource).get("flavors"))):
@@ -207,12 +207,12 @@ def flavors(case: Case) -> Refusal | None:
 
 
 def slurm(case: Case) -> Refusal | None:
-    """The Slurm cluster can be built as it is asked for."""
+    """The Slurm cluster must be buildable as requested."""
     return case.slurm if isinstance(case.slurm, Refusal) else None
 
 
 def namespaces(case: Case) -> Refusal | None:
-    """The namespaces are the tenant's own, or free."""
+    """The namespaces must be the tenant's own, or free."""
     if not case.foreign_namespaces:
         return None
     taken = ", ".join(case.foreign_namespaces)
@@ -220,11 +220,11 @@ def namespaces(case: Case) -> Refusal | None:
 
 
 def nodes(case: Case) -> Refusal | None:
-    """Nodes of its own are free, and no more than the class gives."""
+    """Dedicated nodes must be free, and not more than the class allows."""
     return case.nodes.refusing if case.wants_nodes and case.nodes is not None else None
 
 
-# Every policy may rely on those before it.
+# Each policy may rely on those before it.
 POLICIES: Final[tuple[Policy, ...]] = (
     paused,
     name,

@@ -1,9 +1,9 @@
-"""Which changes of a Tenant's conditions are worth an Event, and in which words. Pure.
+"""Which changes of a Tenant's conditions get an Event, and the Event's text. Pure.
 
-    conditions as reported, conditions now ──> one Announcement for each that is another by status or reason
+    previous conditions, present conditions ──> one Announcement for each with a different status or reason
 
-Progress alone writes no Event: for a new tenant there is one when it is Ready, or when something is wrong. Where `Ready`
-repeats the words of a part that is not true, only the part's Event is written.
+Mere progress gets no Event: a new tenant gets one when it is Ready, or when something is wrong. If `Ready` repeats the text of
+another condition that is not true, only that condition gets an Event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.untrusted import text
 
-# Of what the API server takes, 1024 characters, the most that one line of `kubectl describe` is read for.
+# Of the 1024 characters that the API server accepts, as many as people read in one line of `kubectl describe`.
 EVENT_MESSAGE_CHARACTERS: Final = 512
 _ON_THE_WAY: Final = frozenset(
     {"", Reason.PROVISIONING, Reason.WAITING_FOR_PLANE, Reason.WAITING_FOR_SYNCER, Reason.WAITING_FOR_SLURM}
@@ -32,7 +32,7 @@ class Announcement:
 
 
 def announcements(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> tuple[Announcement, ...]:
-    """What to tell of the conditions' changes, `Ready` first."""
+    """The Events for changed conditions, `Ready` first."""
     was = {text(condition.get("type")): condition for condition in before}
     found = [condition for condition in now if _differs(was.get(text(condition.get("type")), {}), condition)]
     parts = {_words(condition) for condition in found if condition.get("type") != ConditionType.READY}
@@ -45,7 +45,7 @@ def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     before, reason = text(was.get("reason")), text(now.get("reason"))
     if (text(was.get("status")), before) == (text(now.get("status")), reason) or reason in _ON_THE_WAY:
         return False
-    # For a part that comes up for the first time, the Event of `Ready` is enough.
+    # When a condition becomes true for the first time, the Event of `Ready` is enough.
     return now.get("type") == ConditionType.READY or now.get("status") != "True" or before not in _ON_THE_WAY
 
 

@@ -1,11 +1,11 @@
-"""A class is a bound: what a Tenant may say instead of its class, one small policy a field. Pure.
+"""A class is a bound: which values a Tenant may set instead of its class's, one small policy for each field. Pure.
 
-A Tenant may tighten what its class says, choose from what the class lists, and nothing else. Each policy looks at one field and
-yields what is wrong with it: the field, what the Tenant asks for and what the class allows. All of them are asked, so that an
-admin who has tightened a class reads at once what stands in the way. Each finding says where it lies and what may stand there
-instead, so that the rest of a Tenant can be built without it (`within`).
+A Tenant may tighten what its class sets, choose from what the class lists, and nothing else. Each policy looks at one field and
+yields its fault: the field, the Tenant's value and what the class allows. All policies are asked, so that an admin who has
+tightened a class sees at once everything that stands in the way. Each finding has its path and the part that the class allows,
+so that the rest of a Tenant can be built without the fault (`within`).
 
-`POLICIES` is the whole list. Quotas of resources and versions are among the policies of `admit`, and so is Slurm's cluster.
+`POLICIES` is the whole list. Quotas of resources, versions and the Slurm cluster are checked by policies of `admit`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ Section: TypeAlias = Mapping[str, Any]
 
 # From the loosest to the tightest.
 _POD_SECURITY: Final = ("baseline", "restricted")
-# What a tenant may have of each kind whose class does not say: enough to work with, and too few to fill the host.
+# The object counts of a tenant whose class sets none: enough to work with, and too few to fill the host.
 _OBJECTS: Final = {
     "pods": 1000,
     "services": 200,
@@ -42,27 +42,27 @@ _OBJECTS: Final = {
     "services.loadbalancers": 0,
 }
 _DEDICATED: Final = ("nodes", "dedicated")
-# Pods that have ended stay in the host's etcd until they are deleted. A plane deletes the oldest of its own
-# beyond 500 (`--terminated-pod-gc-threshold`), so this many more than run keep no tenant from running any.
+# Pods that have ended stay in the host's etcd until they are deleted. A plane deletes its oldest ended pods beyond 500
+# (`--terminated-pod-gc-threshold`), so with this much on top of the running pods no tenant is kept from running any.
 _ALL_PODS: Final = "count/pods"
 _MOST_ENDED_PODS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a Tenant asks for, and what its class and the installation say."""
+    """What a Tenant requests, and what its class and the installation offer."""
 
     asked: Section
     offer: Section
-    storage_class: str = ""  # the installation's, where the class names none
+    storage_class: str = ""  # the installation's, if the class names none
     tenant: str = ""
-    domains: tuple[str, ...] = ()  # of the installation, in which tenants have names
+    domains: tuple[str, ...] = ()  # the installation's domains, in which tenants have names
     has_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """One field that goes beyond the class: where it is in the spec, and the message, with both values."""
+    """One field that exceeds the class: its path in the spec, and the message with both values."""
 
     path: tuple[str, ...]
     message: str
@@ -74,12 +74,12 @@ Policy: TypeAlias = Callable[[Question], Iterator[Excess]]
 
 
 def beyond(question: Question) -> tuple[Excess, ...]:
-    """Everything that a Tenant asks for beyond its class; empty where it stays inside."""
+    """Everything that a Tenant requests beyond its class; empty if it stays within."""
     return tuple(finding for policy in POLICIES for finding in policy(question))
 
 
 def within(asked: Section, excess: Iterable[Excess]) -> dict[str, Any]:
-    """What a Tenant asks for without what lies beyond its class."""
+    """What a Tenant requests, without what exceeds its class."""
     spec = dict(asked)
     for finding in excess:
         spec = put(spec, finding.path, finding.instead)
@@ -87,9 +87,9 @@ def within(asked: Section, excess: Iterable[Excess]) -> dict[str, Any]:
 
 
 def object_counts(offer: Section) -> dict[str, Amount]:
-    """The most objects of each kind that a tenant of a class may have: what the class says, else what is built in."""
+    """The most objects of each kind for a tenant of a class: the class's numbers, else the built-in ones."""
     built_in = dict(_OBJECTS)
-    # Kinds that a host need not know are counted only where they are offered.
+    # Kinds that a host may not know are counted only if they are offered.
     if section_of(offer, "scheduling").get("podGroups") is True:
         built_in["count/podgroups.scheduling.k8s.io"] = 200
     if offer.get("allowedDeviceClasses"):
@@ -98,14 +98,14 @@ def object_counts(offer: Section) -> dict[str, Amount]:
         built_in["count/volumesnapshots.snapshot.storage.k8s.io"] = 100
     known = {name: Amount.of(number) for name, number in built_in.items()}
     listed = section_of(section_of(offer, "quota"), "objects")
-    # A number that cannot be read is a fault of the class, which `allotment.refuse_class` names.
+    # An unreadable number is a fault of the class, which `allotment.refuse_class` reports.
     known |= {str(name): Amount.read(number) for name, number in listed.items() if readable(number) is not None}
     pods = known["pods"]
     return {_ALL_PODS: Amount(pods.number + _MOST_ENDED_PODS) if pods.is_whole else pods} | known
 
 
 def pod_security(question: Question) -> Iterator[Excess]:
-    """Pod Security may become tighter."""
+    """Pod Security may only become tighter."""
     asked, offered = _isolation(question)
     level, least = str(asked.get("podSecurity") or ""), str(offered.get("podSecurity") or _POD_SECURITY[0])
     if level and _POD_SECURITY.index(level) < _POD_SECURITY.index(least):
@@ -114,7 +114,7 @@ def pod_security(question: Question) -> Iterator[Excess]:
 
 
 def runtime_class(question: Question) -> Iterator[Excess]:
-    """The class's RuntimeClass, or one that it lists."""
+    """The RuntimeClass must be the class's, or one that it lists."""
     asked, offered = _isolation(question)
     yield from _choice(
         ("isolation", "runtimeClassName"),
@@ -125,15 +125,15 @@ def runtime_class(question: Question) -> Iterator[Excess]:
 
 
 def user_namespaces(question: Question) -> Iterator[Excess]:
-    """What runs in user namespaces stays there."""
+    """User namespaces must stay on if the class has them on."""
     asked, offered = _isolation(question)
     if asked.get("userNamespaces") is False and offered.get("userNamespaces") is True:
-        message = "spec.isolation.userNamespaces: false, and the class says true; leave it out"
+        message = "spec.isolation.userNamespaces: false is not allowed: the class requires true; leave it out"
         yield Excess(("isolation", "userNamespaces"), message)
 
 
 def egress(question: Question) -> Iterator[Excess]:
-    """Addresses outside lie inside what the class lists, as its own or as a choice."""
+    """Egress CIDRs must be inside what the class sets or lists."""
     asked, offered = (section_of(side, "network") for side in _isolation(question))
     listed = [*(offered.get("egressCIDRs") or ()), *(offered.get("allowedEgressCIDRs") or ())]
     wanted = list(asked.get("egressCIDRs") or ())
@@ -141,31 +141,32 @@ def egress(question: Question) -> Iterator[Excess]:
         if not _contained(cidr, listed):
             bound = ", ".join(map(str, listed)) or "none"
             message = f"spec.isolation.network.egressCIDRs: {cidr} is not inside what the class allows: {bound}"
-            # Never left out as a whole: the class's own list could be wider than what is asked for.
+            # Never left out as a whole: the class's own list could be wider than the requested one.
             yield Excess(("isolation", "network", "egressCIDRs"), message, _common(wanted, listed))
 
 
 def node_selector(question: Question) -> Iterator[Excess]:
-    """A tenant's selector narrows the pool of its class, and names no other."""
+    """A tenant's selector may only narrow the pool of its class."""
     asked, offered = (section_of(section_of(side, "nodes"), "selector") for side in (question.asked, question.offer))
     for key, value in sorted(asked.items()):
         if key in offered and offered[key] != value:
-            message = f"spec.nodes.selector[{key}]: {value!r}, and the pool of the class has {offered[key]!r}"
+            message = f"spec.nodes.selector[{key}]: must be {offered[key]!r} as in the pool of the class, not {value!r}"
             yield Excess(("nodes", "selector", key), message)
 
 
 def dedicated(question: Question) -> Iterator[Excess]:
-    """A pool that the class gives to one tenant alone is not shared; nodes of its own only where the class gives some."""
+    """A dedicated pool of the class must stay dedicated; a tenant may dedicate nodes only if the class allows some."""
     asked, offer = section_of(question.asked, "nodes").get("dedicated"), section_of(question.offer, "nodes")
     if asked is False and offer.get("dedicated") is True:
-        yield Excess(_DEDICATED, "spec.nodes.dedicated: false, and the class says true; leave it out")
+        yield Excess(_DEDICATED, "spec.nodes.dedicated: false is not allowed: the class requires true; leave it out")
     if asked is True and offer.get("dedicated") is not True and not offer.get("maxDedicated"):
         most = offer.get("maxDedicated") or 0
-        yield Excess(_DEDICATED, f"spec.nodes.dedicated: true, and the class allows {most} nodes (nodes.maxDedicated)")
+        message = f"spec.nodes.dedicated: true is not allowed: the class allows {most} nodes (nodes.maxDedicated)"
+        yield Excess(_DEDICATED, message)
 
 
 def objects(question: Question) -> Iterator[Excess]:
-    """No more objects of a kind than the class or, where it is silent, the platform allows."""
+    """Object counts must not exceed those of the class or, if it has none, the built-in ones."""
     most = object_counts(question.offer)
     for name, value in sorted(section_of(section_of(question.asked, "quota"), "objects").items()):
         field, path = f"spec.quota.objects[{name}]", ("quota", "objects", name)
@@ -174,13 +175,13 @@ def objects(question: Question) -> Iterator[Excess]:
             if number is None or number > most[name].number:
                 yield Excess(path, f"{field}: {value} is more than the {most[name].count} that the class allows")
         elif number is None or not name.startswith("count/"):
-            # `requests.nvidia.com/gpu` would stand in the place of the tenant's quota.
+            # `requests.nvidia.com/gpu` would replace the tenant's quota.
             known = ", ".join(sorted(most))
-            yield Excess(path, f"{field}: {value}, and neither class nor platform counts such objects, only {known}")
+            yield Excess(path, f"{field}: {value} is not allowed: the class counts only {known}")
 
 
 def cohort(question: Question) -> Iterator[Excess]:
-    """A cohort that the class lists."""
+    """The cohort must be one that the class lists."""
     asked, offer = (section_of(side, "quota") for side in (question.asked, question.offer))
     listed, wanted = list(offer.get("cohorts") or ()), text_or_none(asked, "cohort")
     if wanted and wanted not in listed:
@@ -191,7 +192,7 @@ def cohort(question: Question) -> Iterator[Excess]:
 
 
 def borrowing(question: Question) -> Iterator[Excess]:
-    """No more is borrowed than the class allows."""
+    """A tenant must not borrow more than the class allows."""
     for overdraft in cohorts.overdrawn(question.asked, question.offer):
         field = f"spec.quota.resources[{overdraft.resource}].{overdraft.field}"
         message = f"{field}: {overdraft.asked} is more than the {overdraft.most} that the class allows (maxBorrowing)"
@@ -199,18 +200,18 @@ def borrowing(question: Question) -> Iterator[Excess]:
 
 
 def replicas(question: Question) -> Iterator[Excess]:
-    """A plane of no more pods."""
+    """A plane must not have more pods than the class allows."""
     asked, offered = _control_plane(question)
     wanted = int(asked.get("replicas") or 1)
     most = max(int(offered.get("replicas") or 1), int(offered.get("maxReplicas") or 1))
     if wanted > most:
         message = f"spec.controlPlane.replicas: {wanted} is more than the {most} that the class allows (maxReplicas)"
-        # What was made with so many has so many members.
+        # A plane that was built with this number of members keeps it.
         yield Excess(("controlPlane", "replicas"), message, wanted)
 
 
 def storage_size(question: Question) -> Iterator[Excess]:
-    """A volume under etcd of no more bytes."""
+    """The volume under etcd must not be larger than the class allows."""
     asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     own = offered.get("size") or STORAGE_SIZE
     most = _larger(offered.get("maxSize"), own)
@@ -222,7 +223,7 @@ def storage_size(question: Question) -> Iterator[Excess]:
 
 
 def store_quota(question: Question) -> Iterator[Excess]:
-    """No more data than the class lets a store hold, and no more than its volume has room for beside copies and logs."""
+    """A store must not be larger than the class allows, nor than its volume has room for, in addition to copies and logs."""
     asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     most = _larger(offered.get("maxQuota"), offered.get("quota") or f"{STORE_QUOTA_MIB}Mi")
     path = ("controlPlane", "storage", "quota")
@@ -232,18 +233,18 @@ def store_quota(question: Question) -> Iterator[Excess]:
         yield Excess(path, f"spec.{'.'.join(path)}: {message}")
         return
     size = asked.get("size") or offered.get("size") or STORAGE_SIZE
-    # Without a quota in class or Tenant, planes on small volumes keep the built-in one.
+    # If neither class nor Tenant sets a quota, planes on small volumes keep the built-in one.
     quota = wanted or offered.get("quota")
     if quota and quota != f"{STORE_QUOTA_MIB}Mi" and mebibytes(quota) * VOLUME_SHARE > mebibytes(size):
         room = f"is more than a quarter of the volume of {size}: raise controlPlane.storage.size, or lower the quota"
         whose = "" if wanted else " of the class"
-        # With the class's quota it is the tenant's volume that is too small.
+        # If the quota is the class's, the tenant's volume is too small.
         at = path if wanted else ("controlPlane", "storage", "size")
         yield Excess(at, f"spec.{'.'.join(path)}: {quota}{whose} {room}")
 
 
 def quota_mib(storage: Section) -> int:
-    """How much a plane's store may hold, by its Tenant's section over its class's."""
+    """The size of a plane's store in MiB, from its Tenant's section merged over its class's."""
     try:
         return mebibytes(storage.get("quota") or f"{STORE_QUOTA_MIB}Mi")
     except InvalidQuantityError:
@@ -251,7 +252,7 @@ def quota_mib(storage: Section) -> int:
 
 
 def storage_class(question: Question) -> Iterator[Excess]:
-    """The StorageClass that the class or the installation has, or one that the class lists."""
+    """The StorageClass must be that of the class or the installation, or one that the class lists."""
     asked, offered = (section_of(side, "storage") for side in _control_plane(question))
     yield from _choice(
         ("controlPlane", "storage", "className"),
@@ -262,9 +263,9 @@ def storage_class(question: Question) -> Iterator[Excess]:
 
 
 def components(question: Question) -> Iterator[Excess]:
-    """No component of the plane asks for more, or may use more."""
+    """No component of the plane may request or use more than the class allows."""
     asked, offered = _control_plane(question)
-    # With the store that the class lets it have: what a larger one needs goes with the quota.
+    # Computed for the store that the class allows: a larger store needs more memory, which comes with its quota.
     quota = max(quota_mib(section_of(control, "storage")) for control in (offered, over(offered, asked)))
     replicas = int(asked.get("replicas") or offered.get("replicas") or 1)
     for field, attribute in COMPONENTS.items():
@@ -281,16 +282,16 @@ def components(question: Question) -> Iterator[Excess]:
 
 
 def modes(question: Question) -> Iterator[Excess]:
-    """Slurm alone, where the class offers nothing else; whether it offers Slurm is looked at with the cluster."""
+    """The mode must be Slurm if the class offers nothing else; another policy checks whether the class offers Slurm."""
     offered = section_of(question.offer, "scheduling").get("modes")
     mode = section_of(question.asked, "scheduling").get("mode") or "Kubernetes"
     if offered and mode not in offered and mode != "Slurm":
-        message = f"spec.scheduling.mode: {mode}, and the class offers {', '.join(offered)} only"
+        message = f"spec.scheduling.mode: {mode} is not allowed: the class offers only {', '.join(offered)}"
         yield Excess(("scheduling", "mode"), message)
 
 
 def shared(question: Question) -> Iterator[Excess]:
-    """Objects of the host that the class lists: a Tenant names none by itself."""
+    """Shared objects must be those that the class lists."""
     for field in FIELDS:
         known = offered(question.offer, field)
         chosen = mappings(question.asked.get(field))
@@ -302,10 +303,10 @@ def shared(question: Question) -> Iterator[Excess]:
 
 
 def issuers(question: Question) -> Iterator[Excess]:
-    """Identity providers of the class only."""
+    """Identity providers must be those of the class."""
     asked, offered = (section_of(side, "access") for side in (question.asked, question.offer))
     known = {str(issuer.get("name")) for issuer in mappings(offered.get("issuers"))}
-    # A Tenant of an older version may have another shape there, which names none.
+    # In a Tenant of an older version the field may have another shape, which names none.
     wanted = mappings(asked.get("oidc"))
     kept = [issuer for issuer in wanted if str(issuer.get("issuer")) in known]
     for name in (str(issuer.get("issuer")) for issuer in wanted if issuer not in kept):
@@ -314,7 +315,7 @@ def issuers(question: Question) -> Iterator[Excess]:
 
 
 def exposed(question: Question) -> Iterator[Excess]:
-    """A type that the class offers, and names that are the tenant's."""
+    """The type must be one that the class offers, and the names must be the tenant's."""
     asked, offer = (section_of(side, "exposure") for side in (question.asked, question.offer))
     own = exposure.default_type(offer, question.domains, has_proxy=question.has_proxy)
     allowed = dict.fromkeys([own, *(offer.get("allowedTypes") or ()), "None"])
@@ -363,7 +364,7 @@ def _control_plane(question: Question) -> tuple[Section, Section]:
 
 
 def _choice(path: tuple[str, ...], asked: str | None, own: str | None, listed: Any) -> Iterator[Excess]:
-    """A name that is the class's own, or one that it lists."""
+    """A name must be the class's own, or one that it lists."""
     allowed = [*((own,) if own else ()), *(listed or ())]
     if asked and asked not in allowed:
         known = ", ".join(allowed) or "none may be named"
@@ -376,7 +377,7 @@ def _budget(usual: Budget) -> dict[str, dict[str, str]]:
 
 
 def _more(asked: Any, allowed: Any) -> bool:
-    """Whether one quantity is more than another; what cannot be compared is too much."""
+    """Whether one quantity exceeds another; one that cannot be compared counts as too large."""
     try:
         return parse(asked) > parse(allowed)
     except InvalidQuantityError:
@@ -397,13 +398,13 @@ def _network(cidr: Any) -> IPv4Network | IPv6Network | None:
 
 
 def _contained(cidr: Any, allowed: list[Any]) -> bool:
-    """Whether a network lies inside others. Neighbours are joined first: two halves allow what lies across their border."""
+    """Whether a network is inside others. Neighbours are joined first: two halves allow a network across their border."""
     asked = _network(cidr)
     return asked is not None and any(_inside(asked, range_) for range_ in _joined(allowed))
 
 
 def _common(asked: list[Any], allowed: list[Any]) -> list[str]:
-    """What two lists of networks have in common. Of two networks one lies inside the other, or they share nothing."""
+    """The common part of two lists of networks. Of two networks one is inside the other, or they are disjoint."""
     ours, theirs = _joined(asked), _joined(allowed)
     found = {one if _inside(one, other) else other for one in ours for other in theirs if _meet(one, other)}
     return [str(range_) for range_ in _joined(sorted(map(str, found)))]

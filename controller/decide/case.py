@@ -1,4 +1,4 @@
-"""What an admission looks at, and what comes out of one. Pure."""
+"""The input and the result of an admission. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,34 +25,34 @@ from controller.slurm.decide.resolve import UnresolvableError, resolve
 from controller.slurm.spec import SlurmSpec
 
 
-@dataclass(frozen=True)  # without slots: what follows from the fields is kept after it was asked for
+@dataclass(frozen=True)  # without slots: computed values are cached
 class Case:
-    """One tenant at one moment: what it asks for, what its class and the installation offer, and what was observed of it."""
+    """One tenant at one moment: its spec, what its class and the installation offer, and what was observed."""
 
     tenant: Obj
     tenant_class: Obj | None
     settings: Settings
     now: datetime
-    runs: bool = False  # whether it was built once, and is its own
+    runs: bool = False  # whether it was built before, and its namespaces are its own
     existing: Existing = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
-    nodes: Finding | None = None  # what was found of nodes of its own; None before they were looked at
+    nodes: Finding | None = None  # about its dedicated nodes; None before they were looked at
     host_api: tuple[tuple[str, int], ...] = ()
-    reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed of the host
+    reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed on the host
     pod_addresses: tuple[str, ...] = ()
-    issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known of identity providers
-    route_version: str = ""  # in which the host serves TLSRoutes
-    cohort: Obj | None = None  # the Cohort that it names, where there is one
-    given: tuple[Member, ...] = ()  # what all tenants were given, as their quotas note it
+    issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known about identity providers
+    route_version: str = ""  # the version in which the host serves TLSRoutes
+    cohort: Obj | None = None  # the Cohort that it names, if that exists
+    given: tuple[Member, ...] = ()  # the records of all tenants in cohorts, from their quotas
 
     @cached_property
     def spec(self) -> dict[str, Any]:
-        """What the Tenant says."""
+        """The Tenant's spec."""
         return section_of(self.tenant, "spec")
 
     @cached_property
     def bounds(self) -> dict[str, Any]:
-        """What the class says; nothing where there is none."""
+        """The class's spec; empty if there is no class."""
         return section_of(self.tenant_class or {}, "spec")
 
     @cached_property
@@ -63,7 +63,7 @@ class Case:
 
     @cached_property
     def excess(self) -> tuple[Excess, ...]:
-        """What the Tenant asks for beyond its class, but for amounts of resources."""
+        """What the Tenant requests beyond its class, except amounts of resources."""
         settings = self.settings
         return beyond(
             Question(
@@ -78,7 +78,7 @@ class Case:
 
     @cached_property
     def slurm(self) -> SlurmSpec | Refusal | None:
-        """The tenant's Slurm cluster, or why it cannot be built as it is asked for; None when it has none."""
+        """The tenant's Slurm cluster, or why it cannot be built as requested; None if it has none."""
         try:
             return resolve(self.tenant, self.tenant_class or {}, self.settings)
         except UnresolvableError as error:
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def class_name(self) -> str:
-        """The class that was found."""
+        """The name of the class that was found."""
         return str(section_of(self.tenant_class or {}, "metadata").get("name", ""))
 
     @property
@@ -105,13 +105,13 @@ class Case:
 
     @cached_property
     def version(self) -> str:
-        """The version that is asked for, offered or not."""
+        """The requested version, offered or not."""
         chosen = self.spec.get("kubernetesVersion") or self.bounds.get("kubernetesVersion")
         return str(chosen) if chosen else next(iter(self.versions), "none")
 
     @property
     def wants_nodes(self) -> bool:
-        """Whether the pool is to be the tenant's alone."""
+        """Whether the pool must be dedicated to the tenant."""
         return self.merged("nodes").get("dedicated") is True
 
     @property
@@ -120,19 +120,19 @@ class Case:
         return {str(key): str(value) for key, value in section_of(self.merged("nodes"), "selector").items()}
 
     def merged(self, section: str) -> dict[str, Any]:
-        """A section of the Tenant over the same section of its class."""
+        """A section of the Tenant merged over the same section of its class."""
         return over(section_of(self.bounds, section), section_of(self.spec, section))
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What is built of a tenant: as it asks for it, or as much of it as its class lets a tenant have that runs (`held`)."""
+    """What to build for a tenant: what it requests or, for a running tenant, the part that its class allows (`held`)."""
 
-    plane: PlaneSpec  # without a slice of the service range: that is chosen for admitted tenants only
-    slurm: SlurmSpec | Refusal | None  # a refusal: the cluster is left as it runs
+    plane: PlaneSpec  # without a slice of the service range: only admitted tenants get one
+    slurm: SlurmSpec | Refusal | None  # a refusal: the cluster stays as it runs
     claims_nodes: bool = False
-    nodes: Finding | None = None  # of one that claims nodes
+    nodes: Finding | None = None  # about its dedicated nodes, if it claims any
     held: Refusal | None = None
-    edit: Refusal | None = None  # why the Tenant as it is now was refused: what is built was accepted before (`accepted`)
+    edit: Refusal | None = None  # why the present Tenant was refused: the plane is that of its last accepted spec (`accepted`)
     shares: tuple[Share, ...] = ()
     class_name: str = ""

@@ -1,13 +1,13 @@
-"""Starts a plane's DNS afresh once its API server was away: what a CoreDNS that ran before it knows may be a minute old. Pure.
+"""Restarts a plane's DNS after an outage of its API server: what an older CoreDNS knows may be a minute old. Pure.
 
-A client of client-go that is refused asks again at growing intervals, after an outage of 25 s up to a minute later, and nothing
-shortens that but a new process. So one that began before the API server is replaced: its successor has read everything before
-it is ready, and answers for all that the former knew until then are given by the former.
+A client-go client whose connection is refused retries at growing intervals, so that after an outage of 25 s it may reconnect a
+minute later. Only a new process shortens that. So a DNS that started before the API server is replaced: the new process has
+read everything before it is ready, and until then the old one answers everything that it knows.
 
-    DNS older than the API server that runs ──> this API server's start on the pod template ──> rollout ──> DNS is younger
+    DNS older than the running API server ──> this API server's start on the pod template ──> rollout ──> DNS is younger
 
-What stands on the template stays there until the next time, so that nothing restarts because of another controller or an
-upgrade. Of three members one answers while another is away: those are left alone.
+The annotation on the template stays until the next time, so that no other controller and no upgrade causes a restart. In a
+plane of three members, one answers while another is away: such planes are left alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,21 +22,21 @@ from controller.plane.spec import API_SERVER, COREDNS, DNS, PLANE, SINCE_ANNOTAT
 
 
 def caught_up(deployment: Obj, spec: PlaneSpec, existing: Existing, *, plane_answers: bool) -> Obj:
-    """The DNS's Deployment, marked with the start of the API server that its process is to follow."""
+    """The DNS's Deployment, annotated with the start of the API server that its process must follow."""
     running = existing.get(slot_of(deployment))
     if running is None or spec.control_plane.replicas != 1:
         return deployment
     since = text(_annotations(running["spec"]["template"]).get(SINCE_ANNOTATION))
     if plane_answers:
         began = max(_starts(existing, spec, PLANE, API_SERVER), default="")
-        # In RFC 3339 with whole seconds and in UTC, as kubelets write it: earlier is smaller.
+        # RFC 3339 with whole seconds in UTC, as kubelets write it, so that earlier compares as smaller.
         if any(start < began for start in _starts(existing, spec, DNS, COREDNS)):
             since = began
     return _marked(deployment, since) if since else deployment
 
 
 def _starts(existing: Existing, spec: PlaneSpec, component: str, container: str) -> Iterable[str]:
-    """When this container began in each pod of a component in which it runs."""
+    """The start time of this container in each pod of a component in which it runs."""
     for slot, pod in existing.items():
         own = mapping(pod["metadata"].get("labels"))
         if slot.kind != "Pod" or slot.namespace != spec.namespace or own.get(labels.COMPONENT) != component:

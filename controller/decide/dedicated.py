@@ -2,11 +2,11 @@
 
 A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node of the pool gets one key twice:
 
-    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no more pods of others come
-    label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods ask for it
+    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no more pods of others are bound
+    label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods select it
 
-So what a tenant runs on is its alone from the first pod, and pods that were there before drain off. The marks on the nodes are
-all that is remembered: whose a node is now, it stays while that tenant claims it, and goes back when it does not.
+So a tenant's nodes are dedicated from its first pod on, and pods that were there before drain off. The marks on the nodes are
+the only memory: a node stays with its tenant while that tenant claims it, and is released when it does not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class HostNode:
-    """The parts of a host node that matter here."""
+    """The relevant parts of a host node."""
 
     name: str
     version: str
@@ -36,32 +36,32 @@ class HostNode:
 
     @property
     def tainted_for(self) -> str | None:
-        """The tenant that its taint names."""
+        """The tenant in its taint."""
         return next((str(taint.get("value") or "") for taint in self.taints if taint.get("key") == KEY), None)
 
     @property
     def labelled_for(self) -> str | None:
-        """The tenant that its label names."""
+        """The tenant in its label."""
         return self.labels.get(KEY)
 
     @property
     def holder(self) -> str | None:
-        """Whose it is by its marks."""
+        """The tenant that holds the node by its marks."""
         return self.tainted_for if self.tainted_for is not None else self.labelled_for
 
     @property
     def marked_well(self) -> bool:
-        """Whether there is one taint of ours, of the one effect."""
+        """Whether the node has exactly one taint with the key, and with the right effect."""
         return [taint.get("effect") for taint in self.taints if taint.get("key") == KEY] == [EFFECT]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A tenant as far as nodes are concerned."""
+    """What the allotment of nodes must know about a tenant."""
 
     tenant: str
     since: str
-    # False: nothing may be changed of the tenant now, as it is refused, paused or on its way out. What it has stays.
+    # False: the tenant must not change now, because it is refused, paused or being deleted. What it has stays.
     active: bool = True
     selector: Mapping[str, str] = field(default_factory=dict)
     most: int | None = None
@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """Whose each node is to be, and who is refused."""
+    """The tenant to which each node is allotted, and the refused tenants."""
 
     owners: Mapping[str, str]
     refused: Mapping[str, Refusal]
@@ -84,14 +84,14 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A node whose marks are to be others."""
+    """A node whose marks must change."""
 
     node: HostNode
     taint: str | None
     label: str | None
 
     def patch(self) -> Obj:
-        """The merge patch; it holds for the node as it was looked at, since it names all its taints."""
+        """The merge patch. It is valid only for the node as it was read, because it contains all its taints."""
         others = [taint for taint in self.node.taints if taint.get("key") != KEY]
         own = [{"key": KEY, "value": self.taint, "effect": EFFECT}] if self.taint is not None else []
         meta = {"resourceVersion": self.node.version, "labels": {KEY: self.label}}
@@ -100,22 +100,22 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is reported to a tenant with a claim."""
+    """The report to a tenant with a claim."""
 
     refusing: Refusal | None = None
     nodes: tuple[str, ...] = ()
     gpus: int = 0
-    # Nodes that it waits for, and how many pods of which tenants run there.
+    # Nodes for which it waits, and how many pods of which tenants run there.
     waits: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
     selector: str = ""
 
     @property
     def complete(self) -> bool:
-        """Whether the whole pool is the tenant's alone."""
+        """Whether the whole pool is dedicated to the tenant."""
         return bool(self.nodes) and not self.waits
 
     def message(self) -> str:
-        """In words."""
+        """The finding as text."""
         if not self.nodes and not self.waits:
             return f"no node of the host has the labels {self.selector}"
         have = f"{len(self.nodes)} nodes with {self.gpus} GPUs are dedicated to this tenant"
@@ -148,8 +148,10 @@ def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
     for tenant, size in sizes.items():
         most = known[tenant].most
         if tenant not in refused and most is not None and size > most:
-            text = f"spec.nodes.dedicated: {size} nodes have the labels {_labels(known[tenant])}, and the class gives a tenant"
-            refused[tenant] = Refusal(Reason.OUT_OF_BOUNDS, f"{text} {most} (nodes.maxDedicated); narrow spec.nodes.selector")
+            text = f"spec.nodes.dedicated: {size} nodes have the labels {_labels(known[tenant])}, more than the {most}"
+            refused[tenant] = Refusal(
+                Reason.OUT_OF_BOUNDS, f"{text} that the class allows (nodes.maxDedicated); narrow spec.nodes.selector"
+            )
     holders = {node.name: node.holder for node in nodes}
     return Allotment({name: one for name, one in owners.items() if one not in refused or holders[name] == one}, refused)
 
@@ -157,10 +159,10 @@ def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
 def settled(
     nodes: Sequence[HostNode], claims: Iterable[Claim], before: Mapping[str, Claim | None]
 ) -> tuple[tuple[Claim, ...], Allotment, Mapping[str, Refusal]]:
-    """The claims that hold, whose each node is by them, and the edits that are refused.
+    """The claims that hold, the tenant of each node under them, and the refused edits.
 
-    A claim that is refused is an edit of which nothing comes where the tenant's claim of `before` is known (None: it had none):
-    that one holds instead, so a tenant that asks for others' nodes goes on with those that it has.
+    A refused claim is an edit that is not applied if the tenant's claim of `before` is known (None: it had none). That claim
+    holds instead, so that a tenant which requests nodes of others keeps those that it has.
     """
     holding = tuple(claims)
     refused: dict[str, Refusal] = {}
@@ -175,7 +177,7 @@ def settled(
 
 
 def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tuple[str, str], ...]:
-    """The nodes with the taint and without the label, on which pods of others may still run."""
+    """The nodes with the taint and without the label, on which pods of other tenants may still run."""
     owners = allotment.owners
     return tuple(
         (node.name, owners[node.name])
@@ -185,7 +187,7 @@ def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tupl
 
 
 def marks(nodes: Iterable[HostNode], allotment: Allotment, running: Running) -> tuple[Mark, ...]:
-    """The nodes whose marks must change; `running` are the others' pods on those that were looked at."""
+    """The nodes whose marks must change; `running` are pods of other tenants on the nodes that were looked at."""
     found = []
     for node in nodes:
         owner = allotment.owners.get(node.name)
@@ -200,7 +202,7 @@ def marks(nodes: Iterable[HostNode], allotment: Allotment, running: Running) -> 
 def findings(
     nodes: Sequence[HostNode], claims: Iterable[Claim], allotment: Allotment, running: Running
 ) -> Mapping[str, Finding]:
-    """What is reported to each tenant with an active claim."""
+    """The report to each tenant with an active claim."""
     found = {}
     for claim in claims:
         if not claim.active or not claim.selector:

@@ -1,7 +1,7 @@
-"""By what names a plane is reached from outside of the host: from Tenant, class and installation to its `Exposure`. Pure.
+"""The names under which a plane is reached from outside the host: from Tenant, class and installation to its `Exposure`. Pure.
 
-Names are `<tenant>.<domain>` and what lies below, in domains of the installation of which none lies below another. So whose
-a name is follows from the name alone, and no two tenants need to be compared.
+Names are `<tenant>.<domain>` and names below that, in domains of the installation, none of which is below another. So a name
+alone shows its tenant, and tenants never have to be compared.
 """
 
 import re
@@ -25,7 +25,7 @@ _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 def default_type(offer: Mapping[str, Any], domains: tuple[str, ...], *, has_proxy: bool) -> str:
-    """How tenants of a class are exposed that do not say it."""
+    """The exposure of a class's tenants that set none."""
     given = text_or_none(offer, "type")
     if given:
         return "None" if given == _FORMER_NONE else given
@@ -33,7 +33,7 @@ def default_type(offer: Mapping[str, Any], domains: tuple[str, ...], *, has_prox
 
 
 def domain_of(offer: Mapping[str, Any], domains: tuple[str, ...]) -> str:
-    """The domain of a class; empty where there is none, or one that is not the installation's."""
+    """The domain of a class; empty if it has none, or one that is not the installation's."""
     wanted = text_or_none(offer, "domain")
     if wanted is None:
         return domains[0] if domains else ""
@@ -41,7 +41,7 @@ def domain_of(offer: Mapping[str, Any], domains: tuple[str, ...]) -> str:
 
 
 def exposure_of(tenant: Obj, offer: Mapping[str, Any], settings: Settings, existing: Existing, namespace: str) -> Exposure:
-    """How a Tenant in which nothing is to be refused is exposed."""
+    """The exposure of an admitted Tenant."""
     asked, own = section_of(section_of(tenant, "spec"), "exposure"), section_of(offer, "exposure")
     domains = settings.exposure_domains
     kind = text_or_none(asked, "type") or default_type(own, domains, has_proxy=bool(settings.exposure_proxy))
@@ -49,7 +49,7 @@ def exposure_of(tenant: Obj, offer: Mapping[str, Any], settings: Settings, exist
         return Exposure()
     domain = domain_of(own, domains)
     first = [f"{tenant['metadata']['name']}.{domain}"] if domain else []
-    # A TLSRoute takes as many and no more.
+    # A TLSRoute accepts exactly this many.
     most = MOST_HOSTNAMES if kind == "Gateway" else MOST_HOSTNAMES + 1
     hostnames = tuple(dict.fromkeys([*first, *(asked.get("hostnames") or ())]))[:most]
     if kind == "LoadBalancer":
@@ -82,7 +82,7 @@ def _routed(hostnames: tuple[str, ...], own: Mapping[str, Any], settings: Settin
 
 
 def addresses_of(service: Obj) -> tuple[str, ...]:
-    """What the host's load balancer reports: addresses, and names; some report both of one."""
+    """The addresses and names that the host's load balancer reports; some report both for one address."""
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
     found = [text(entry.get(part)) for entry in listed for part in ("ip", "hostname")]
     return tuple(address for address in dict.fromkeys(found) if _usable(address))[:_MOST_ADDRESSES]
@@ -103,7 +103,7 @@ def _no_domain(own: Mapping[str, Any], domains: tuple[str, ...]) -> str:
 
 
 def _usable(address: str) -> bool:
-    """An address that clients can reach, or a name that may stand in a certificate."""
+    """Whether it is an address that clients can reach, or a name that a certificate may contain."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -1,8 +1,8 @@
-"""What a plane runs without, and what the status says where the host refuses that or a change of anything else. Pure.
+"""Objects that a plane runs without, and what the status reports if the host refuses one of them or any other change. Pure.
 
-A plane's way in from outside and its disruption budget are applied each for itself, once all that protects the tenant is in.
-The status reports a refusal with the host's words and with what a person can do; the rest of the tenant is reconciled as usual.
-The same happens if a field of a running tenant's object would have to change but is immutable.
+A plane's way in from outside and its disruption budget are applied independently, once everything that protects the tenant is
+in place. The status reports a refusal with the host's words and with what a person can do; the rest of the tenant is reconciled
+as usual. The same happens if an immutable field of a running tenant's object would have to change.
 """
 
 import re
@@ -23,13 +23,13 @@ _VALUES: Final = "exposure.loadBalancer in the chart's values"
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One object that the host did not take, or did not let go."""
+    """One object that the host refused to apply or to delete."""
 
     slot: Slot
     reason: Reason
-    words: str  # the host's
+    words: str  # the host's message
     deleting: bool = False
-    kept: bool = False  # all of it but the fields that the words name was applied
+    kept: bool = False  # everything was applied except the fields that the words name
 
     @property
     def is_way(self) -> bool:
@@ -40,20 +40,20 @@ class Refused:
         """The object, the host's words and what to do."""
         what = f"{self.slot.kind} {_where(self.slot)}"
         if self.kept:
-            return f"{what} keeps fields as they are: {self.words}; everything else of it was applied"
-        said = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
+            return f"{what} keeps immutable fields: {self.words}; all other changes were applied"
+        words = self.words if len(self.words) <= _MESSAGE_CHARACTERS else f"{self.words[:_MESSAGE_CHARACTERS]}…"
         if self.deleting:
-            return f"{what} should be deleted, but the host does not delete it: {said}; next: {_advice(self, spec)}"
-        return f"{what} could not be updated: {said}; next: {_advice(self, spec)}"
+            return f"{what} should be deleted, but the host does not delete it: {words}; next: {_advice(self, spec)}"
+        return f"{what} could not be updated: {words}; next: {_advice(self, spec)}"
 
 
 def is_extra(slot: Slot) -> bool:
-    """Whether a plane runs without this object, so that its refusal is reported and holds up nothing."""
+    """Whether a plane runs without this object, so that its refusal is reported and blocks nothing."""
     return slot.kind == "PodDisruptionBudget" or is_way(slot.kind, slot.name)
 
 
 def stuck(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
-    """What Ready says where an object that a tenant does not run without is not as it should be; None where all are."""
+    """What Ready shows if an object that the tenant needs is not as it should be; None if all are."""
     found = [refusal for refusal in refused if not (refusal.kept or is_extra(refusal.slot))]
     if not found:
         return None
@@ -61,7 +61,7 @@ def stuck(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
 
 
 def exposed(refused: Iterable[Refused], spec: PlaneSpec) -> Verdict | None:
-    """The condition Exposed where the host refused the way in, or to close a former one; None where it did not."""
+    """The condition Exposed if the host refused to apply the way in or to delete a former one; None if it did not."""
     ways = [refusal for refusal in refused if refusal.is_way]
     if not ways:
         return None
@@ -78,12 +78,12 @@ def _where(slot: Slot) -> str:
 
 
 def _advice(refused: Refused, spec: PlaneSpec) -> str:
-    """What a person can do about it, by the host's words; the controller tries again all the while."""
+    """What a person can do about it, chosen by the host's words; the controller retries meanwhile."""
     words = refused.words
     return next((text for matches, text in _steps(refused, spec) if matches(words)), _OTHERWISE)
 
 
-_OTHERWISE: Final = "fix what the host names; the controller tries again every 30 s"
+_OTHERWISE: Final = "fix what the host reports; the controller tries again every 30 s"
 _ADDRESS_TAKEN: Final = re.compile(r"already allocated")
 _ANNOTATION: Final = re.compile(r"metadata\.annotations")
 _ADMISSION: Final = re.compile(r"admission webhook|failed calling webhook|ValidatingAdmissionPolicy")
@@ -112,11 +112,11 @@ def _steps(refused: Refused, spec: PlaneSpec) -> Iterable[tuple[Callable[[str], 
     )
     yield _ANNOTATION.search, f"fix the annotations of {_VALUES}"
     if kind == "StatefulSet":
-        yield in_words, "it is not changed meanwhile: revert what was changed in it by hand"
+        yield in_words, "revert manual changes to it; until then it is not updated"
     yield in_words, f"delete {kind} {_where(refused.slot)}, which is recreated at once, possibly with another address"
     yield (
         _UNSERVED.search,
         f"the host no longer serves {kind}: install its API again, or choose another type in spec.exposure",
     )
-    yield _QUOTA.search, f"raise the quota that the host's words name in namespace {namespace}"
-    yield _RIGHTS.search, "give the controller's role its rights back: helm upgrade with the chart of this version does"
+    yield _QUOTA.search, f"raise the quota that the host reports in namespace {namespace}"
+    yield _RIGHTS.search, "restore the controller's role: run helm upgrade with the chart of this version"

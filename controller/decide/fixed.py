@@ -1,6 +1,6 @@
-"""The fields of a StatefulSet that never change once it is there: they stay as they began, and all the rest is applied. Pure.
+"""The immutable fields of an existing StatefulSet: they stay as they are, and everything else is applied. Pure.
 
-With another value in one of them the API server refuses the whole write: images, certificates and flags would wait with it.
+If one of them had another value, the API server would reject the whole write, and with it images, certificates and flags.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ FIELDS: Final = ("selector", "serviceName", "podManagementPolicy", "volumeClaimT
 
 
 def as_it_began(wanted: Obj, running: Obj | None) -> tuple[Obj, tuple[str, ...]]:
-    """The StatefulSet to apply over one that is there, and which of its fields are not as they are wanted."""
+    """The StatefulSet to apply over an existing one, and which of its immutable fields differ from the wanted ones."""
     if running is None:
         return wanted, ()
     there = running["spec"]
@@ -24,7 +24,7 @@ def as_it_began(wanted: Obj, running: Obj | None) -> tuple[Obj, tuple[str, ...]]
 
 
 def _covers(there: Any, wanted: Any) -> bool:
-    """Whether what is there is what is wanted, but for what an API server fills in."""
+    """Whether the existing value equals the wanted one, except for defaults that an API server fills in."""
     if isinstance(wanted, Mapping):
         return isinstance(there, Mapping) and all(_covers(there.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -1,13 +1,13 @@
-"""A tenant that runs and is refused now for what it asks: what is built of it meanwhile. Pure.
+"""What to build for a running tenant whose spec is refused now. Pure.
 
-Its class was tightened, or an upgrade brought a bound that was not there; of an edit that is refused nothing is applied in the
-first place (`accepted`). To stop looking after what runs would let its certificates expire, and would leave it every right that
-its class has taken back since. So it is held:
+Its class was tightened, or an upgrade brought a new bound; a refused edit is never applied in the first place (`accepted`). If
+the controller stopped reconciling what runs, its certificates would expire, and it would keep every right that its class has
+since withdrawn. So it is held:
 
-    Case ── without what lies beyond the class (`bounds.within`) ──> as any other ── what is refused, as it runs ──> Admitted
+    Case ── without what exceeds the class (`bounds.within`) ──> like any other ── refused parts as they run ──> Admitted
 
-No isolation becomes looser by that: where the class says nothing to take the place of what is left out, what runs stays.
-Amounts that are refused stay as they run too, and so do the plane and its version: how to shrink them is for people to say.
+This never loosens isolation: if the class has no value for a refused field, the running one stays. Refused amounts also stay as
+they run, and so do the plane and its version: people have to decide how to shrink them.
 """
 
 import json
@@ -41,8 +41,8 @@ from controller.refusal import Refusal
 from controller.sections import put, section_of, text_or_none
 
 NOTE: Final = (
-    "until Tenant and class agree again, the class applies to what is refused, and the plane, its version and refused amounts "
-    "stay as they are"
+    "until Tenant and class agree again, the class's values replace refused fields, and the plane, its version and refused "
+    "amounts stay as they are"
 )
 _REASONS: Final = frozenset(
     {
@@ -56,7 +56,7 @@ _REASONS: Final = frozenset(
     }
 )
 _RESOURCES: Final = ("quota", "resources")
-_RESOURCE_PATH_PARTS: Final = 3  # of the path to all that a spec says of one resource
+_RESOURCE_PATH_PARTS: Final = 3  # the length of a path to the whole section of one resource
 _DEDICATED: Final = ("nodes", "dedicated")
 _PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
@@ -65,12 +65,12 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def holds(refusal: Refusal, tenant_class: Obj | None) -> bool:
-    """Whether a refusal is of what Tenant and class say: one that runs already is held then, and not let go of."""
+    """Whether Tenant and class disagree, and nothing else is wrong: a running tenant is then held and still reconciled."""
     return tenant_class is not None and refusal.reason in _REASONS
 
 
 def hold(case: Case, refusal: Refusal) -> Admitted:
-    """What is built of a tenant that runs and is refused."""
+    """What to build for a running tenant that is refused."""
     sound = replace(case, tenant_class={**(case.tenant_class or {}), "spec": allotment.without_faults(case.bounds)})
     amounts = _refused_amounts(case.spec, sound.bounds)
     refused = {excess.path for excess in case.excess} | amounts
@@ -83,7 +83,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     images = replace(spec.images, kubernetes=case.settings.image(case.settings.image_kubernetes, version))
     spec = replace(spec, version=version, images=images, nodes=_nodes(spec, runs, refused, nodes))
     spec = replace(spec, budgets=_budgets(spec, runs, refused), isolation=_isolation(spec, runs, refused))
-    # Taken away it is at once; given it is with the plane that serves it.
+    # Withdrawn at once; offered only together with a plane that serves them.
     pod_groups = spec.offers.pod_groups and runs.serves_pod_groups(version)
     spec = replace(spec, offers=replace(spec.offers, pod_groups=pod_groups))
     return Admitted(
@@ -98,7 +98,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
 
 
 def _inside(case: Case, amounts: Iterable[Path]) -> dict[str, Any]:
-    """What the Tenant asks for without what its class refuses."""
+    """What the Tenant requests, without what its class refuses."""
     spec = within(case.spec, case.excess)
     for path in amounts:
         spec = put(spec, path, None)
@@ -106,23 +106,23 @@ def _inside(case: Case, amounts: Iterable[Path]) -> dict[str, Any]:
 
 
 def _claims_nodes(inside: Case, refused: Iterable[Path]) -> bool:
-    """Whether a held tenant takes and gives back nodes of its own, as one that is not refused does.
+    """Whether a held tenant gains and releases dedicated nodes like a tenant that is not refused.
 
-    With another pool than it asks for it would give back those that it runs on.
+    If its pool differed from the requested one, it would release the nodes on which it runs.
     """
     return inside.wants_nodes and bool(inside.pool) and not any(path[:2] == ("nodes", "selector") for path in refused)
 
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """What runs of a tenant, as far as it is asked about."""
+    """What runs of a tenant, as far as this module needs it."""
 
     spec: PlaneSpec
     existing: Existing
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The syncer's settings; empty where they are not there or no JSON."""
+        """The syncer's settings; empty if they are missing or not JSON."""
         text = section_of(self._get("ConfigMap", SYNCER), "data").get("settings.json")
         try:
             found = json.loads(text or "{}")
@@ -132,43 +132,43 @@ class _Runs:
 
     @property
     def runtime_class(self) -> str | None:
-        """The RuntimeClass that pods are made with."""
+        """The RuntimeClass that pods get now."""
         return text_or_none(self.settings, "runtimeClassName")
 
     @property
     def dedicated(self) -> bool:
-        """Whether pods ask for nodes of their own."""
+        """Whether pods select dedicated nodes now."""
         return section_of(self.settings, "enforcedNodeSelector").get(labels.TENANT) == self.spec.tenant
 
     @property
     def hard(self) -> dict[str, Amount]:
-        """What the host counts, and up to where; a limit that cannot be read, which is none of ours, is left out."""
+        """What the host counts, and the limits; a limit that cannot be read was not written by Bulkhead and is left out."""
         quotas = (self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {}) for name in _QUOTAS)
         counted = (section_of(section_of(found, "spec"), "hard") for found in quotas)
         return {key: Amount.read(value) for hard in counted for key, value in hard.items() if readable(value) is not None}
 
     @property
     def shares(self) -> Mapping[Line, Share]:
-        """What the tenant was given, by the note on its quota; empty if it has none."""
+        """The shares in the record on the tenant's quota; empty if it has none."""
         found = self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, names.POD_QUOTA), {})
         noted = tenant_of(found)
         return noted.shares if noted is not None and noted.cohort else {}
 
     @property
     def nominal(self) -> dict[str, Decimal]:
-        """The nominal quota of each resource that it may borrow."""
+        """The nominal quota of each resource that the tenant may borrow."""
         sums: dict[str, int] = {}
         for (_, resource), share in self.shares.items():
             sums[resource] = sums.get(resource, 0) + share.nominal
         return {resource: of_base_units(resource, number) for resource, number in sums.items()}
 
     def serves_pod_groups(self, version: str) -> bool:
-        """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""
+        """Whether the plane serves PodGroups, by its flags; for a plane that does not exist yet, by its version."""
         plane = self._get("StatefulSet", PLANE)
         return POD_GROUP_API in json.dumps(plane) if plane else can_serve_pod_groups(version)
 
     def budget(self, name: str, otherwise: Budget) -> Budget:
-        """What a Deployment's container asks for and may use."""
+        """What a Deployment's container requests and may use."""
         template = section_of(section_of(self._get("Deployment", name), "spec"), "template")
         containers = section_of(template, "spec").get("containers") or [{}]
         resources = section_of(containers[0], "resources")
@@ -200,7 +200,7 @@ def _component(refused: set[Path], name: str) -> bool:
 
 
 def _budgets(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Budgets:
-    """The budgets of the Deployments as they run, where they are refused; that of the StatefulSet is not applied at all."""
+    """The budgets, with refused ones of Deployments as they run; those of the StatefulSet are not applied at all."""
     budgets = spec.budgets
     return replace(
         budgets,
@@ -210,7 +210,7 @@ def _budgets(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Budgets:
 
 
 def _isolation(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Isolation:
-    """Without what the plane's version cannot do; the RuntimeClass of pods stays where none but a refused one is asked for."""
+    """Isolation without what the plane's version cannot do; the pods' RuntimeClass stays if only a refused one is requested."""
     isolation = spec.isolation
     if not unprivileged.served_by(spec.version):
         isolation = replace(isolation, drop_privileges=privileges.NEVER)
@@ -220,7 +220,7 @@ def _isolation(spec: PlaneSpec, runs: _Runs, refused: set[Path]) -> Isolation:
 
 
 def _nodes(spec: PlaneSpec, runs: _Runs, refused: set[Path], found: Finding | None) -> Nodes:
-    """Whether the tenant's nodes are its alone: as it is now, where it may not ask for that or cannot have what it asks for."""
+    """Nodes; they stay dedicated or shared as they are if the request is not allowed or cannot be met."""
     nodes = spec.nodes
     permitted = _DEDICATED not in refused or nodes.dedicated
     taken = found is None or found.refusing is not None
@@ -230,27 +230,27 @@ def _nodes(spec: PlaneSpec, runs: _Runs, refused: set[Path], found: Finding | No
 
 
 def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> PlaneSpec:
-    """Amounts that are refused, as the host counts them."""
+    """The refused amounts, as the host counts them now."""
     hard = runs.hard
     asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _RESOURCE_PATH_PARTS}
-    # Also of a resource that the class no longer knows.
+    # Also for a resource that the class no longer has.
     running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
-    # What it could borrow counts there too, and is not its own.
+    # The ceiling also contains what the tenant could borrow, so the nominal quota comes from its record.
     running |= {name: Amount(number, running[name].notation) for name, number in runs.nominal.items() if name in running}
     limits = tuple(sorted((dict(spec.quota.limits) | running).items(), key=itemgetter(0)))
     spec = replace(spec, quota=replace(spec.quota, limits=limits))
     spec = with_cohort(spec, inside, {line: share for line, share in runs.shares.items() if line[1] in running})
-    # What the host counts of the platform's own follows from how many pods there may be, so those come first.
+    # What the host counts of the platform's own objects depends on the number of pods, so pods come first.
     objects = dict(spec.quota.object_limits)
     for name in sorted(objects, key=lambda name: name not in _PODS):
         if ("quota", "objects", name) in refused and name in hard:
             ours = quota.limits(_counting(spec, objects))[name]
-            # Without what the host counts of the platform's own beside the tenant's.
+            # Without the platform's own objects, which the host counts together with the tenant's.
             number = int(hard[name].number - (ours.number - objects[name].number))
             objects[name] = Amount.of(max(0, number))
     return _counting(spec, objects)
 
 
 def _counting(spec: PlaneSpec, objects: Mapping[str, Amount]) -> PlaneSpec:
-    """With these limits of objects."""
+    """The plane with these limits of objects."""
     return replace(spec, quota=replace(spec.quota, object_limits=tuple(objects.items())))

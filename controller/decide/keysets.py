@@ -1,8 +1,8 @@
-"""What an identity provider answers: its discovery document and its keys, read with suspicion. Pure.
+"""An identity provider's answers: its discovery document and its keys, read as hostile input. Pure.
 
-    bytes of discovery ──> keys_address() ──> bytes of keys ──> read_keys() ──> public keys alone, in one order, within bounds
+    bytes of discovery ──> keys_address() ──> bytes of keys ──> read_keys() ──> only public keys, in one order, within bounds
 
-Whatever is wrong is a `Fault`, whose text says the cause and what an admin can do.
+Whatever is wrong raises `Fault`, whose text has the cause and what an admin can do.
 """
 
 import base64
@@ -19,35 +19,35 @@ KEY_SET_BYTES: Final = 256 * 1024
 _MOST_KEYS: Final = 32
 _FIELD_CHARACTERS: Final = 2048
 _LEAST_RSA_BYTES: Final = 256
-# What a key consists of, by its type: never the parts of a private one, nor a key that both sides share.
+# The members of a key, by its type: never those of a private key, and no symmetric keys.
 _PARTS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y")}
 _CURVES: Final = frozenset({"P-256", "P-384", "P-521"})
 _SHOWN_CHARACTERS: Final = 120
 
 
 class Fault(Exception):  # noqa: N818 - what is wrong with a provider
-    """A provider cannot be used as it answers."""
+    """A provider cannot be used, because of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of a source: its last keys, and why it has no newer ones."""
+    """What is known about a source: its last keys, and why it has no newer ones."""
 
     keys: str = ""
     trouble: str = ""
 
 
 def keys_address(raw: bytes, source: Source) -> str:
-    """Where the keys are, of a discovery document that is the provider's own."""
+    """The address of the keys in a discovery document. Raises Fault if the document is not the provider's own."""
     document = _document(raw, "a discovery document")
     if not _is_address(source.url):
         raise Fault(f"{_short(source.url)} is not an https address; correct the issuer's url in the class")
     named = text(document.get("issuer"))
     if named != source.url:
-        raise Fault(f"it calls itself {_short(named)}, and so do its tokens; set the issuer's url in the class to exactly that")
+        raise Fault(f"its issuer is {_short(named)}, also in its tokens; set the issuer's url in the class to exactly that")
     address = text(document.get("jwks_uri"))
     if not _is_address(address):
-        raise Fault(f"its discovery document names no https address for its keys, but {_short(address)}; correct it there")
+        raise Fault(f"its discovery document must have an https address for its keys, not {_short(address)}; correct it there")
     return address
 
 
@@ -63,10 +63,10 @@ def read_keys(raw: bytes) -> str:
     """The public keys that tokens can be signed with, as a JSON Web Key Set; the same text for the same keys."""
     listed = mappings(_document(raw, "a set of keys").get("keys"))
     if len(listed) > _MOST_KEYS:
-        raise Fault(f"it has {len(listed)} keys, more than {_MOST_KEYS}; remove old ones there")
+        raise Fault(f"it must have at most {_MOST_KEYS} keys, not {len(listed)}; remove old ones at the provider")
     found = [key for given in listed if (key := _key(given)) is not None]
     if not found:
-        raise Fault("it has no key for signatures of RSA (2048 bits or more) or ECDSA; give it one")
+        raise Fault("it has no key for RSA (2048 bits or more) or ECDSA signatures; add one at the provider")
     return json.dumps({"keys": sorted(found, key=lambda key: json.dumps(key, sort_keys=True))}, sort_keys=True)
 
 
@@ -95,7 +95,7 @@ def _document(raw: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Fault(f"what it answers is not {what}; check the issuer's url and discoveryURL in the class")
+        raise Fault(f"its answer is not {what}; check the issuer's url and discoveryURL in the class")
     return found
 
 

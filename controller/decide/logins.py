@@ -1,4 +1,4 @@
-"""What becomes of a request for a person's certificate. Pure: facts in, one answer out.
+"""The answer to a request for a person's certificate. Pure: from facts to one answer.
 
 The host's API server writes the requester into a CertificateSigningRequest, and no client can change that. The certificate
 contains this identity, never the name that the request asks for. The host's own authorizer decides whether it may log in.
@@ -19,10 +19,10 @@ from bulkhead.api import labels, names
 from bulkhead.api.untrusted import mapping
 from controller.plane.pki import PERSON_LIFE
 
-# A request that was answered is read within seconds; one that cannot be answered is given up.
+# A requester reads the answer within seconds, or has given up the request.
 ANSWER_KEPT_FOR: Final = timedelta(minutes=10)
 WAITS_FOR_CA_FOR: Final = timedelta(minutes=2)
-# Of one tenant. A person needs one an hour; scripts that throw theirs away stay below this.
+# For one tenant. A person needs one certificate an hour; scripts that do not reuse theirs stay below this, too.
 MOST_REQUESTS_A_MINUTE: Final = 30
 _LEAST_CERTIFICATE_LIFE: Final = timedelta(minutes=10)
 _USAGES: Final = frozenset({"client auth", "digital signature", "key encipherment"})
@@ -30,7 +30,7 @@ _USAGES: Final = frozenset({"client auth", "digital signature", "key enciphermen
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read of a CertificateSigningRequest."""
+    """The facts of a CertificateSigningRequest."""
 
     name: str
     tenant: str
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Issue for this user of the plane."""
+    """Issue a certificate for this user of the plane."""
 
     user: str
     life: timedelta
@@ -53,7 +53,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Never; the text is for the requester."""
+    """Refuse for good; the text is for the requester."""
 
     why: str
 
@@ -96,7 +96,7 @@ def is_over(request: Request, now: datetime) -> bool:
 
 
 def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, recent: int) -> Answer:
-    """The answer to one that is open; `recent`: how many certificates of this tenant the requester got within a minute."""
+    """The answer to an open request; `recent`: how many certificates of this tenant the requester got within a minute."""
     if tenant is None or mapping(tenant.get("metadata")).get("deletionTimestamp"):
         return Deny(f"there is no tenant {request.tenant!r}" if request.tenant else f"no label {labels.TENANT} names a tenant")
     if why := _objection(request, tenant, allowed=allowed, recent=recent):
@@ -110,32 +110,32 @@ def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, re
     if is_revoked(request, tenant):
         return f"{request.requester!r} is in access.revokedUsers of tenant {request.tenant}"
     if "client auth" not in request.usages or not request.usages <= _USAGES:
-        return f"the usages must be client auth, and besides at most {', '.join(sorted(_USAGES - {'client auth'}))}"
+        return f"the usages must contain client auth, and may also contain {', '.join(sorted(_USAGES - {'client auth'}))}"
     if recent >= MOST_REQUESTS_A_MINUTE:
-        return f"{request.requester!r} got {recent} certificates within a minute; wait for one"
+        return f"{request.requester!r} got {recent} certificates within a minute; try again in a minute"
     return None
 
 
 def is_revoked(request: Request, tenant: Mapping[str, Any]) -> bool:
-    """Whether the Tenant names the requester, by the name on the host or by the one that audit trails of planes show."""
+    """Whether the Tenant revokes the requester, by the name on the host or by the name in audit trails of planes."""
     revoked = mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()
     listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in revoked}
     return bool({request.requester, names.host_user(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
 
 
 def waits(request: Request, now: datetime) -> Later | Deny:
-    """What becomes of one that the tenant cannot sign: its CA is not there yet, or is being replaced."""
+    """The answer to a request that cannot be signed yet: the CA does not exist yet, or is being replaced."""
     return Later() if now < request.created + WAITS_FOR_CA_FOR else Deny(f"tenant {request.tenant} has no CA for people yet")
 
 
 def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:
-    """The question to the host's authorizer: all that its API server vouches for in the request."""
+    """The question to the host's authorizer, with everything that its API server vouches for in the request."""
     spec = mapping(obj.get("spec"))
     asked = {"group": names.GROUP, "resource": "tenants", "verb": names.LOGIN_VERB, "name": request.tenant}
-    said = {"user": request.requester, "groups": list(spec.get("groups") or ()), "extra": dict(mapping(spec.get("extra")))}
+    identity = {"user": request.requester, "groups": list(spec.get("groups") or ()), "extra": dict(mapping(spec.get("extra")))}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "metadata": {},
-        "spec": said | {"uid": str(spec.get("uid") or ""), "resourceAttributes": asked},
+        "spec": identity | {"uid": str(spec.get("uid") or ""), "resourceAttributes": asked},
     }

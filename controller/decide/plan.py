@@ -1,6 +1,6 @@
-"""What a tenant's host objects should be: from what was observed to an ordered plan. Pure; nothing is done here.
+"""The plan of a tenant's host objects, computed from observations. Pure; nothing is written here.
 
-PlaneSpec + keys + what exists ──> plan() ──> stages to apply in order, orphans to delete, what the plane's own API gets
+PlaneSpec + keys + existing objects ──> plan() ──> stages to apply in order, orphans to delete, objects inside the plane
 """
 
 from dataclasses import dataclass, replace
@@ -18,17 +18,17 @@ from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, TRUST_ANNOTATION, PlaneSpec
 
-# Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
-# Other kinds hold data, or may belong to a user who only copied our label.
+# Kinds that are deleted if the plan does not contain them: left by an older version, they would widen rights or open ports.
+# Other kinds hold data, or may belong to a user who only copied the label.
 PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget", "TLSRoute")
-# What an older version made and nothing uses now, a kubeconfig whose certificate lived for 90 days; and the credential of a
-# receiver that the class no longer names.
+# Secrets that an older version created and that nothing uses now (a kubeconfig whose certificate lived for 90 days), and the
+# credential of a receiver that the class no longer names.
 RETIRED = (("Secret", "kubeconfig"), ("Secret", auditreceiver.SECRET))
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """One object of the host that is to go, as long as it is the one that was observed."""
+    """One host object to delete, if it is still the observed one."""
 
     slot: Slot
     uid: str
@@ -36,18 +36,18 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One reconcile: stages in order, deletions after them, then what the plane's own API gets."""
+    """The plan of one reconcile: stages in order, deletions after them, then the objects inside the plane."""
 
     spec: PlaneSpec
     rendered: Rendered
     deletions: tuple[Deletion, ...]
-    extra_deletions: tuple[Deletion, ...]  # of what a plane runs without
+    extra_deletions: tuple[Deletion, ...]  # of objects that a plane runs without
     bootstrap: tuple[Obj, ...]
-    withdrawn: tuple[Obj, ...]  # objects of the bootstrap that an earlier plan had and this one has not
-    kept: tuple[Refused, ...] = ()  # objects of which a field cannot become what it should be; the rest of them is applied
+    withdrawn: tuple[Obj, ...]  # bootstrap objects that an earlier plan had and this one does not have
+    kept: tuple[Refused, ...] = ()  # objects with an immutable field that differs; all their other fields are applied
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
-        """What starts only once the plane answers; what was started before is kept as it should be whatever the plane does."""
+        """Objects that are created only once the plane answers; existing ones are kept up to date in any case."""
         wanted = (obj for obj in self.rendered.followers if plane_answers or slot_of(obj) in existing)
         return tuple(caught_up(obj, self.spec, existing, plane_answers=plane_answers) for obj in wanted)
 
@@ -59,14 +59,14 @@ class Plan:
 
 
 def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool = False) -> Plan:
-    """The plan for a tenant that may be built, or for one that is held (`controller.decide.held`)."""
+    """The plan for a tenant that may be built, or for a held one (`controller.decide.held`)."""
     rendered = render(spec, keys)
     if held:
         rendered = as_it_runs(rendered, spec, keys, existing)
     rendered, kept = _as_it_began(rendered, existing)
     wanted = {slot_of(obj) for obj in rendered.everything()}
     if held:
-        # The pod that is kept as it runs may mount it.
+        # The running pod, which is kept, may mount it.
         wanted.add(Slot("Secret", spec.namespace, auditreceiver.SECRET))
     orphans = (slot for slot, obj in existing.items() if _pruned(slot, spec) and slot not in wanted and _prunable(obj, spec))
     deletions = [Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans)]
@@ -77,7 +77,7 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
 
 
 def _as_it_began(rendered: Rendered, existing: Existing) -> tuple[Rendered, tuple[Refused, ...]]:
-    """StatefulSets without a change of what never changes."""
+    """The stages with StatefulSets that keep their immutable fields, and those fields."""
     workloads, kept = [], []
     for obj in rendered.workloads:
         if obj["kind"] != "StatefulSet":
@@ -93,7 +93,7 @@ def _as_it_began(rendered: Rendered, existing: Existing) -> tuple[Rendered, tupl
 
 
 def _pruned(slot: Slot, spec: PlaneSpec) -> bool:
-    """Whether an object of ours is to go that the plan does not name; a provider that comes again comes with fresh keys."""
+    """Whether an object that is not in the plan must be deleted; a provider that returns brings new keys."""
     return (
         slot.kind in PRUNED
         or (slot.kind, slot.name) in RETIRED
@@ -102,10 +102,10 @@ def _pruned(slot: Slot, spec: PlaneSpec) -> bool:
 
 
 def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing: Existing) -> Rendered:
-    """A plane that is held keeps its StatefulSet and the files that belong to it; only new CAs reach it, and its scale.
+    """A held plane keeps its StatefulSet and the files that belong to it; only new CAs and its scale are applied.
 
-    Leaf certificates are in Secrets, which its processes read again by themselves. So does its API server with the identity
-    providers to trust, so a change in the class takes effect at once.
+    Leaf certificates are in Secrets, which its processes reload by themselves. So does its API server with the trusted identity
+    providers, so a change of these in the class takes effect at once.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     if running is None:
@@ -129,7 +129,7 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
 
 
 def _believing(config: Obj, running: Obj | None) -> Obj | None:
-    """The files as they run, but with the present identity providers; None if those run already."""
+    """The running files with the present identity providers; None if those run already."""
     if running is None:
         return config
     data = {**(running.get("data") or {}), authentication.FILE: config["data"][authentication.FILE]}

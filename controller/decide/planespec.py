@@ -1,4 +1,4 @@
-"""From a Tenant and its class to the plane that is to be built. Pure: defaults are merged in here, and nothing is refused."""
+"""From a Tenant and its class to the plane to build. Pure: defaults are merged in here, and nothing is refused."""
 
 import math
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _LEAST_MEMORY_LIMIT_MIB: Final = 32
 
 
 def plane_of(case: Case) -> PlaneSpec:
-    """The plane of a Tenant in which nothing is to be refused, without its slice of the service range."""
+    """The plane of an admitted Tenant, without its slice of the service range."""
     metadata = case.tenant["metadata"]
     spec = PlaneSpec(
         tenant=str(metadata["name"]),
@@ -70,11 +70,11 @@ def plane_of(case: Case) -> PlaneSpec:
 
 
 def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = MappingProxyType({})) -> PlaneSpec:
-    """A plane with what its tenant lends and borrows; `kept` are shares that stay as they are noted."""
+    """The plane with what its tenant lends and borrows; `kept` are shares that stay as they are recorded."""
     limits = dict(spec.quota.limits)
     given = cohorts.given(spec.tenant, case.spec, case.bounds, limits)
     if given is None:
-        # Pods that still wait at the gate of a tenant that has left its cohort are admitted as before.
+        # If a tenant has left its cohort, its pods that still wait at the gate are admitted as before.
         admits = Slot("RoleBinding", spec.work_namespace, rights.LEDGER) in case.existing
         return replace(spec, ledger=replace(spec.ledger, admits=admits))
     resources = {resource for _, resource in kept}
@@ -91,11 +91,10 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
 
 
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
-    """A plane keeps the template of its volumes and the etcd members that it began with.
+    """The plane with the volume template and the number of etcd members that it was started with.
 
-    Claims cannot move, the template never changes (`controller.decide.storage` grows the claims), and members that are merely
-    added would be a second cluster. How its API server ends changes with its
-    next image: no plane is restarted for that alone.
+    Claims cannot move, the template is immutable (`controller.decide.storage` grows the claims), and members that were merely
+    added would be a second cluster. How the API server ends changes only with its next image: no plane restarts just for that.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     control, storage = spec.control_plane, spec.storage
@@ -142,7 +141,7 @@ def _replicas(control: Mapping[str, Any]) -> int:
 
 
 def _storage(case: Case) -> Storage:
-    """A new plane: its volumes are as its template says."""
+    """The storage of a new plane: its volumes match its template."""
     asked = section_of(case.merged("controlPlane"), "storage")
     size = str(asked.get("size") or STORAGE_SIZE)
     class_name = str(asked.get("className") or case.settings.storage_class) or None
@@ -181,7 +180,7 @@ def _nodes(case: Case) -> Nodes:
 
 
 def _drain_seconds(deadline: Any) -> int:
-    """For how long budgets hold up a drain, as the class says it."""
+    """How long disruption budgets block a drain, in seconds; from the class."""
     if deadline == "Never":
         return -1
     found = durations.seconds(deadline)
@@ -190,7 +189,7 @@ def _drain_seconds(deadline: Any) -> int:
 
 def _isolation(case: Case) -> Isolation:
     asked, offered = case.merged("isolation"), section_of(case.bounds, "isolation")
-    # A class that asks for it asks it of all its tenants, and no tenant adds to its profiles.
+    # If the class sets it, it applies to all its tenants, and no tenant adds profiles.
     own_users = any(section_of(side, "isolation").get("userNamespaces") is True for side in (case.bounds, case.spec))
     return Isolation(
         pod_security=str(asked.get("podSecurity") or "baseline"),
@@ -250,13 +249,13 @@ def _access(case: Case) -> Access:
 
 
 def _exposure(case: Case, namespace: str) -> Exposure:
-    """How the plane in `namespace` is reached from outside of the host."""
+    """How the plane in `namespace` is reached from outside the host."""
     exposure = exposure_of(case.tenant, case.bounds, case.settings, case.existing, namespace)
     return replace(exposure, route_version=case.route_version)
 
 
 def _issuers(case: Case) -> tuple[Trusted, ...]:
-    """The identity providers, each with the keys that it has now or, where it does not say, had at last."""
+    """The identity providers, each with its present keys or, if it does not answer, its last ones."""
     kept = case.existing.get(Slot("ConfigMap", names.plane_namespace(str(case.tenant["metadata"]["name"])), ISSUERS))
     found = []
     for provider in case.providers:
@@ -267,7 +266,7 @@ def _issuers(case: Case) -> tuple[Trusted, ...]:
 
 
 def revoked_of(spec: Mapping[str, Any]) -> tuple[Revoked, ...]:
-    """Whose tokens a Tenant says do not count."""
+    """The users and groups whose tokens a Tenant revokes."""
     return tuple(map(_revoked, section_of(spec, "access").get("revoked") or ()))
 
 
@@ -278,7 +277,7 @@ def _revoked(entry: Mapping[str, Any]) -> Revoked:
 
 
 def _audit(case: Case, spec: PlaneSpec) -> Audit | None:
-    """The class's audit trail, no larger on etcd's volume than a quarter of it."""
+    """The class's audit trail; on etcd's volume it takes at most a quarter of it."""
     bounds = case.bounds
     if "audit" not in bounds:
         return None
@@ -299,7 +298,7 @@ def _audit(case: Case, spec: PlaneSpec) -> Audit | None:
 
 
 def _receiver(asked: Mapping[str, Any], tenant: str) -> Receiver | None:
-    """Where the trail is sent, without the credential, which is read once the tenant may be built."""
+    """The receiver of the trail, without its credential, which is read once the tenant may be built."""
     if not asked:
         return None
     return Receiver(
@@ -317,17 +316,17 @@ def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
 
 
 def drops_privileges(case: Case) -> str:
-    """From whose pods the plane takes the privileges that the host refuses."""
+    """Which pods lose the privileges that the host refuses."""
     return str(case.merged("isolation").get("dropPrivileges") or privileges.NEVER)
 
 
 def can_serve_pod_groups(version: str) -> bool:
-    """Whether planes of a version do, with the flags for it."""
+    """Whether planes of a version can serve PodGroups, with the flags for it."""
     return version.startswith(POD_GROUP_VERSION)
 
 
 def _budgets(case: Case) -> Budgets:
-    """What class or Tenant say about the components' resources, over what is usual with such a store."""
+    """The components' budgets from class and Tenant, merged over the defaults for such a store."""
     control = case.merged("controlPlane")
     quota, resources = quota_mib(section_of(control, "storage")), section_of(control, "resources")
     found: dict[str, Budget] = {}
@@ -353,7 +352,7 @@ def _memory_limit(limits: Mapping[str, Any]) -> int | None:
 
 
 def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Amount]:
-    """Object counts: what the tenant asks for, else what its class allows."""
+    """Object counts: the tenant's, else those of its class."""
     wanted = section_of(section_of(spec, "quota"), "objects")
     return object_counts(bounds) | {str(name): Amount.read(number) for name, number in wanted.items()}
 

@@ -1,7 +1,7 @@
-"""Which part of the service range a tenant gets: disjoint, stable, and free of addresses that another Service already has.
+"""Which slice of the service range a tenant gets: disjoint, stable, and free of addresses that another Service already has.
 
-Pure. A slice, once given, is kept by the tenant's ServiceCIDR object and read from there; this module is asked only when
-there is none yet.
+Pure. The tenant's ServiceCIDR object keeps its slice, and the slice is read from there; this module is called only for a tenant
+that has no slice yet.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueE
 def allocate(
     service_range: str, prefix: int, *, taken: Iterable[str], used: Iterable[str], wished: str | None = None
 ) -> str | None:
-    """The first free slice, or the wished one if it is free; None when the range is exhausted.
+    """The first free slice, or the wished one if it is free; None if the range is exhausted.
 
-    `taken` are networks of which no address may be touched (other slices, the host's own service ranges inside the range);
+    `taken` are networks that must not be touched (other slices, the host's own service ranges inside the range);
     `used` are single addresses that the host has given to Services.
     """
     whole = IPv4Network(service_range)
@@ -56,13 +56,13 @@ def _address(text: str) -> IPv4Address | None:
 
 
 def clash(service_slice: str, needed: Iterable[int], used: Iterable[str]) -> str | None:
-    """The first address that the plane needs (by its place in the slice) and another Service has."""
+    """The first address that the plane needs (an index in the slice) but another Service has; None if there is none."""
     first = int(IPv4Network(service_slice).network_address)
     wanted = {str(IPv4Address(first + place)) for place in needed}
     return next((address for address in sorted(used) if address in wanted), None)
 
 
 def inside(service_slice: str, address: str) -> bool:
-    """Whether an address is one of a slice."""
+    """Whether an address is in a slice."""
     network, found = _network(service_slice), _address(address)
     return network is not None and found is not None and found in network

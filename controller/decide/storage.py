@@ -1,11 +1,11 @@
 """The volumes under a plane's etcd: which should grow, and what the status reports on those that differ from the spec. Pure.
 
-    asked for ──> each claim that has less ──> patched, while the plane runs
-                  StatefulSet's template ────> stays as it began: it never changes
+    requested size ──> each smaller claim ─────> patched, while the plane runs
+                       StatefulSet's template ─> stays as it is: it is immutable
 
-The template is left alone and not made again with another size: between a deletion and the next apply nothing on the host would
-say how many members etcd has and where their data is. A claim that the StatefulSet makes later, for a member whose volume was
-lost, begins with the size of the template and grows like any other.
+The StatefulSet is not recreated with a template of another size: between the deletion and the next apply nothing on the host
+would show how many members etcd has and where their data is. A claim that the StatefulSet creates later, for a member whose
+volume was lost, starts with the size of the template and grows like any other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _ERRORS: Final = ("ControllerResizeError", "NodeResizeError")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A claim that is to ask for more."""
+    """A claim that must grow."""
 
     claim: str
     uid: str
@@ -58,7 +58,7 @@ def claims_of(objects: Iterable[Obj], namespace: str) -> tuple[Obj, ...]:
 
 
 def growths(spec: PlaneSpec, existing: Existing) -> tuple[Growth, ...]:
-    """The claims to patch; one that is not bound yet cannot grow, and comes again when it is."""
+    """The claims to patch; a claim that is not bound yet cannot grow, and is patched once it is."""
     found = []
     for claim in claims_of(existing.values(), spec.namespace):
         volume, meta = _volume(claim), claim["metadata"]
@@ -68,7 +68,7 @@ def growths(spec: PlaneSpec, existing: Existing) -> tuple[Growth, ...]:
 
 
 def room(wanted: str, claims: Iterable[Obj]) -> str:
-    """How large every volume is for certain: what is asked for, or what the smallest has as long as that is less."""
+    """The size that every volume certainly has: the requested size, or the smallest existing one while that is less."""
     least = wanted
     for claim in claims:
         has = _volume(claim).has
@@ -77,7 +77,7 @@ def room(wanted: str, claims: Iterable[Obj]) -> str:
 
 
 def verdict(spec: PlaneSpec, claims: Iterable[Obj], refused: Mapping[str, str]) -> Verdict | None:
-    """The condition StorageApplied; None where there are no claims yet. `refused` are the host's words, by claim."""
+    """The condition StorageApplied; None if there are no claims yet. `refused` are the host's words, by claim."""
     volumes = [_volume(claim) for claim in claims]
     if not volumes:
         return None
@@ -103,7 +103,7 @@ def _kept(spec: PlaneSpec, volume: _Volume, refused: Mapping[str, str]) -> Itera
 
 
 def _growing(spec: PlaneSpec, volume: _Volume) -> str:
-    """How far a volume is that is to grow; empty where it has what it asks for."""
+    """How far a growing volume is; empty if it has the requested size."""
     wanted = spec.storage
     if volume.has is None:
         waits = f"{volume.name} grows to {wanted.volume_size} once it is bound"
@@ -127,7 +127,7 @@ def _growing(spec: PlaneSpec, volume: _Volume) -> str:
 def _volume(claim: Obj) -> _Volume:
     spec, status = mapping(claim.get("spec")), mapping(claim.get("status"))
     bound = status.get("phase") == "Bound"
-    said = mappings(status.get("conditions"))
+    conditions = mappings(status.get("conditions"))
     return _Volume(
         name=str(claim["metadata"]["name"]),
         asks=mapping(mapping(spec.get("resources")).get("requests")).get("storage"),
@@ -135,7 +135,7 @@ def _volume(claim: Obj) -> _Volume:
         storage_class=spec.get("storageClassName"),
         conditions={
             text(condition.get("type")): text(condition.get("message"))
-            for condition in said
+            for condition in conditions
             if condition.get("status") == "True"
         },
     )

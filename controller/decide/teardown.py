@@ -1,10 +1,11 @@
-"""Taking a tenant down: from what is left to what is to be done next. Pure, and the same at every restart.
+"""The teardown of a tenant: from what is left to the next step. Pure, and the same after every restart.
 
-The order matters. The syncer goes first, or it would put back what is deleted. Pods go before the policies that confine them.
+The order matters. The syncer goes first, or it would recreate what is deleted. Pods go before the policies that confine them.
 The plane goes after its workloads, namespaces after their pods, the finalizer last; the host itself keeps the address slice
 until the Services in it are gone.
-Each reconcile looks at what exists and takes the first step that still has something to do, so it makes no difference where an
-earlier one stopped, whether the plane still answers, or whether it was ever finished.
+
+Each reconcile looks at what exists and takes the first step that still has something to do. So it does not matter where an
+earlier reconcile stopped, whether the plane still answers, or whether it was ever finished.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still there of a tenant, read afresh; only objects in namespaces that are marked as its own."""
+    """What is left of a tenant, from fresh lists; only objects in namespaces that are labelled as its own."""
 
     plane_namespace: Obj | None = None
     work_namespace: Obj | None = None
@@ -57,7 +58,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The step that is on, what to call for it, and what it still waits for."""
+    """The present step, the calls to make for it, and the objects for which it still waits."""
 
     step: Step
     actions: tuple[Action, ...]
@@ -65,7 +66,7 @@ class Next:
 
 
 def next_step(left: Left) -> Next:
-    """The first step that has something left to do; the finalizer when there is none."""
+    """The first step that has something left to do; the finalizer if there is none."""
     for step, targets in _targets(left):
         if targets:
             return Next(step, _actions(step, targets, left), tuple(_name(obj) for obj in targets))
@@ -75,16 +76,16 @@ def next_step(left: Left) -> Next:
 def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, ...]:
     if step is Step.VOLUMES:
         return tuple(Action("retain", obj) for obj in targets)
-    # What makes pods goes before the pods, or it makes new ones.
+    # Objects that create pods go before the pods, or they would create new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
     actions = [Action("delete", obj) for obj in makers or targets if not is_pending_deletion(obj)]
     if step is Step.NAMESPACES:
-        # The host empties a namespace five seconds after its deletion was asked for; claims take a moment longer than all else
-        # to go, and one that is still there then costs another five.
+        # The host empties a namespace five seconds after its deletion was requested. Claims take a moment longer than all else
+        # to go, and one that is still there then costs another five seconds.
         actions += [Action("delete", obj) for obj in left.claims if not is_pending_deletion(obj)]
     if step in {Step.PLANE, Step.NAMESPACES}:
-        # The host holds a ServiceCIDR for ten seconds after its deletion was asked for, and until the last Service in it is
-        # gone: let the seconds pass meanwhile. The syncer, whose rights go with it, has ended by now.
+        # The host keeps a ServiceCIDR for ten seconds after its deletion was requested, and until its last Service is gone:
+        # these seconds pass in parallel. The syncer, whose rights are deleted with it, has ended by now.
         actions += [Action("delete", obj) for obj in left.cluster_scoped if not is_pending_deletion(obj)]
     return tuple(actions)
 

@@ -1,8 +1,8 @@
-"""Which versions of Kubernetes a plane runs, and whether it may go from there to another. Pure.
+"""Which versions of Kubernetes a plane runs, and whether it may change from there to another. Pure.
 
-A plane never goes back behind a minor version, because etcd holds what the newer one wrote, and never over one, because an
-API server only knows what the minor version before it left there. What runs is read from the plane's own StatefulSet and pods,
-which only the controller writes; the Tenant's status stands in for them only if they do not exist.
+A plane never goes back a minor version, because etcd holds what the newer one wrote. It never skips one, because an API server
+understands only what the previous minor version wrote. The running version is read from the plane's own StatefulSet and pods,
+which only the controller writes; the Tenant's status is used only if these do not exist.
 """
 
 import re
@@ -21,7 +21,7 @@ _MEMBER: Final = re.compile(rf"{PLANE}-\d+")
 
 
 def running(tenant: Obj, existing: Existing) -> tuple[str, ...]:
-    """Every version that a plane runs, the lowest first: during a rollout there are two. Empty where there is no plane."""
+    """Every version that a plane runs, the lowest first: during a rollout there are two. Empty if there is no plane."""
     namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
     stateful_set = existing.get(Slot("StatefulSet", namespace, PLANE))
     found = set(_of_containers(section_of(section_of(stateful_set or {}, "spec"), "template")))
@@ -35,19 +35,19 @@ def running(tenant: Obj, existing: Existing) -> tuple[str, ...]:
 
 
 def built(tenant: Obj, existing: Existing) -> str:
-    """The version that a plane was last built with, the newest that its data may be of; empty where there is no plane."""
+    """The version with which a plane was last built, the newest that its data may have; empty if there is no plane."""
     return next(reversed(running(tenant, existing)), "")
 
 
 def fault(runs: tuple[str, ...], asked: str, offered: Iterable[str]) -> str:
-    """Why a plane cannot go to a version from those that it runs, and what to do; empty where it can."""
+    """Why a plane cannot change to a version from those that it runs, and what to do; empty if it can."""
     if not runs or not _VERSION.fullmatch(asked):
         return ""
     lowest, newest, wanted = _minor(runs[0]), _minor(runs[-1]), _minor(asked)
     if wanted < newest:
         return (
             f"the plane runs {runs[-1]} and cannot go back to {asked}: etcd holds what the newer one wrote; "
-            f"ask for {_name(newest)}.x or newer"
+            f"set {_name(newest)}.x or newer"
         )
     if wanted[0] == lowest[0] and wanted[1] <= lowest[1] + 1:
         return ""
@@ -57,12 +57,12 @@ def fault(runs: tuple[str, ...], asked: str, offered: Iterable[str]) -> str:
     rollout = ", of which some members still run the older one" if lowest != newest else ""
     return (
         f"the plane runs {' and '.join(runs)}{rollout} and cannot go to {asked} at once: "
-        f"a plane goes up one minor version at a time; ask first for {first}"
+        f"a plane goes up one minor version at a time; first set {first}"
     )
 
 
 def _of_containers(obj: Obj) -> Iterator[str]:
-    """The version in the image of the API server of a pod, or of a template of pods."""
+    """The version in the image of the API server, in a pod or a pod template."""
     for container in mappings(mapping(obj.get("spec")).get("containers")):
         if container.get("name") == API_SERVER:
             image = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]

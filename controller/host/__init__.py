@@ -1,1 +1,1 @@
-"""What the controller watches and marks on the host as a whole, whichever tenant's it is."""
+"""What the controller watches and writes on the host for all tenants together."""

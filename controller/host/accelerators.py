@@ -1,13 +1,13 @@
-"""Writes onto each host node how many accelerators the pods of the host hold there, of whichever tenant; only while leading.
+"""Annotates each host node with the number of accelerators that all pods of the host hold on it; only while leading.
 
-Syncers may not see the pods of others, so they read this annotation and subtract. It is counted again whenever something
-changed, a second later at the soonest (`recount`), and written where it says something else.
+Syncers may not see pods of other tenants, so they read this annotation and subtract. The count is repeated after each change,
+at most once a second (`recount`), and written where it differs.
 
     pods (bound, not ended) ──> node and requests, a record ─┐
     TenantClasses ──> union of their GPU resources ──────────┼──> sums ──> differences ──> annotation, a batch at a time
     nodes ──> the annotation as it is ───────────────────────┘
 
-Of a pod nothing is kept but its record, and nothing at all where it asks for no vendor's resource.
+Only a record is kept of each pod, and none if the pod requests no resource of a vendor.
 """
 
 import logging
@@ -53,7 +53,7 @@ class _Phase(msgspec.Struct, gc=False):
 
 
 class _Pod(msgspec.Struct, gc=False):
-    """What of a pod is decoded at all."""
+    """The decoded part of a pod."""
 
     spec: _Spec | None = None
     status: _Phase | None = None
@@ -63,7 +63,7 @@ _pod: Final = msgspec.json.Decoder(_Pod)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is kept of a pod: where it is, and what it holds of every vendor's resource."""
+    """The record of a pod: its node, and what it holds of each vendor's resources."""
 
     node: str
     held: dict[str, int]
@@ -73,7 +73,7 @@ _record: Final = msgspec.json.Decoder(Record)
 
 
 def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """A pod's record; nothing where it holds nothing that is counted."""
+    """A pod's record; empty if the pod holds nothing that is counted."""
     meta = _bare(raw, meta)
     pod = msgspec.to_builtins(decode_with(_pod, raw))
     node, held = accelerators.holds(pod, accelerators.extended(pod))
@@ -93,7 +93,7 @@ def _bare(raw: bytes | msgspec.Raw, meta: Meta | None) -> Meta:
 
 
 class Accelerators:
-    """Watches, counts and annotates."""
+    """Watches pods and nodes, counts and annotates."""
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
@@ -106,7 +106,7 @@ class Accelerators:
         self._classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
 
     async def run(self) -> None:
-        """Keep the annotations right until cancelled."""
+        """Keep the annotations up to date until cancelled."""
         await self._recount.run((self._pods, self._nodes, self._classes), self._turn)
 
     async def _turn(self) -> float | None:
@@ -115,14 +115,14 @@ class Accelerators:
         for name, text in wrong[:_MOST_WRITES_A_RECOUNT]:
             failed += not await self._write(name, text)
         if failed:
-            # Pods change all the time: that alone is no reason to ask a host again that has just refused.
+            # Pods change all the time: such a change must not repeat a request at once that the host has just refused.
             await self._clock.sleep(self._backoff.next())
             return 0
         self._backoff.reset()
         return 0 if len(wrong) > _MOST_WRITES_A_RECOUNT else None
 
     def _wrong(self) -> list[tuple[str, str | None]]:
-        """The nodes whose annotation says something else than the pods do, and what it should say."""
+        """The nodes whose annotation differs from the count, with the annotation that they should have."""
         counted = self._resources()
         records = [_record.decode(entry) for entry in self._pods.store.bodies()]
         held = accelerators.by_node(
@@ -135,7 +135,7 @@ class Accelerators:
         return [(name, text) for name, text in sorted(wanted.items()) if noted[name] != text]
 
     def _resources(self) -> frozenset[str]:
-        """What any class counts as a GPU."""
+        """The resources that any class counts as a GPU."""
         found: set[str] = set()
         for obj in self._classes.store.objects():
             spec = mapping(obj.get("spec"))
@@ -151,8 +151,8 @@ class Accelerators:
             return True
         except KubeError as error:
             metrics.accelerator_notes.labels("failed").inc()
-            _log.warning("held accelerators not noted: %s", error, extra={"node": node})
+            _log.warning("cannot annotate held accelerators: %s", error, extra={"node": node})
             return False
         metrics.accelerator_notes.labels("ok").inc()
-        _log.debug("held accelerators noted: %s", text, extra={"node": node})
+        _log.debug("annotated held accelerators: %s", text, extra={"node": node})
         return True

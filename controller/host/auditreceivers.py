@@ -1,9 +1,9 @@
-"""By what planes sign in to the receivers of their audit trails: Secrets of the host that classes name, read when reconciled.
+"""Reads the credentials with which planes sign in to the receivers of their audit trails, from host Secrets that classes name.
 
-    reconcile ── credential(tenant, receiver) ──> the Secret as it is now, or what the plane has, and why
-    the Secret changes (`controller.shares.sources`) ──> every tenant that looked at it, at once
+    reconcile ── credential(tenant, receiver) ──> the present Secret, or the credential that the plane has, and why
+    the Secret changes (`controller.shares.sources`) ──> every tenant that uses it is enqueued at once
 
-They lie in the namespace of shared objects, and are of a type that is never shared (`controller.shares.content`).
+The Secrets are in the namespace of shared objects, and have a type that is never shared (`controller.shares.content`).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from controller.plane.trail import Receiver
 
 
 class AuditReceivers:
-    """Reads the credential of each tenant's receiver, and queues the tenants that looked at a Secret when it changes."""
+    """Reads the credential of each tenant's receiver, and enqueues the tenants that use a Secret when it changes."""
 
     def __init__(self, client: Client, namespace: str, on_change: Callable[[str], object]) -> None:
         self._client = client
@@ -28,32 +28,32 @@ class AuditReceivers:
         self._looked: dict[str, str] = {}
 
     async def signed_in(self, tenant: str, receiver: Receiver | None, copy: Obj | None) -> Receiver | None:
-        """The receiver with its credential; one that cannot be read leaves what the plane has, its `copy`."""
+        """The receiver with its credential. If that cannot be read, the plane keeps the credential in its `copy`."""
         if receiver is None:
             self._looked.pop(tenant, None)
             return None
         self._looked[tenant] = receiver.secret
         where = f"Secret {receiver.secret} in namespace {self._namespace} of the host"
         if not self._namespace:
-            trouble = "this installation has no namespace for its Secret (chart value shares.namespace)"
+            trouble = "the installation has no namespace for the Secret of the receiver; set chart value shares.namespace"
             return replace(receiver, credential=kept(copy), trouble=trouble)
         try:
             secret = await self._client.get(kinds.SECRETS, receiver.secret, self._namespace)
             return replace(receiver, credential=credential_of(secret))
         except NotFound:
-            trouble = f"{where} is not there: make it, of type {TYPE}"
+            trouble = f"{where} does not exist; create it with type {TYPE}"
         except ReceiverUnusableError as error:
             trouble = f"{where}: {error}"
         except KubeError as error:
-            trouble = f"{where} was not read: {error}"
+            trouble = f"{where} could not be read: {error}"
         return replace(receiver, credential=kept(copy), trouble=trouble)
 
     def changed(self, secret: str) -> None:
-        """A Secret of the namespace was seen, changed or went away."""
+        """A Secret of the namespace was listed, has changed or is gone."""
         for tenant, looked in list(self._looked.items()):
             if looked == secret:
                 self._on_change(tenant)
 
     def forget(self, tenant: str) -> None:
-        """A tenant that is gone."""
+        """Drop a deleted tenant."""
         self._looked.pop(tenant, None)

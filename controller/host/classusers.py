@@ -1,10 +1,10 @@
-"""Writes onto each TenantClass which Tenants use it, for people and for the policy that keeps it there; only while leading.
+"""Writes into each TenantClass's status which Tenants use it, for people and for its policy; only while leading.
 
-    Tenants ──────> class that each names, or was built of ─┬──> differences ──> status, a batch at a time
-    TenantClasses ──> what stands there ────────────────────┘
+    Tenants ──────> the class that each names, or was built from ─┬──> differences ──> status, a batch at a time
+    TenantClasses ──> their present status ───────────────────────┘
 
-Counted again whenever one of these is another (`matters`), a second later at the soonest (`recount`). The policy asks the
-Tenants themselves whether a class may go, so a status that is late makes its message shorter, and opens nothing.
+The count is repeated after each change of these (`matters`), at most once a second (`recount`). The policy itself asks the
+Tenants whether a class may be deleted, so an outdated status only shortens the policy's message.
 """
 
 import logging
@@ -31,7 +31,7 @@ _MIB: Final = 1024 * 1024
 
 
 def of_tenant(tenant: Obj) -> Obj:
-    """The classes that a Tenant uses: the one that it names, and the one that it was built of."""
+    """The classes that a Tenant uses: the one that it names, and the one that it was built from."""
     named, built = mapping(tenant.get("spec")).get("class"), mapping(mapping(tenant.get("status")).get("class")).get("name")
     return {"uses": [] if is_pending_deletion(tenant) else sorted({str(name) for name in (named, built) if name})}
 
@@ -42,7 +42,7 @@ def of_class(tenant_class: Obj) -> Obj:
 
 
 def statuses(uses: Iterable[tuple[str, Iterable[str]]]) -> dict[str, Obj]:
-    """The status of every class that is used; `uses` are Tenants, each with its classes."""
+    """The status of every class that is used; `uses` are the Tenants, each with its classes."""
     users: dict[str, list[str]] = {}
     for tenant, classes in uses:
         for name in classes:
@@ -50,12 +50,12 @@ def statuses(uses: Iterable[tuple[str, Iterable[str]]]) -> dict[str, Obj]:
     return {name: {"tenants": len(found), "tenantNames": sorted(found)[:MOST_SHOWN]} for name, found in users.items()}
 
 
-# `None` deletes a field in a merge patch, and a class that nobody uses has no status at all before its first user.
+# `None` deletes a field in a merge patch. A class without users has no status before its first user.
 _NOBODY: Final[Obj] = {"tenants": 0, "tenantNames": None}
 
 
 class ClassUsers:
-    """Watches, counts and writes."""
+    """Watches Tenants and classes, counts and writes."""
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
@@ -63,7 +63,7 @@ class ClassUsers:
         self._recount = Recount("class users", clock or SystemClock(), pause=_RECOUNT_PAUSE_SECONDS)
 
     async def run(self) -> None:
-        """Keep the statuses right until cancelled."""
+        """Keep the statuses up to date until cancelled."""
         heard = self._recount.changed
         tenants = watching(self._client, kinds.TENANTS, of_tenant, heard, max_bytes=16 * _MIB)
         classes = watching(self._client, kinds.TENANT_CLASSES, of_class, heard, max_bytes=16 * _MIB)
@@ -89,9 +89,9 @@ class ClassUsers:
         try:
             await self._client.patch(kinds.TENANT_CLASSES, name, {"status": status}, subresource="status")
         except NotFound:
-            # It was deleted, of which the informer tells at once; or its definition is of an older version, for a moment.
+            # The class was deleted, which the informer reports soon; or its CRD is still that of an older version.
             return False
         except KubeError as error:
-            _log.warning("users of a class not written: %s", error, extra={"class": name})
+            _log.warning("cannot write the users of a class: %s", error, extra={"class": name})
             return False
         return True

@@ -1,8 +1,8 @@
-"""Tells the tenants of a cohort that its Cohort was made, changed or deleted; `handlers.Events` knows who they are.
+"""Enqueues the tenants of a Cohort that was created, changed or deleted; `handlers.Events` knows the tenants.
 
-    Cohort ──> informer ──> name ──> every Tenant that names it, queued
+    Cohort ──> informer ──> name ──> every Tenant that names it, enqueued
 
-What it says is read where it is needed: by a Tenant's reconcile, and by the ledger.
+The Cohort itself is read where it is needed: by a Tenant's reconcile, and by the ledger.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ class Cohorts:
     """The Cohorts of one host."""
 
     def __init__(self, client: Client, on_cohort: Callable[[str], None]) -> None:
-        # Not its status, into which the ledger writes sums with every pod.
-        # Before the definitions of an upgrade have come there is no such kind.
+        # Without the status, into which the ledger writes sums with every pod.
+        # The kind does not exist until the CRDs of an upgrade are in place.
         self._informer = watching(client, kinds.COHORTS, asked, on_cohort, max_bytes=_CACHE_BYTES, optional=True)
 
     async def run(self) -> None:
-        """Keep up until cancelled."""
+        """Watch until cancelled."""
         await self._informer.run()

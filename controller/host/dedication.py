@@ -1,11 +1,11 @@
-"""Keeps the marks of dedicated nodes on the host right; only while leading. Which they are to be is decided in `dedicated`.
+"""Keeps the marks of dedicated nodes on the host up to date; only while leading. `dedicated` decides what they should be.
 
     Tenants, TenantClasses ──> claims ─┐
-    nodes ──> labels, taints, room ────┼──> allotment ──> pods of others on nodes that are to be emptied ──> marks, a batch
+    nodes ──> labels, taints, room ────┼──> allotment ──> pods of others on nodes that must become empty ──> marks, a batch
     the marks themselves ──────────────┘                                            └──> findings ──> tenants' statuses
 
-All of it is counted again whenever something changed (`recount`). So a node whose tenant is gone, or no longer asks for it, is
-given back whichever controller led when that happened, and what an outsider wrote is put right.
+Everything is computed again after each change (`recount`). So a node is released if its tenant is gone or no longer claims it,
+whichever controller led when that happened, and marks that anything else has written are corrected.
 """
 
 import logging
@@ -43,10 +43,10 @@ from controller.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-# Longer than a scheduler that has not seen a new taint yet takes to bind its pod; only then is it asked what runs there.
+# Longer than a scheduler that has not yet seen a new taint takes to bind its pod; only then are the node's pods listed.
 _RECOUNT_PAUSE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 5.0
-# A pause of a tenant ends without an event.
+# A tenant's pause ends without an event.
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _MOST_WRITES_A_RECOUNT: Final = 50
 _MOST_NODES_A_LOOK: Final = 20
@@ -62,7 +62,7 @@ class _Status(msgspec.Struct, gc=False):
 
 
 class _Node(msgspec.Struct, gc=False):
-    """What of a node is decoded at all."""
+    """The decoded part of a node."""
 
     spec: _Spec | None = None
     status: _Status | None = None
@@ -72,7 +72,7 @@ _node: Final = msgspec.json.Decoder(_Node)
 
 
 def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """A node's name, labels, taints and room."""
+    """A node's name, labels, taints and capacity."""
     meta = meta or decode_meta(raw)
     kept = Meta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, labels=meta.labels)
     found = decode_with(_node, raw)
@@ -82,7 +82,7 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 def of_tenant(tenant: Obj) -> Obj:
-    """What of a Tenant its claim follows from: not what is reported of it, but that it was built, and with which version."""
+    """The part of a Tenant that its claim is computed from; of its status only that it was built, and with which version."""
     meta, status = tenant["metadata"], section_of(tenant, "status")
     fields = ("name", "uid", "generation", "creationTimestamp", "deletionTimestamp")
     reported = {"class": {"name": section_of(status, "class").get("name")}} if status.get("class") else {}
@@ -95,16 +95,16 @@ def of_tenant(tenant: Obj) -> Obj:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What there is on the host besides Tenants, by name."""
+    """The other objects on the host that claims depend on, by name."""
 
     tenant_class: Callable[[str], Obj | None]
     cohort: Callable[[str], Obj | None]
-    accepted: Callable[[Obj], Obj | None]  # a Tenant as it was accepted last, where it asks for something else now
+    accepted: Callable[[Obj], Obj | None]  # a Tenant with its last accepted spec, if it now requests something else
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a tenant claims, and what it claims instead should that be refused."""
+    """What a tenant claims, and what it claims instead if that is refused."""
 
     claim: Claim | None
     edited: bool = False
@@ -113,10 +113,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What a tenant claims, and what that follows from: as long as that is the same, nobody asks again."""
+    """A tenant's claim, and its inputs: while these are unchanged, the claim is not computed again."""
 
     tenant: bytes | None
-    # The classes and Cohorts that it names now, and named when it was accepted last, with what they said.
+    # The classes and Cohorts of the present and of the last accepted spec, with their content.
     seen: tuple[tuple[Store, Key, bytes | None], ...]
     accepted: Obj | None
     pause_ends: datetime | None
@@ -125,14 +125,14 @@ class _Judged:
     looked: tuple[str, int]
 
     def holds(self, tenant: bytes | None, accepted: Obj | None, now: datetime) -> bool:
-        """Whether it would be the same now: a pause ends without an event."""
+        """Whether the claim would be the same now; a pause ends without an event."""
         paused = self.pause_ends is not None and now < self.pause_ends
         same = all(store.body(key) == body for store, key, body in self.seen)
         return same and (self.tenant, self.accepted, self.paused) == (tenant, accepted, paused)
 
 
 def claimed(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> Claimed:
-    """A tenant's claim; where it is refused as it is now, that of what was accepted before."""
+    """A tenant's claim; if its present spec is refused, the claim of the last accepted one."""
     claim, held = _claim(tenant, offers, settings, now)
     before = offers.accepted(tenant)
     if before is None:
@@ -142,7 +142,7 @@ def claimed(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> C
 
 
 def _claim(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> tuple[Claim | None, bool]:
-    """The claim of a Tenant, and whether it is held to its class."""
+    """The claim of a Tenant, and whether the Tenant is held to its class."""
     spec = section_of(tenant, "spec")
     tenant_class, cohort = offers.tenant_class(str(spec.get("class") or "")), offers.cohort(cohort_of(spec))
     runs = bool(section_of(section_of(tenant, "status"), "class"))
@@ -152,7 +152,7 @@ def _claim(tenant: Obj, offers: Offers, settings: Settings, now: datetime) -> tu
 
 
 def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusal) -> Claim | None:
-    """A tenant's claim; None where it may be built and asks for no nodes of its own."""
+    """A tenant's claim; None if it may be built and requests no nodes of its own."""
     meta = tenant["metadata"]
     name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
     if meta.get("deletionTimestamp") or isinstance(admission, Refusal):
@@ -171,7 +171,7 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, admission: Admitted | Refusa
 
 
 class Dedication:
-    """Watches, allots and marks."""
+    """Watches, allots and marks nodes."""
 
     def __init__(
         self,
@@ -194,11 +194,11 @@ class Dedication:
         self._judged: dict[str, _Judged] = {}
         self._found: Mapping[str, Finding] = {}
         self._refused: Mapping[str, Finding] = {}
-        # The UID and the generation of each tenant that the findings speak of.
+        # The UID and the generation of each tenant in the findings.
         self._looked: Mapping[str, tuple[str, int]] = {}
 
     def finding(self, tenant: Obj, *, accepted: bool = False) -> Finding | None:
-        """What was found for a tenant as it is now, or as it was accepted last; None before that was looked at."""
+        """The finding for a tenant with its present or its last accepted spec; None before that was looked at."""
         meta = tenant["metadata"]
         uid, generation = self._looked.get(str(meta["name"]), ("", 0))
         if uid != meta.get("uid") or generation < int(meta.get("generation") or 0):
@@ -207,20 +207,20 @@ class Dedication:
         return self._found.get(name) if accepted else self._refused.get(name, self._found.get(name))
 
     async def run(self) -> None:
-        """Keep the marks right until cancelled."""
+        """Keep the marks up to date until cancelled."""
         self._found, self._refused, self._looked = {}, {}, {}
         client, heard, self._judged = self._client, self._recount.changed, {}
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
         tenants = watching(client, kinds.TENANTS, of_tenant, heard)
         classes = watching(client, kinds.TENANT_CLASSES, asked, heard, max_bytes=32 * _MIB)
-        # Before the definitions of an upgrade have come there is no such kind.
+        # The kind does not exist until the CRDs of an upgrade are in place.
         cohorts = watching(client, kinds.COHORTS, asked, heard, max_bytes=4 * _MIB, optional=True)
         informers = (tenants, classes, cohorts)
         await self._recount.run((nodes, *informers), lambda: self._turn(nodes, *(informer.store for informer in informers)))
 
     def _heard_node(self, change: Change) -> None:
-        """A node says that it lives every few minutes; only what matters here is news."""
+        """Nodes report every few minutes that they live; only a change of what matters here starts a turn."""
         before = self._known.pop(change.key.name, None)
         body = None if change.kind == "deleted" or self._store is None else self._store.get(change.key)
         if body is not None:
@@ -229,7 +229,7 @@ class Dedication:
             self._recount.changed()
 
     async def _turn(self, nodes: Informer, tenants: Store, classes: Store, cohorts: Store) -> float:
-        """One look and the writes that follow from it; returns after how long to look again, at the latest."""
+        """One pass over everything, with its writes; returns the seconds until the next one at the latest."""
         seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
         judged = self._claims(tenants, classes, cohorts)
         looked = {name: judgement.looked for name, judgement in judged.items()}
@@ -256,7 +256,7 @@ class Dedication:
         return _LOOK_AGAIN_SECONDS if waiting else _LONGEST_PAUSE_SECONDS
 
     def _claims(self, tenants: Store, classes: Store, cohorts: Store) -> dict[str, _Judged]:
-        """Every tenant's claim; one is judged again only where something that its own follows from is another."""
+        """Every tenant's claim; one is computed again only after a change of its inputs."""
         now, before, self._judged = self._clock.now(), self._judged, {}
         for key in tenants.keys():  # noqa: SIM118 - a store, not a dict
             accepted, judged = self._accepted(tenants.get(key) or {}), before.get(key.name)
@@ -293,19 +293,19 @@ class Dedication:
         before, earlier, self._found, self._looked = self._found, self._looked, found, looked
         edits, self._refused = self._refused, refused
         for tenant in found.keys() | before.keys() | refused.keys() | edits.keys():
-            # After an edit of the Tenant the same finding is news too: a reconcile in between found it outdated.
+            # After an edit of the Tenant the same finding must be reported again: a reconcile in between found it outdated.
             same = found.get(tenant) == before.get(tenant) and refused.get(tenant) == edits.get(tenant)
             if not same or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 
     async def _others(self, node: str, owner: str) -> dict[str, int] | None:
-        """How many pods of which other tenants run on a node; None when that is not known."""
+        """How many pods of which other tenants run on a node; None if that is unknown."""
         fields = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         selector = f"{dedicated.KEY},{dedicated.KEY}!={owner}"
         try:
             listed = await self._client.list_metadata(kinds.PODS, label_selector=selector, field_selector=fields)
         except KubeError as error:
-            _log.warning("pods not listed: %s", error, extra={"node": node})
+            _log.warning("cannot list pods: %s", error, extra={"node": node})
             return None
         return Counter(pod["metadata"]["labels"][dedicated.KEY] for pod in listed.items)
 
@@ -317,10 +317,10 @@ class Dedication:
             return True
         except KubeError as error:
             metrics.dedicated_nodes.labels("failed").inc()
-            _log.warning("dedicated node not marked: %s", error, extra={"node": name})
+            _log.warning("cannot mark dedicated node: %s", error, extra={"node": name})
             return False
         metrics.dedicated_nodes.labels("ok").inc()
-        _log.info("node marked", extra={"node": name, "tenant": mark.taint or "", "alone": mark.label is not None})
+        _log.info("marked node", extra={"node": name, "tenant": mark.taint or "", "alone": mark.label is not None})
         return True
 
 

@@ -1,13 +1,13 @@
-"""Keeps the host's definitions of our kinds at this release.
+"""Keeps the host's CRDs at this release.
 
-Helm installs what lies in a chart's `crds/` once, and on an upgrade leaves it as it is. So each controller brings them up when
-it starts, before it looks after any tenant (docs/decisions/0032):
+Helm installs the files in a chart's `crds/` only once and does not upgrade them. So each controller upgrades them at its start,
+before it reconciles any tenant (docs/decisions/0032):
 
-    what the types say (`bulkhead.api.crd`) ──> is a newer release's there? ─┬─ yes ──> left as it is
-                                                                            └─ no ───> server-side apply
+    CRDs from the types (`bulkhead.api.crd`) ──> does the host have a newer release's? ─┬─ yes ──> leave it
+                                                                                       └─ no ───> server-side apply
 
-Never over a newer release's: what that one stores in fields of its own would be lost with the next write. Which definitions it
-may write at all is held by its rights and by the policy `bulkhead-controller-definitions`. Nothing is ever deleted.
+CRDs of a newer release are never overwritten: the next write would lose what that release stores in fields of its own. The
+controller's rights and the policy `bulkhead-controller-definitions` limit which CRDs it may write. Nothing is ever deleted.
 """
 
 import logging
@@ -25,26 +25,26 @@ _log = logging.getLogger(__name__)
 
 
 async def bring_up(client: Client, release: str = bulkhead.__version__) -> None:
-    """Bring every definition up to this release; raises KubeError where the host refuses one."""
+    """Bring every CRD to this release. Raises KubeError if the host refuses one."""
     for definition in crd.CRDS:
         wanted = crd.render(definition)
         name = str(wanted["metadata"]["name"])
         there = await _there(client, name)
         if newer(release_of(there), release):
-            _log.info("the definition of a newer release stays", extra={"object": name, "release": release_of(there)})
+            _log.info("keeping the CRD of a newer release", extra={"object": name, "release": release_of(there)})
             continue
         left = await client.apply(CUSTOM_RESOURCE_DEFINITIONS, wanted)
         if there is None or left["metadata"].get("generation") != there["metadata"].get("generation"):
-            _log.info("definition brought up to this release", extra={"object": name, "release": release})
+            _log.info("CRD upgraded to this release", extra={"object": name, "release": release})
 
 
 def newer(there: str, ours: str) -> bool:
-    """Whether one release is newer than another; what is no release is older than any."""
+    """Whether one release is newer than another; a text that is not a release is older than any."""
     return _numbers(there) > _numbers(ours)
 
 
 def release_of(definition: Obj | None) -> str:
-    """The release that wrote a definition; empty where none has said so."""
+    """The release that wrote a CRD; empty if it has no such annotation."""
     return str(mapping(mapping(mapping(definition).get("metadata")).get("annotations")).get(RELEASE) or "")
 
 

@@ -1,11 +1,11 @@
-"""What of the address space the host has for itself, kept up to date: ranges of Services, pods and nodes, and its API server.
+"""The host's own part of the address space, kept up to date: ranges of Services, pods and nodes, and its API server.
 
-Beside them servers that believe its nodes (`controller.host.servers`). Every replica watches, as with the tenants' own objects.
-Of a node nothing is kept but its addresses, and of a volume its servers. Nodes change every few seconds; tenants are reconciled
-again only where a range came or went.
+Also servers that trust the host's nodes (`controller.host.servers`). Every replica watches, as it does for the tenants'
+objects. Of a node only its addresses are kept, and of a volume only its servers. Nodes change every few seconds; tenants are
+reconciled again only if a range has appeared or disappeared.
 
-Of the API server the last address counts until there is another: one that restarts takes itself out for a moment, and what
-was rendered without it would cut the syncers off.
+The last address of the API server counts until there is another one: a restarting API server removes its address for a moment,
+and policies that are rendered without it would cut the syncers off.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,14 +54,14 @@ class _Spec(msgspec.Struct, gc=False):
 
 
 class _Node(msgspec.Struct, gc=False):
-    """What of a node is decoded at all."""
+    """The decoded part of a node."""
 
     spec: _Spec | None = None
     status: _Status | None = None
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is kept of a node."""
+    """The record of a node."""
 
     pods: tuple[str, ...]
     addresses: tuple[str, ...]
@@ -83,7 +83,7 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 class HostRanges:
-    """The informers, and what is called after a change."""
+    """The informers, and the function to call after a change."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class HostRanges:
         known: Iterable[Reserved] = (),
         named: Iterable[str] = (),
     ) -> None:
-        """`named`: names of servers, or ends of names that begin with a dot, whose addresses are among what is `known`."""
+        """`named`: servers whose addresses are in `known`, as names, or as ends of names that begin with a dot."""
         self._on_change = on_change
         self._known = tuple(known)
         self._named = tuple(named)
@@ -112,11 +112,11 @@ class HostRanges:
         self._storage = (
             watching(client, kinds.PERSISTENT_VOLUMES, servers.of_volume, self._served, max_bytes=_CACHE_BYTES),
             watching(client, kinds.STORAGE_CLASSES, servers.of_storage_class, self._served),
-            # Before our definitions have come there is neither kind.
+            # Neither kind exists until Bulkhead's CRDs are in place.
             watching(client, kinds.SHARED_VOLUMES, servers.of_shared_volume, self._served, optional=True),
         )
         self._classes = watching(client, kinds.TENANT_CLASSES, servers.of_tenant_class, self._served, optional=True)
-        # Every tenant asks for all of them at each of its reconciles, and a host may have very many volumes.
+        # Cached: each reconcile of each tenant needs all of them, and a host may have very many volumes.
         self._beside: tuple[Reserved, ...] | None = None
         self._informers = (self._services, self._nodes, self._api, *self._storage, self._classes)
 
@@ -126,17 +126,17 @@ class HostRanges:
         await self._recount.run(self._informers, self._turn)
 
     async def synced(self) -> None:
-        """Wait until every kind was listed once."""
+        """Wait until every kind has been listed once."""
         for informer in self._informers:
             await informer.synced()
 
     def api(self) -> tuple[tuple[str, int], ...]:
-        """Where the host's API server really listens, for network policies, which see addresses after translation."""
+        """The real addresses and ports of the host's API server: network policies see addresses after translation."""
         return tuple(sorted(self._listening))
 
     def reserved(self) -> tuple[Reserved, ...]:
-        """What is known and what was seen besides, each range once and in order."""
-        # Tenants' own slices come and go inside their range.
+        """The configured and the observed ranges, each once and in order."""
+        # The tenants' own slices come and go inside their range.
         slices = [range_.cidr for range_ in self._known if range_.what == SLICES]
         return (*self._known, *sorted({range_ for range_ in self._seen() if not contains(range_.cidr, slices)}))
 
@@ -153,7 +153,7 @@ class HostRanges:
         yield from self._beside
 
     def _servers(self) -> Iterator[Reserved]:
-        """Those whose address is known, and the names of those of which it is not."""
+        """Servers with known addresses, and the names of those whose addresses are unknown."""
         found = servers.kept_in(body for informer in self._storage for body in informer.store.bodies())
         yield from _ranges(found, STORAGE)
         yield from (Reserved(server, STORAGE) for server in found if network(server) is None and not self._answered(server))

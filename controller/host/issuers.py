@@ -1,11 +1,11 @@
-"""Asks the identity providers of all classes for their keys, so that no plane has to reach one.
+"""Fetches the keys of the identity providers of all classes, so that no plane has to contact one.
 
     reconcile of a tenant ── look(sources) ──> what is known now
-    every half minute: each source that a tenant looks at ──> discovery ──> keys ── another answer ──> its tenants again
+    every 30 s: each source that a tenant uses ──> discovery ──> keys ── a different answer ──> its tenants again
 
-Only a class says whom to ask. One provider is asked once for all its tenants, whatever tokens they are sent; answers are
-bounded in size and time, no redirect is followed, and of an answer nothing but public keys is kept
-(`controller.decide.keysets`). A provider that does not answer keeps the keys that it had.
+Only a class names the providers. Each provider is asked once for all its tenants, whatever tokens they receive. Answers are
+bounded in size and time, redirects are not followed, and only public keys are kept (`controller.decide.keysets`). A provider
+that does not answer keeps its last keys.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Fetch = Callable[[str, str], Awaitable[bytes]]
 
 
 class Issuers:
-    """What is known of each source, for whom."""
+    """What is known about each source, and which tenants use it."""
 
     def __init__(self, clock: Clock, on_change: Callable[[str], object], fetch: Fetch) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Issuers:
         self._wanted = asyncio.Event()
 
     def look(self, tenant: str, sources: Iterable[Source]) -> Mapping[Source, Answer]:
-        """What is known of a tenant's sources; it is reconciled again when that changes."""
+        """What is known about a tenant's sources; the tenant is reconciled again when that changes."""
         wanted = frozenset(sources)
         if not wanted:
             self._looked.pop(tenant, None)
@@ -53,11 +53,11 @@ class Issuers:
         return {source: self._known[source] for source in wanted if source in self._known}
 
     def forget(self, tenant: str) -> None:
-        """A tenant that is gone."""
+        """Drop a deleted tenant."""
         self._looked.pop(tenant, None)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Fetch keys until cancelled."""
         while True:
             self._wanted.clear()
             sources = {source for asked in self._looked.values() for source in asked}
@@ -68,7 +68,7 @@ class Issuers:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Half a minute, or until there is a source that was never asked."""
+        """Wait for 30 s, or until there is a new source."""
         pausing = asyncio.create_task(self._clock.sleep(_LOOK_PERIOD_SECONDS))
         waking = asyncio.create_task(self._wanted.wait())
         try:
@@ -88,16 +88,17 @@ class Issuers:
         self._known[source] = answer
         if answer == before:
             return
-        _log.info("identity provider answers otherwise", extra={"issuer": source.url, "trouble": answer.trouble})
+        _log.info("identity provider's answer changed", extra={"issuer": source.url, "trouble": answer.trouble})
         for tenant, looked in list(self._looked.items()):
             if source in looked:
                 self._on_change(tenant)
 
 
 async def over_https(address: str, authorities: str, *, proxy: str = "", seconds: float = _REQUEST_DEADLINE_SECONDS) -> bytes:
-    """A document of a provider; `Fault`, with its cure, for whatever keeps it from coming.
+    """A document from a provider. Raises `Fault` with cause and remedy if it cannot be fetched.
 
-    `authorities` is PEM, empty for those of this machine; `proxy` is a URL, empty for none: the environment's do not count.
+    `authorities` is PEM; empty for the CAs of this machine. `proxy` is a URL; empty for none. The environment's proxies are
+    ignored.
     """
     tls = _tls(authorities)
     try:
@@ -108,12 +109,12 @@ async def over_https(address: str, authorities: str, *, proxy: str = "", seconds
     except UntrustedError as error:
         raise Fault(f"its certificate is not trusted ({error}); set certificateAuthority of the issuer") from error
     except UnknownNameError as error:
-        raise Fault(f"the name of {address} is not known here; check it, and that the controller may ask DNS") from error
+        raise Fault(f"the name of {address} cannot be resolved; check the name, and that the controller may use DNS") from error
     except LateError as error:
         hint = "start it, or let the controller reach it (networkPolicy.issuers of the chart)"
         raise Fault(f"{address} does not answer within {seconds:.0f} s; {hint}") from error
     except TooLongError as error:
-        raise Fault(f"{address} answers with {error}; it is no identity provider") from error
+        raise Fault(f"{address} is not an identity provider: it answers with {error}") from error
     except ExchangeError as error:
         raise Fault(f"{address} cannot be reached ({error}); start it, or correct the class") from error
 
@@ -122,4 +123,4 @@ def _tls(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authorities or None)
     except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
-        raise Fault("certificateAuthority of the issuer holds no certificate that can be read; correct it") from error
+        raise Fault("certificateAuthority of the issuer has no certificate that can be read; correct it") from error

@@ -1,14 +1,14 @@
-"""Answers requests for people's certificates: CertificateSigningRequests of our signer on the host; only while leading.
+"""Answers requests for people's certificates: the host's CertificateSigningRequests for Bulkhead's signer; only while leading.
 
-    informer (our signer alone) ──> its requester's line ──> the request, read afresh
+    informer (this signer only) ──> the requester's line ──> the request, read from the API server
         ├─ Tenant, the requester's right ──> decide.logins.judge
-        └─ Sign ──> approved ──> the CA of people, read afresh ──> certificate
+        └─ Sign ──> approved ──> the CA of people, read from the API server ──> certificate
 
-Several requests are answered at once, of each requester one (`lines`). What is kept of a request is who made it and how far it
-is, so that many take little room; how large one may be is up to the chart's policy bulkhead-login-requests.
+Several requests are answered at once, but only one of each requester (`lines`). Of a request only its requester and its state
+are kept, so that many requests take little memory; the chart's policy bulkhead-login-requests limits their size.
 
-Each step looks at what is there, so a process that dies between two goes on with the next. A CA that is to be replaced, because
-all certificates were revoked, signs nothing more. The key of a CA is read for each signature and kept nowhere.
+Each step looks at the present state, so after a crash between two steps the next process continues. After a revocation of all
+certificates, the old CA signs nothing while it waits for its replacement. A CA's key is read for each signature and never kept.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _REQUEST_BYTES: Final = 64 * 1024
 
 
 def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """What is kept of a request; nothing of one larger than any that would be signed, which the host clears away."""
+    """The kept part of a request; nothing of a request that is too large to be signed, which the host removes in time."""
     found, body = compact(raw, meta)
     if len(body) > _REQUEST_BYTES:
         return found, b""
@@ -74,7 +74,7 @@ def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 class Logins:
-    """Watches requests for people's certificates, and answers them in the lines of their requesters while `run` runs."""
+    """Watches requests for people's certificates, and answers them in their requesters' lines while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -105,7 +105,7 @@ class Logins:
             group.create_task(supervise("patrol of requests", self._patrol))
 
     async def _patrol(self) -> None:
-        """Look at every request again: what was answered goes in its time, and lines that were full have forgotten nobody."""
+        """Look at every request again: remove answered ones in time, and add requests for which the lines had no place."""
         while True:
             await self._clock.sleep(_PATROL_PERIOD_SECONDS)
             for key in list(self._requests.store.keys()):
@@ -124,7 +124,7 @@ class Logins:
         try:
             await self._client.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, name, uid=str(obj["metadata"]["uid"]))
         except (KubeError, TimeoutError) as error:
-            _log.warning("request not removed: %s", error, extra={"request": name})
+            _log.warning("cannot remove request: %s", error, extra={"request": name})
 
     async def _work(self) -> None:
         while True:
@@ -134,24 +134,24 @@ class Logins:
                 again = await self.answer(name)
             except (KubeError, TimeoutError) as error:
                 again = self._backoff.next(name)
-                _log.warning("request not answered: %s", error, extra={"request": name, "retry_in": round(again, 2)})
-            except Exception:  # noqa: BLE001 -- logged with its trace; one request keeps nobody else waiting
+                _log.warning("cannot answer request: %s", error, extra={"request": name, "retry_in": round(again, 2)})
+            except Exception:  # noqa: BLE001 - logged with its trace; one request must not delay others
                 again = self._backoff.next(name)
-                _log.exception("request not answered", extra={"request": name, "retry_in": round(again, 2)})
+                _log.exception("cannot answer request", extra={"request": name, "retry_in": round(again, 2)})
             else:
                 self._backoff.forget(name)
             finally:
                 self._lines.done(requester, name, again)
 
     async def answer(self, name: str) -> float | None:
-        """Take one request as far as it goes; returns when to look again."""
+        """Take one request as far as possible; returns the seconds until the next look, None for none."""
         try:
             obj = await self._client.get(kinds.CERTIFICATE_SIGNING_REQUESTS, name)
         except NotFound:
             return None
         request, now = logins.request_of(obj), self._clock.now()
         if obj["spec"].get("signerName") != names.LOGIN_SIGNER or not logins.is_open(request):
-            return None  # another of its name, or answered meanwhile; the patrol removes it in its time
+            return None  # replaced by another of its name, or answered meanwhile; the patrol removes it in time
         found = await self._judge(obj, request, now)
         try:
             if isinstance(found, Sign):
@@ -159,7 +159,7 @@ class Logins:
             if isinstance(found, Deny):
                 await self._deny(obj, request, found)
         except (Conflict, NotFound):
-            # Somebody else changed or deleted it: it is read again.
+            # Another client changed or deleted it: it is read again.
             return _LOOK_AGAIN_SECONDS
         return _LOOK_AGAIN_SECONDS if isinstance(found, Later) else None
 
@@ -186,7 +186,7 @@ class Logins:
         except people.UnfitRequestError as error:
             return Deny(str(error))
         except (binascii.Error, ValueError):
-            return Deny("the request is not in base64")
+            return Deny("the request must be base64")
         if not request.approved:
             obj = await self._condition(obj, "Approved", f"{request.requester} may {names.LOGIN_VERB} to {request.tenant}")
         tenant = await self._tenant(request.tenant)
@@ -206,7 +206,7 @@ class Logins:
         return found
 
     async def _authority(self, tenant: Obj) -> Pair | None:
-        """The CA of the tenant's people; None while there is none, or while it is to be replaced."""
+        """The CA of the tenant's people; None if there is none yet, or if it is being replaced."""
         wanted = str(mapping(mapping(tenant.get("spec")).get("access")).get("certificatesRevoked") or "")
         try:
             namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
@@ -216,24 +216,24 @@ class Logins:
                 return None
             return Pair(files["tls.crt"], files["tls.key"])
         except (ApiError, KeyError, ValueError):
-            # No namespace yet, or no right in it: the tenant's own reconcile says what is wrong.
+            # The namespace or the right in it does not exist yet: the tenant's own reconcile reports what is wrong.
             return None
 
     async def _deny(self, obj: Obj, request: Request, found: Deny) -> None:
         metrics.logins.labels("denied").inc()
         extra = {"tenant": request.tenant, "requester": request.requester, "request": request.name}
-        _log.info("certificate refused: %s", found.why, extra=extra)
+        _log.info("refused certificate: %s", found.why, extra=extra)
         await self._condition(obj, "Failed" if request.approved else "Denied", found.why)
 
     async def _condition(self, obj: Obj, kind: str, message: str) -> Obj:
         status: dict[str, Any] = dict(mapping(obj.get("status")))
-        said = {"type": kind, "status": "True", "reason": "Bulkhead", "message": message[:1000]}
-        changed = obj | {"status": status | {"conditions": [*(status.get("conditions") or ()), said]}}
+        condition = {"type": kind, "status": "True", "reason": "Bulkhead", "message": message[:1000]}
+        changed = obj | {"status": status | {"conditions": [*(status.get("conditions") or ()), condition]}}
         subresource = "status" if kind == "Failed" else "approval"
         return await self._client.replace(kinds.CERTIFICATE_SIGNING_REQUESTS, changed, subresource=subresource)
 
     def _count(self, request: Request, now: datetime) -> int:
-        """How many of this tenant the requester got within a minute; forgets whoever got none."""
+        """How many of this tenant's certificates the requester got within a minute; forgets requesters without any."""
         for pair in list(self._recent):
             moments = self._recent[pair]
             while moments and moments[0] < now - timedelta(minutes=1):

@@ -1,9 +1,9 @@
-"""A watch that keeps of each object what matters to its user, and tells only where that is another than before.
+"""An informer that keeps the relevant part of each object, and reports an object only if that part has changed.
 
-    object ──> what matters of it ──> store ──┬─ as it was ──> nobody hears of it: a status that the platform wrote itself
-                                              └─ another ────> its name
+    object ──> its relevant part ──> store ──┬─ unchanged ──> not reported, such as a status that Bulkhead wrote itself
+                                             └─ changed ────> its name
 
-So what a reconcile writes about one tenant is no work for all others.
+So what a reconcile writes about one tenant causes no work for all others.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from bulkhead.kube.objects import Key, Meta, Resource
 
 
 def asked(obj: Obj) -> Obj:
-    """An object as it is asked for: its identity and its spec, and nothing that is reported of it."""
+    """The identity and the spec of an object, without its status."""
     meta = obj["metadata"]
     return {"metadata": {field: meta.get(field) for field in ("name", "uid", "generation")}, "spec": obj.get("spec")}
 
 
 def keeping(keep: Callable[[Obj], object]) -> Shrink:
-    """What an informer keeps of objects: what `keep` makes of each, and none of which that is nothing."""
+    """Make an informer keep what `keep` returns for each object, and nothing of objects for which it returns nothing."""
 
     def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
         found = meta or decode_meta(raw)
@@ -39,7 +39,7 @@ def keeping(keep: Callable[[Obj], object]) -> Shrink:
 def watching(
     client: Client, resource: Resource, keep: Callable[[Obj], object], on_name: Callable[[str], object], **more: Any
 ) -> Informer:
-    """An informer of what `keep` keeps of objects; the identity of each belongs to it."""
+    """An informer that keeps what `keep` returns; the identity of an object is part of it."""
     known: dict[Key, bytes] = {}
 
     def heard(change: Change) -> None:

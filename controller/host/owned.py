@@ -1,16 +1,16 @@
-"""The informers over everything that the controller owns on the host, one per kind, and which tenant a change is of.
+"""The informers for all host objects of tenants, one for each kind; they map a change to its tenant.
 
-All but Secrets, to which it has no right across the host (`secretwatch`).
+Secrets are not among them, because the controller may not read Secrets across the host (`secretwatch`).
 
     label selector ──> informer per kind ──> change ──> tenant's name from the label ──> queue
 
-Objects lose their owner with their label, so a deleted label counts as a deletion of the object: the informer reports it,
-the tenant's reconcile applies the object again and with it the label.
+An object without the label has no owner, so the removal of the label counts as a deletion: the informer reports it, and the
+tenant's reconcile applies the object again, with the label.
 
-A quota changes with every pod that its tenant makes. What it merely counts brings no reconcile; the accelerators that
-it counts, which the tenant's status shows, bring one a moment later, so that a burst of pods is one reconcile and not many; so
-does what the ledger notes there. What its tenant was given of a cohort's quota bounds what others may borrow, so a change of
-that brings one to each of them.
+A quota changes with every pod that its tenant creates. A mere change of its counts causes no reconcile. Its counts of
+accelerators, which the tenant's status shows, cause one after a moment, so that a burst of pods is one reconcile; so do the
+ledger's annotations. A tenant's record of quota in a cohort bounds what others may borrow, so a change of that causes a
+reconcile of each of them.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ OWNED = (
     kinds.PERSISTENT_VOLUME_CLAIMS,
     kinds.PODS,
 )
-# Of which a host serves none, or some versions.
+# Hosts serve none or some of these versions.
 ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2)
-# Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
+# Mirrored objects also have the tenant's label; they belong to the syncer and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
 _RECOUNT_DELAY_SECONDS = 1.0
 _BY_LEDGER = frozenset({STANDING, OVER_SINCE})
@@ -64,11 +64,11 @@ class Owned:
         self, client: Client, on_tenant: Callable[[str], object], later: Callable[[str, float], object] | None = None
     ) -> None:
         self._on_tenant = on_tenant
-        # Queues a tenant in so many seconds; of several times the earliest counts.
+        # Enqueues a tenant after so many seconds; of several times the earliest counts.
         self._later = later or (lambda tenant, _: on_tenant(tenant))
-        # What was last seen of each quota: what it is, and what it counts of accelerators.
+        # The last observed state of each quota: its content, and its counts of accelerators.
         self._quotas: dict[Key, tuple[Obj, Obj]] = {}
-        # What each tenant of a cohort was given.
+        # The record of each tenant in a cohort.
         self._given: dict[str, Member] = {}
         self._informers = {
             resource: Informer(
@@ -89,14 +89,14 @@ class Owned:
                 group.create_task(informer.run(), name=f"informer {informer.resource}")
 
     async def synced(self) -> None:
-        """Wait until every kind was listed once."""
+        """Wait until every kind has been listed once."""
         for informer in self._informers.values():
             await informer.synced()
 
     def of_tenant(self, tenant: str) -> Iterator[tuple[Resource, Obj]]:
-        """Every object of a tenant, as last seen."""
+        """Every object of a tenant, as last observed."""
         for resource, informer in self._informers.items():
-            if not informer.served:  # its store stays as it was, and nothing in it can be deleted
+            if not informer.served:  # its store is outdated, and nothing in it can be deleted
                 continue
             for key in informer.store.by_index("tenant", tenant):
                 obj = informer.store.get(key)
@@ -104,39 +104,39 @@ class Owned:
                     yield resource, obj
 
     def pods_of(self, tenant: str) -> list[Obj]:
-        """The pods of a tenant's plane, as last seen."""
+        """The pods of a tenant's plane, as last observed."""
         return [obj for resource, obj in self.of_tenant(tenant) if resource is kinds.PODS]
 
     def get(self, resource: Resource, key: Key) -> Obj | None:
-        """One object, as last seen."""
+        """One object, as last observed."""
         return self._informers[resource].store.get(key)
 
     def accepted(self, tenant: Obj) -> Obj | None:
-        """A Tenant with the spec that was accepted last, as last seen; None where it asks for that, or that is not known."""
+        """A Tenant with its last accepted spec, as last observed; None if that is its present spec, or is unknown."""
         namespace = f"bh-{tenant['metadata']['name']}"
         return accepted_before(tenant, self.get(kinds.CONFIG_MAPS, Key(namespace, CONFIG_MAP)))
 
     def route_version(self) -> str:
-        """The version in which the host serves TLSRoutes; empty where it does not."""
+        """The version in which the host serves TLSRoutes; empty if it serves none."""
         return next((resource.version for resource in ROUTES if self._informers[resource].served), "")
 
     def given(self) -> tuple[Member, ...]:
-        """What every tenant of a cohort was given, as its quota notes it."""
+        """The records of all tenants in cohorts, from their quotas."""
         return tuple(self._given.values())
 
     def pod_quota(self, tenant: str) -> Obj | None:
-        """The quota of a tenant's pods, as last seen."""
+        """The quota of a tenant's pods, as last observed."""
         return self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
 
     def device_lines(self) -> dict[str, dict[str, Line]]:
-        """By tenant that may have claims for devices: the line of its quota that a device of each class counts in."""
+        """For each tenant that may have claims for devices: the line in which a device of each class counts."""
         store = self._informers[kinds.RESOURCE_QUOTAS].store
         keys = [meta.key for meta in store.metas() if meta.name == names.OBJECT_QUOTA]
         found = {names.tenant_of_work(key.namespace): deviceclaims.lines_of(store.get(key) or {}) for key in keys}
         return {tenant: lines for tenant, lines in found.items() if tenant and lines}
 
     def tenants(self) -> set[str]:
-        """The names of all tenants of whom anything is left."""
+        """The names of all tenants of which any object is left."""
         return {name for informer in self._informers.values() for name in informer.store.index_values("tenant")}
 
     def _changed(self, resource: Resource, change: Change) -> None:
@@ -159,7 +159,7 @@ class Owned:
         self._on_tenant(tenant)
 
     def _note(self, tenant: str, quota: Obj | None) -> None:
-        """Keep what a tenant was given, and tell the others of its cohort when that is another."""
+        """Keep a tenant's record, and enqueue the others of its cohort if it has changed."""
         before, noted = self._given.pop(tenant, None), tenant_of(quota) if quota is not None else None
         now = replace(noted, over_since=None) if noted is not None and noted.cohort else None
         if now is not None:
@@ -173,7 +173,7 @@ class Owned:
 
 
 def _quota(quota: Obj) -> tuple[Obj, Obj]:
-    """What a quota is, and what it counts of accelerators, with the ledger's note; all else that it counts is left out."""
+    """A quota's content, and its counts of accelerators with the ledger's annotations; its other counts are left out."""
     status = quota.get("status") or {}
     used = status.get("used") or {}
     meta = {key: value for key, value in quota["metadata"].items() if key not in {"resourceVersion", "managedFields"}}

@@ -1,7 +1,7 @@
-"""The Secrets with which the host pulls the platform's images, looked at now and then; every tenant is queued when they change.
+"""Reads the host's pull Secrets for the platform's images from time to time, and enqueues all tenants if they changed.
 
-The controller may read these few by name, in the chart's namespace (a Role of the chart). What cannot be read or used changes
-nothing in tenants' namespaces: copies that are there stay, and `trouble` says what is wrong. Only while leading.
+The controller may read these few Secrets by name, in the chart's namespace (a Role of the chart). If one cannot be read or
+used, nothing changes in tenants' namespaces: existing copies stay, and `trouble` gives the reason. Only while leading.
 """
 
 import logging
@@ -19,7 +19,7 @@ LOOK_PERIOD_SECONDS: Final = 10.0
 
 
 class PullSecrets:
-    """Looks at the named Secrets every few seconds, merges them into `content`, and calls `on_change` where that differs."""
+    """Reads the named Secrets every few seconds, merges them into `content`, and calls `on_change` if that changed."""
 
     def __init__(
         self, client: Client, names: tuple[str, ...], namespace: str, on_change: Callable[[], object], clock: Clock
@@ -33,21 +33,21 @@ class PullSecrets:
         self.trouble = ""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Read the Secrets from time to time until cancelled."""
         while self._names:
             await self.look()
             await self._clock.sleep(LOOK_PERIOD_SECONDS)
 
     async def look(self) -> None:
-        """Read all of them once; what is unusable leaves what was known."""
+        """Read all of them once; if one is unusable, the previous content stays."""
         before = (self.content, self.trouble)
         try:
             self.content = merged([await self._client.get(kinds.SECRETS, name, self._namespace) for name in self._names])
             self.trouble = ""
         except NotFound as error:
-            self.trouble = f"a pull secret of the chart's images.pullSecrets is missing in {self._namespace}: {error}"
+            self.trouble = f"chart value images.pullSecrets names a Secret that does not exist in {self._namespace}: {error}"
         except (UnusableError, KubeError) as error:
-            self.trouble = f"the chart's images.pullSecrets in {self._namespace}: {error}"
+            self.trouble = f"chart value images.pullSecrets in {self._namespace}: {error}"
         if (self.content, self.trouble) != before:
             if self.trouble:
                 _log.warning("pull secrets: %s", self.trouble)

@@ -1,9 +1,9 @@
-"""The shape of what the controller keeps right on the host for all tenants at once: a turn whenever something changed.
+"""The loop of everything that the controller keeps up to date on the host for all tenants at once: a turn after each change.
 
-    informers ──> each listed once ──> turn ──> a change, or as long as the turn says ──> pause ──> turn ──> …
+    informers ──> each listed once ──> turn ──> a change, or the seconds that the turn returned ──> pause ──> turn ──> …
 
-Each turn counts from all that is watched and writes the differences. So neither a controller that dies, nor a second one that
-still believes that it leads, nor what an outsider writes leaves anything that the next turn does not put right.
+Each turn computes from all watched objects and writes the differences. So the next turn corrects whatever a crashed controller,
+a second one that still considers itself the leader, or any other client has left.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ class Recount:
         self._changed = asyncio.Event()
 
     def changed(self, what: object = None) -> None:
-        """Something is no longer as the last turn found it: for informers, which say what."""
+        """Something has changed since the last turn; informers pass the change."""
         del what
         self._changed.set()
 
     async def run(self, informers: Iterable[Informer], turn: Callable[[], Awaitable[float | None]]) -> None:
-        """Run the informers and take turns until cancelled; a turn returns after how many seconds the next is due, if any."""
+        """Run the informers and take turns until cancelled. A turn returns the seconds until the next one, if one is due."""
         informers = tuple(informers)
         async with asyncio.TaskGroup() as group:
             for informer in informers:
                 group.create_task(informer.run(), name=f"{self._name}: {informer.resource}")
-            # A part of the objects would be a wrong count.
+            # A partial list would give a wrong count.
             for informer in informers:
                 await informer.synced()
             while True:

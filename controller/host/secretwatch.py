@@ -1,8 +1,9 @@
-"""Notices what becomes of the planes' Secrets between reconciles, without watching every Secret of the host.
+"""Notices changes of the planes' Secrets between reconciles, without watching all Secrets of the host.
 
-A watch for each tenant would be a connection each, for objects that change every few weeks. So the metadata of one plane's
-Secrets after the other is listed, all of them within a period, and a tenant whose have changed is queued. Reconciles read the
-Secrets themselves, and come by themselves at every resync; this is only sooner. Nothing is written here; only while leading.
+A watch for each tenant would be a connection each, for objects that change every few weeks. So it lists the metadata of the
+Secrets of one plane after another, all planes within a period, and enqueues a tenant whose Secrets have changed. Reconciles
+read the Secrets themselves and run at every resync; this only makes them run sooner. It writes nothing, and runs only while
+leading.
 
     tenants ──> one small list each, spread over the period ──> other names or versions than last time ──> tenant's name
 """
@@ -25,7 +26,7 @@ _LEAST_ROUND_PAUSE_SECONDS: Final = 0.5
 
 
 class SecretWatch:
-    """Lists the metadata of one plane's Secrets after the other, and queues the tenants whose Secrets have changed."""
+    """Lists the metadata of one plane's Secrets after another, and enqueues the tenants whose Secrets have changed."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class SecretWatch:
         self._seen: dict[str, bytes] = {}
 
     async def run(self) -> None:
-        """List one after the other until cancelled."""
+        """List one plane after another until cancelled."""
         while True:
             there = sorted(self._tenants())
             self._seen = {name: seen for name, seen in self._seen.items() if name in there}
@@ -54,12 +55,12 @@ class SecretWatch:
             await self._clock.sleep(_LEAST_ROUND_PAUSE_SECONDS)
 
     async def look(self, tenant: str) -> None:
-        """Queue a tenant whose Secrets are others than when they were last listed; the first list queues nothing."""
+        """Enqueue a tenant whose Secrets differ from the previous list; the first list enqueues nothing."""
         try:
             listed = await self._client.list_metadata(kinds.SECRETS, names.plane_namespace(tenant), label_selector=SELECTOR)
         except (KubeError, names.InvalidTenantNameError) as error:
-            # No right yet, or no namespace any more: the tenant's own reconcile says what is wrong.
-            _log.debug("Secrets not listed: %s", error, extra={"tenant": tenant})
+            # No right yet, or the namespace no longer exists: the tenant's own reconcile reports what is wrong.
+            _log.debug("cannot list Secrets: %s", error, extra={"tenant": tenant})
             return
         total = hashlib.blake2b(digest_size=16)
         for obj in sorted(listed.items, key=lambda obj: str(obj["metadata"]["name"])):

@@ -1,9 +1,9 @@
-"""Which servers the host's objects name: those that its nodes mount volumes from, and receivers of audit trails. Pure.
+"""The servers that the host's objects name: storage that its nodes mount volumes from, and receivers of audit trails. Pure.
 
     SharedVolume, PersistentVolume, StorageClass ──> servers of storage        TenantClass ──> receivers
 
-Such servers often believe a node's address, and that is what a tenant's pod has once it has left the node. An address that is
-found is reserved. A name stays a name: nothing here resolves any, and whoever reserves addresses has to say so.
+Such servers often trust the addresses of nodes, and traffic of a tenant's pod has its node's address once it has left the node.
+An address that is found is reserved. Names are not resolved here; the caller that reserves addresses reports that.
 """
 
 import json
@@ -15,18 +15,18 @@ import msgspec
 
 from bulkhead.api.untrusted import mapping, sequence, text
 
-# What drivers call the server in a volume's attributes and in a class's parameters, in lower case. Not `endpoint`: that is
-# what object stores have, which pods themselves are to reach.
+# The keys for a server in a volume's attributes and in a class's parameters, in lower case. `endpoint` is not among them: it is
+# a key of object stores, which pods must reach themselves.
 _KEYS: Final = frozenset(
     {
         "server", "servers", "nfsserver", "host", "hosts", "monitors", "portal", "portals", "targetportal", "targetportals",
         "sysmgmtdhost", "dnsname", "ip", "address", "addresses",
     }
 )  # fmt: skip
-# Of these the server is a part only where there is more: //server/share, server:/export, server@tcp:/fs.
+# Values of these contain a server only together with more: //server/share, server:/export, server@tcp:/fs.
 _PLACES: Final = frozenset({"source", "share", "exafs"})
 _PLACE: Final = re.compile(r"//([^/]+)/|(\[[0-9A-Fa-f:.]+\]|[^/:,\s]+):/")
-# In-tree types: the field, and what of it names servers.
+# In-tree types: the field, and its parts that name servers.
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "nfs": ("server",),
     "cephfs": ("monitors",),
@@ -54,23 +54,23 @@ def of_volume(volume: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def of_storage_class(storage_class: Mapping[str, Any]) -> tuple[str, ...]:
-    """The servers that a StorageClass has volumes made on."""
+    """The servers on which a StorageClass creates volumes."""
     return _few(_attributes(mapping(storage_class.get("parameters"))))
 
 
 def of_shared_volume(shared: Mapping[str, Any]) -> tuple[str, ...]:
-    """The server of a SharedVolume that names one itself; a PersistentVolume that it names is seen for itself."""
+    """The server that a SharedVolume names itself; a PersistentVolume that it names is observed by its own informer."""
     return _few(_named(mapping(mapping(shared.get("spec")).get("nfs")), ("server",)))
 
 
 def of_tenant_class(tenant_class: Mapping[str, Any]) -> tuple[str, ...]:
-    """Where a class has audit trails sent, unless pods of the host receive them."""
+    """The receivers of a class's audit trails, unless they are pods of the host."""
     webhook = mapping(mapping(mapping(tenant_class.get("spec")).get("audit")).get("webhook"))
     return () if webhook.get("namespace") else _few(_named(webhook, ("address",)))
 
 
 def kept_in(bodies: Iterable[bytes]) -> frozenset[str]:
-    """The servers of all objects of which an informer keeps them."""
+    """The servers of all objects in an informer that keeps servers."""
     return frozenset(entry for body in bodies for entry in _record.decode(body))
 
 
@@ -93,7 +93,7 @@ def _attributes(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _hosts(value: Any) -> Iterator[str]:
-    """The hosts of `host`, `host:port`, `[v6]:port`, `host:/path`, of several of them, or of a list of such, as JSON too."""
+    """The hosts in `host`, `host:port`, `[v6]:port` or `host:/path`, in several of them, or in a list of them, also as JSON."""
     if isinstance(value, str) and value.startswith("[") and '"' in value[:_TEXT_CHARACTERS]:
         value = _listed(value[:_TEXT_CHARACTERS])
     texts = [value] if isinstance(value, str) else sequence(value)[:_MOST_OF_ONE_OBJECT]
@@ -115,12 +115,12 @@ def _listed(value: str) -> Any:
 
 
 def _host(part: str) -> str:
-    """Without what stands before and after it: a scheme, a path, a network of Lustre, a port."""
+    """The host without what surrounds it: a scheme, a path, a Lustre network, a port."""
     part = part.partition("://")[2] or part
     part = part.lstrip("/").partition("/")[0].partition("@")[0]
     if part.startswith("["):
         return part[1:].partition("]")[0]
     if part.count(":") == 1:
         return part.partition(":")[0]
-    # An address of IPv6: nobody tells a port from its end without brackets, but a path was after a colon of its own.
+    # An IPv6 address: without brackets a port cannot be told from its end, but a path came after its own colon.
     return part if part.endswith("::") else part.removesuffix(":").partition("%")[0]

@@ -1,1 +1,1 @@
-"""What the controller does inside tenants' planes, through their own API, and what it takes of their answers."""
+"""What the controller does inside tenants' planes through their APIs, and how much of the responses it accepts."""

@@ -1,7 +1,8 @@
-"""How the controller talks to tenants' API servers: straight to the plane's pod, with a certificate that exists in memory only.
+"""How the controller connects to tenants' API servers: directly to the plane's pod, with a certificate that is only in memory.
 
-A plane is hostile input: what is read of it goes through `calls` within a turn of `budget`, every call has a short deadline,
-no redirect is followed. One client per plane, replaced at half of its certificate's life or when its CAs have changed.
+A plane is hostile input: what is read from it goes through `calls` within a turn of `budget`, every call has a short deadline,
+and redirects are not followed. There is one client for each plane; it is replaced at half of its certificate's life, or if its
+CAs change.
 
     reconcile finds it not ready ──> a task asks /readyz every 100 ms ──> ready ──> the tenant's key into the queue
 """
@@ -30,7 +31,7 @@ from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 
 _READYZ_ANSWER_BYTES = 16 * 1024
 _BOOTSTRAP_DEADLINE_SECONDS = 10.0
-# Connections to one plane: more would only take memory.
+# Connections to one plane: more would only use memory.
 _MOST_CONNECTIONS = 4
 _FAST_POLL_PERIOD_SECONDS = 0.1
 _SLOW_POLL_PERIOD_SECONDS = 1.0
@@ -39,7 +40,7 @@ _NAMESPACE_TRIES = 50
 
 
 class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What tells an object of ours from one that the tenant brought."""
+    """The metadata that distinguishes Bulkhead's objects from those that the tenant created."""
 
     uid: str = ""
     labels: dict[str, str] | None = None
@@ -55,17 +56,17 @@ _marked = msgspec.json.Decoder(_Marked)
 
 @dataclass(frozen=True, slots=True)
 class PlaneHealth:
-    """What the plane's API server answered last: reachable at all, and ready."""
+    """What the plane's API server answered last: whether it is reachable, and whether it is ready."""
 
     ready: bool = False
     bootstrapped: bool = False
-    message: str = "not asked yet"
+    message: str = "the plane's API server was not asked yet"
     cluster_uid: str = ""
 
 
 @dataclass(slots=True)
 class _Connection:
-    """One plane's client and until when it may be used."""
+    """One plane's client, and the time until which it may be used."""
 
     client: Client
     address: str
@@ -84,9 +85,9 @@ class PlaneAccess:
         self._waiters: dict[str, asyncio.Task[None]] = {}
 
     async def health(self, spec: PlaneSpec, keys: KeyMaterial, addresses: Sequence[str]) -> PlaneHealth:
-        """Whether an API server of the plane says that it is ready; when none does, a task asks the last one until it is.
+        """Whether an API server of the plane reports that it is ready. If none does, a task asks the last one until it is.
 
-        The one that answered before is asked first, so that a plane of several members keeps its connection.
+        Asks the member that answered before first, so that a plane of several members keeps its connection.
         """
         if not addresses:
             return PlaneHealth(message="the plane's pod has no address yet")
@@ -105,12 +106,12 @@ class PlaneAccess:
         return PlaneHealth(message=f"the API server does not answer: {why}")
 
     def plane(self, turn: Turn) -> Plane | None:
-        """A plane whose health was asked before, for one turn; None when there is no connection to it."""
+        """A plane whose health was asked before, for one turn; None if there is no connection to it."""
         held = self._connections.get(turn.tenant)
         return Plane(held.client, turn) if held is not None else None
 
     async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj], withdrawn: Iterable[Obj] = ()) -> str:
-        """Apply what belongs inside the plane, and take out what does not any more.
+        """Apply the objects that belong inside the plane, and delete those that no longer do.
 
         Returns the plane's identity, the UID of its kube-system namespace.
         """
@@ -124,7 +125,7 @@ class PlaneAccess:
                 *(self._withdraw(plane, obj) for obj in withdrawn),
                 return_exceptions=True,
             )
-            # Only once all have ended: nothing may still read after the turn.
+            # Wait for all of them: nothing may still read after the turn.
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
@@ -166,7 +167,7 @@ class PlaneAccess:
             user_agent="bulkhead-controller",
             field_manager="bulkhead-controller",
             timeout=10.0,
-            # For the one call without a turn, /readyz.
+            # For /readyz, the only call without a turn.
             max_body=_READYZ_ANSWER_BYTES,
             connections=_MOST_CONNECTIONS,
         )
@@ -205,7 +206,7 @@ class PlaneAccess:
                 return
 
     async def _withdraw(self, plane: Plane, obj: Obj) -> None:
-        """Delete an object of ours; one that the tenant brought under this name stays, and an older plane has no such kind."""
+        """Delete an object of Bulkhead's. A tenant's object with this name stays; an older plane may lack the kind."""
         resource, name = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"])), str(obj["metadata"]["name"])
         try:
             there = await plane.get(resource, name, shape=_marked, metadata_only=True)

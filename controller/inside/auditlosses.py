@@ -1,8 +1,8 @@
-"""How many events of planes' audit trails were lost on their way to the receiver, as the API servers count them themselves.
+"""How many events of planes' audit trails were lost on their way to the receiver, from the API servers' own metrics.
 
     now and then: /metrics of a plane ──> apiserver_audit_error_total ──> lost since it started, and since the last look
 
-Only planes that send are asked. An API server counts from its own start; a plane of several is asked one of them.
+Only planes that send their trail are asked. An API server counts from its own start; of several members one is asked.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _REQUEST_DEADLINE_SECONDS: Final = 10.0
 
 
 class AuditLosses:
-    """What is known of each plane."""
+    """The losses of each plane, as far as they are known."""
 
     def __init__(self, planes: PlaneAccess, clock: Clock, budget: Budget) -> None:
         self._planes = planes
@@ -28,7 +28,7 @@ class AuditLosses:
         self._known: dict[str, tuple[float, Losses]] = {}
 
     async def look(self, tenant: str) -> Losses:
-        """What was lost, asked at most once a minute."""
+        """The losses of a plane, asked at most once a minute."""
         at, before = self._known.get(tenant, (float("-inf"), None))
         if before is not None and self._clock.monotonic() - at < _ASK_PERIOD_SECONDS:
             return before
@@ -37,7 +37,7 @@ class AuditLosses:
         return found
 
     def forget(self, tenant: str) -> None:
-        """A tenant that is gone, or sends nothing."""
+        """Drop a tenant that is gone or sends nothing."""
         self._known.pop(tenant, None)
 
     async def _ask(self, tenant: str, before: Losses | None) -> Losses:
@@ -49,11 +49,11 @@ class AuditLosses:
                 seconds = _REQUEST_DEADLINE_SECONDS
                 answer = await plane.exchange("GET", "/metrics", timeout=seconds, max_body=METRICS_ANSWER_BYTES)
                 if answer.status != 200:
-                    return Losses(unread=f"the plane's metrics answer {answer.status}")
+                    return Losses(unread=f"the plane's /metrics answered with status {answer.status}")
                 total = losses_of(answer.data)
         except (KubeError, TimeoutError) as error:
-            return Losses(unread=f"the plane's metrics were not read: {error}")
-        # The first look does not know since when; after a restart the API server counts anew.
+            return Losses(unread=f"the plane's /metrics could not be read: {error}")
+        # The first look has nothing to compare with. After a restart the API server counts from 0 again.
         earlier = sum(number for _, number in before.total) if before is not None else 0
         now = sum(number for _, number in total)
         return Losses(total, growing=now > earlier if now >= earlier else now > 0)

@@ -1,12 +1,13 @@
-"""What the controller asks of a plane, and how much of the answers it takes.
+"""The controller's requests to a plane, and the bounds on the responses.
 
 A plane is hostile input: its tenant may have put anything into it, and anything in place of its kinds.
 
-    write ──> the answer is cut down to metadata by the server, bounded, and not even decoded
-    read  ──> the fields that are named in a shape, and no others, of one object or of pages that are dropped one by one
+    write ──> the server reduces the response to metadata; it is bounded, and not even decoded
+    read  ──> only the fields that a shape names, of one object or of pages that are dropped one by one
 
-Every answer, every list and every number of items has a bound; every byte is charged to the turn (`budget`). Shapes are structs
-in which everything that may be repeated is `Counted`, because a decoder checks lengths only once all is in memory.
+Every response, every list and every number of items has a bound; every byte is charged to the turn (`budget`). In the structs
+that describe a shape, everything that may be repeated is `Counted`, because a decoder checks lengths only once all is in
+memory.
 """
 
 import asyncio
@@ -32,9 +33,9 @@ T = TypeVar("T")
 _FAILURES: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
-# The metadata of an object, which is all that a write returns.
+# A write returns only the metadata of the object.
 WRITE_BYTES: Final = _MIB
-# An object that is read by itself; none in an etcd is larger.
+# An object that is read by itself; etcd holds none that is larger.
 OBJECT_BYTES: Final = 2 * _MIB
 PAGE_ITEMS: Final = 100
 PAGE_BYTES: Final = 8 * _MIB
@@ -43,7 +44,7 @@ LIST_DEADLINE_SECONDS: Final = 20.0
 # Counted structs within one item: conditions, containers.
 MOST_PARTS_OF_AN_ITEM: Final = 128
 _ITEM_OVERHEAD_BYTES: Final = 1 * _KIB
-# About how many times the size of its JSON a dict takes, at most.
+# A dict takes at most about this many times the size of its JSON.
 _DECODED_TIMES_ENCODED: Final = 6
 
 
@@ -65,7 +66,7 @@ _PARTIAL_PAGE: Final = msgspec.json.Decoder(Page[Partial])
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
-    """Decode an answer that may hold at most this many counted structs; every failure is a ProtocolError."""
+    """Decode a response with at most this many counted structs; every failure is a ProtocolError."""
     try:
         return counted.decode(decoder, data, most)
     except _FAILURES as error:
@@ -80,7 +81,7 @@ class Plane:
         self._turn = turn
 
     def charge(self, size: int) -> None:
-        """Hold so many bytes until the turn ends."""
+        """Charge so many bytes until the turn ends."""
         self._turn.charge(size)
 
     async def exchange(
@@ -94,7 +95,7 @@ class Plane:
         timeout: float | None = None,  # noqa: ASYNC109 - the deadline of the call
         max_body: int = WRITE_BYTES,
     ) -> Answer:
-        """Make one call and return its answer whatever its status. The caller decodes it before awaiting anything."""
+        """Make one call and return the response whatever its status. The caller decodes it before it awaits anything."""
         with self._charged() as charge:
             return await self._client.transport.exchange(
                 method, path, params=params, body=body, headers=headers, timeout=timeout, max_body=max_body, charge=charge
@@ -102,7 +103,7 @@ class Plane:
 
     @contextlib.contextmanager
     def _charged(self) -> Iterator[Callable[[int], None]]:
-        """Charge the turn with an answer while it arrives, and release it when the caller has it."""
+        """Charge the turn with a response while it arrives, and release it when the caller has it."""
         arrived = 0
 
         def charge(size: int) -> None:
@@ -142,7 +143,7 @@ class Plane:
         metadata_only: bool = False,
         most: int,
     ) -> tuple[Obj, ...]:
-        """Read the named fields of a whole list, as plain objects; TooLarge when there are more than `most`."""
+        """Read the named fields of a whole list, as plain objects. Raises TooLarge if there are more than `most`."""
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         params = {"limit": str(PAGE_ITEMS)} | {name: text for name, text in selectors.items() if text}
         accept = METADATA_LIST_ONLY if metadata_only else JSON
@@ -152,7 +153,7 @@ class Plane:
             return await self._collect(r, r.path(namespace), shape, params, accept=accept, most=most)
 
     async def first_page(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
-        """The first objects with these labels, name and UID alone: enough for a caller that deletes them and asks again."""
+        """The first objects with these labels, only name and UID: enough for a caller that deletes them and asks again."""
         params = {"labelSelector": label_selector, "limit": str(PAGE_ITEMS)}
         data = await self._request("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
         page = decode(_PARTIAL_PAGE, data, PAGE_ITEMS)
@@ -187,7 +188,7 @@ class Plane:
             if self._turn.read - before > LIST_BYTES:
                 raise TooLarge(f"list of {r}: more than {LIST_BYTES} bytes")
             if asyncio.get_running_loop().time() > deadline:
-                raise Timeout(f"list of {r}: not read within {LIST_DEADLINE_SECONDS:g} s")
+                raise Timeout(f"list of {r}: did not finish within {LIST_DEADLINE_SECONDS:g} s")
             params["continue"] = token
 
     def _kept(self, item: Any) -> Obj:
@@ -202,7 +203,7 @@ class Plane:
         await self._write("POST", r.path(place(r, obj)), obj)
 
     async def replace(self, r: Resource, obj: Obj) -> None:
-        """Write an object whole."""
+        """Replace a whole object."""
         await self._write("PUT", r.path(place(r, obj), obj["metadata"]["name"]), obj)
 
     async def apply(self, r: Resource, obj: Obj) -> None:
@@ -235,7 +236,7 @@ class Plane:
         propagation: str | None = None,
         grace_seconds: int | None = None,
     ) -> None:
-        """Ask for deletion; an object that is already gone is no error."""
+        """Delete an object; if it is already gone, that is not an error."""
         options = delete_options(
             uid=uid, resource_version=resource_version, propagation=propagation, grace_seconds=grace_seconds
         )
@@ -247,7 +248,7 @@ class Plane:
             return
 
     async def delete_all(self, r: Resource, *, field_selector: str) -> None:
-        """Ask for the deletion of all that are selected; what the answer says of them is not read."""
+        """Delete all selected objects; the response about them is not read."""
         with contextlib.suppress(TooLarge):
             await self._request("DELETE", r.path(), params={"fieldSelector": field_selector}, accept=METADATA_LIST_ONLY)
 

@@ -1,6 +1,6 @@
-"""Structs that are counted while an answer is decoded, so that an answer of nothing but brackets cannot fill the memory. Pure.
+"""Structs that are counted while a response is decoded, so that a response of empty objects cannot fill the memory. Pure.
 
-A decoder checks the length of a list only when all of it is in memory: three bytes of an answer, `{},`, take a hundred there.
+A decoder checks the length of a list only once all of it is in memory: three bytes of a response, `{},`, take a hundred there.
 """
 
 from typing import Generic, TypeVar
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class _Ration:
-    """How many more counted structs the answer that is being decoded may hold; decoding is never interrupted."""
+    """How many more counted structs the present response may have; decoding is never interrupted."""
 
     left = 0
 
 
 class Counted(msgspec.Struct, gc=False, frozen=True):
-    """A struct that an answer may repeat."""
+    """A struct that a response may repeat."""
 
     def __post_init__(self) -> None:
         _Ration.left -= 1
@@ -37,6 +37,6 @@ class Page(msgspec.Struct, Generic[T]):
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
-    """Decode an answer that may hold so many counted structs; raises what msgspec raises."""
+    """Decode a response with at most so many counted structs; raises what msgspec raises."""
     _Ration.left = most
     return decoder.decode(data)

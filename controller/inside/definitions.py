@@ -1,8 +1,7 @@
-"""Writes the CustomResourceDefinitions that the platform offers inside a plane, where the tenant may have some of its own.
+"""Writes the CRDs that Bulkhead offers inside a plane, in which the tenant may have CRDs of the same names.
 
-`keep` leaves a definition that the tenant brought as it is: taking it over could break what the tenant stores under it. `put`
-replaces it. A definition of ours that the tenant has changed is corrected; where the API server no longer allows that, only
-that API stops working.
+`keep` leaves a tenant's CRD as it is: replacing it could break what the tenant stores under it. `put` replaces it. If the
+tenant has changed a CRD of Bulkhead, it is corrected; if the API server no longer permits that, only that API stops working.
 """
 
 import logging
@@ -23,7 +22,7 @@ KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
 
 
 class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What stays of a definition's metadata when all else is replaced."""
+    """The part of a CRD's metadata that stays when all else is replaced."""
 
     name: str
     uid: str = ""
@@ -42,15 +41,15 @@ _definition: Final = msgspec.json.Decoder(_Definition)
 
 
 async def keep(plane: Plane, wanted: Obj) -> None:
-    """Put a definition into the plane, unless the tenant brought its own; an error is logged and the next call tries again."""
+    """Write a CRD into the plane, unless the tenant has its own; an error is logged, and the next call tries again."""
     try:
         await _put(plane, wanted, ours=True)
     except KubeError as error:
-        _log.warning("definition not written: %s", error, extra={"object": wanted["metadata"]["name"]})
+        _log.warning("cannot write CRD: %s", error, extra={"object": wanted["metadata"]["name"]})
 
 
 async def put(plane: Plane, wanted: Obj) -> None:
-    """Put a definition into the plane in place of any other; raises KubeError where the plane refuses it."""
+    """Write a CRD into the plane, replacing any other. Raises KubeError if the plane refuses it."""
     await _put(plane, wanted, ours=False)
 
 
@@ -59,7 +58,7 @@ async def _put(plane: Plane, wanted: Obj, *, ours: bool) -> None:
         try:
             await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
         except (AlreadyExists, Conflict):
-            # The API server's own controllers write to it too.
+            # The API server's own controllers also write to it.
             if not left:
                 raise
         else:
@@ -75,7 +74,7 @@ async def _write(plane: Plane, name: str, wanted: Obj, *, ours: bool) -> None:
     meta = there.metadata
     if ours and ((meta.labels or {}).get(labels.PLATFORM) != "true" or meta.deletion_timestamp):
         return
-    # Replaced and not applied: a field that the tenant has added would stay. Writing what is there already changes nothing.
+    # Replaced and not applied, because a field that the tenant has added would stay. An unchanged CRD causes no write in etcd.
     found = msgspec.to_builtins(meta)
     kept = found | {
         field: {**(found.get(field) or {}), **(wanted["metadata"].get(field) or {})} for field in ("labels", "annotations")

@@ -1,10 +1,11 @@
-"""How full planes' stores are, and room made in them: what is asked of etcd itself, and of nobody else.
+"""Observes how full planes' stores are and frees space in them, with requests to etcd only.
 
     with each reconcile: /v3/maintenance/status of each member ──> Store ──> condition StoreHasRoom
-    a store that is full, or mostly holes: compact ─> defragment ─> take the alarm back      a task of its own
+    a store that is full, or mostly empty pages: compact ─> defragment ─> disarm the alarm      in its own task
 
-etcd is the platform's own program, reached at the pod's address with a certificate that exists in memory only. Keys and values
-are never read or written. Nothing is remembered that a restart would miss: each step is decided by what etcd says then.
+etcd is the platform's own program. It is reached at the pod's address with a certificate that is only in memory. Keys and
+values are never read or written. Nothing is remembered that a restart would lose: each step is decided from what etcd reports
+then.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _ANSWER_BYTES: Final = 64 * 1024
 _REQUEST_DEADLINE_SECONDS: Final = 3.0
 _COMPACT_DEADLINE_SECONDS: Final = 60.0
 _DEFRAGMENT_DEADLINE_SECONDS: Final = 120.0
-# How old a revision is up to which versions are forgotten.
+# The age of the revision up to which old versions are compacted.
 _HISTORY_KEPT_SECONDS: Final = 10.0
 _NO_SPACE: Final = "NOSPACE"
 
@@ -42,7 +43,7 @@ class _Header(msgspec.Struct, gc=False):
 
 
 class _Status(msgspec.Struct, gc=False, rename="camel"):
-    """Numbers come as text; what is nothing is left out."""
+    """Numbers come as text; zeros are left out."""
 
     header: _Header = msgspec.field(default_factory=_Header)
     db_size: str = "0"
@@ -72,16 +73,16 @@ class Stores:
         self._port = port
         self._known: dict[str, Store] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
-        # What was the revision when, of planes whose store is full.
+        # The revision and its time, for planes whose store is full.
         self._earlier: dict[str, tuple[float, int]] = {}
         self._compacted: dict[str, int] = {}
 
     async def look(self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str]) -> Store:
-        """How full a plane's store is; where something is to be done about it, that is begun. `addresses` are of its pods."""
+        """The state of a plane's store; starts to free space if that is needed. `addresses` are those of its pods."""
         if not addresses:
             return Store(unread="the plane's pod has no address yet")
         if self._is_mending(spec.tenant):
-            # A member that copies its file answers nobody.
+            # A member does not answer while it is being defragmented.
             return self._known[spec.tenant]
         store = self._known[spec.tenant] = await self._ask(keys, addresses)
         earlier = self._revision_before(spec.tenant, store)
@@ -91,7 +92,7 @@ class Stores:
         return store
 
     async def forget(self, tenant: str) -> None:
-        """A tenant that is gone."""
+        """Drop a deleted tenant."""
         self._earlier.pop(tenant, None)
         self._known.pop(tenant, None)
         self._compacted.pop(tenant, None)
@@ -101,7 +102,7 @@ class Stores:
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        """End all that goes on."""
+        """End all tasks."""
         for tenant in list(self._mending):
             await self.forget(tenant)
 
@@ -110,7 +111,7 @@ class Stores:
         return task is not None and not task.done()
 
     def _revision_before(self, tenant: str, store: Store) -> int:
-        """The revision of a full store a while ago; 0 at its first look."""
+        """The revision of a full store a while ago; 0 at the first look."""
         if not store.full:
             self._earlier.pop(tenant, None)
             self._compacted.pop(tenant, None)
@@ -143,7 +144,7 @@ class Stores:
             return f"etcd of pod {pod} does not answer: {error}"
 
     async def _mend(self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], earlier: int) -> None:
-        """Make room, one member after the other; each step is taken by what etcd says before it."""
+        """Free space, one member after another; each step is decided from what etcd reports before it."""
         extra = {"tenant": spec.tenant}
         try:
             store = await self._ask(keys, addresses)
@@ -158,32 +159,32 @@ class Stores:
                     await _call(client, "defragment", {}, timeout=_DEFRAGMENT_DEADLINE_SECONDS)
                 store = await self._ask(keys, addresses)
             if opens(store):
-                _log.info("the store takes writes again: %d bytes of %d", store.size, store.quota, extra=extra)
+                _log.info("the store accepts writes again: %d bytes of %d", store.size, store.quota, extra=extra)
                 async with self.client(keys, next(iter(addresses.values()))) as client:
                     for alarm in store.alarms:
                         await _call(client, "alarm", {"action": "DEACTIVATE", "memberID": alarm, "alarm": _NO_SPACE})
         except (KubeError, TimeoutError) as error:
-            _log.warning("no room made in the store: %s", error, extra=extra)
+            _log.warning("cannot free space in the store: %s", error, extra=extra)
             return
-        # Done with itself before it says so: the reconcile that follows looks again.
+        # The task is removed before it enqueues the tenant, so that the following reconcile looks again.
         if self._mending.get(spec.tenant) is asyncio.current_task():
             del self._mending[spec.tenant]
         self._on_change(spec.tenant)
 
     @staticmethod
     async def compact(client: Client, revision: int) -> None:
-        """Have etcd forget what was before a revision."""
+        """Compact etcd up to a revision."""
         body = json.dumps({"revision": str(revision), "physical": True}).encode()
         try:
             await client.transport.request("POST", "/v3/kv/compaction", body=body, timeout=_COMPACT_DEADLINE_SECONDS)
         except KubeError as error:
-            # etcd's own or the API server's came first, and forgot more.
+            # etcd itself or the API server has already compacted further.
             if "compacted" not in str(error):
                 raise
 
     @contextlib.asynccontextmanager
     async def client(self, keys: KeyMaterial, address: str) -> AsyncIterator[Client]:
-        """The way to one member."""
+        """A client for one member."""
         pair = issue.issue(etcd_credential(), keys.authorities["etcd"], self._clock.now())
         config = KubeConfig(
             server=f"https://{address}:{self._port}",

@@ -1,1 +1,1 @@
-"""Keys and certificates: the one place that draws random numbers and signs. What to issue is decided in `plane.pki`."""
+"""Keys and certificates: the only place that draws random numbers and signs. `plane.pki` decides what to issue."""

@@ -1,7 +1,7 @@
-"""Draws keys, signs certificates and reads them back. EC P-256 throughout; nothing is written anywhere.
+"""Creates keys, signs certificates and reads them back. EC P-256 throughout; nothing is written anywhere.
 
-Leaves carry exactly one extended key usage (etcd's members both), names only as SAN, and are dated back five minutes so
-that a clock that runs behind still accepts them. A leaf never outlives its CA.
+Leaves have exactly one extended key usage (etcd's members both) and names only as SANs. They start five minutes in the past, so
+that a clock that is behind still accepts them. A leaf never outlives its CA.
 """
 
 import base64
@@ -28,7 +28,7 @@ _USAGES = {
 
 
 def new_authority(name: str, now: datetime) -> Pair:
-    """A self-signed CA that may sign leaves and no further CA."""
+    """A self-signed CA that may sign leaves, but no further CAs."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -43,7 +43,7 @@ def new_authority(name: str, now: datetime) -> Pair:
 
 
 def issue(wanted: CertSpec, authority: Pair, now: datetime) -> Pair:
-    """A leaf certificate with a fresh key."""
+    """A leaf certificate with a new key."""
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = _load_key(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -65,13 +65,13 @@ def issue(wanted: CertSpec, authority: Pair, now: datetime) -> Pair:
 
 
 def new_service_account_pair() -> Pair:
-    """The public and private key by which the plane signs service account tokens."""
+    """The key pair with which the plane signs service account tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     return Pair(_public_pem(key), _key_pem(key))
 
 
 def service_account_pair(private: bytes) -> Pair | None:
-    """The pair of an existing private key; None when it cannot be read."""
+    """The pair of an existing private key; None if the key cannot be read."""
     try:
         return Pair(_public_pem(_load_key(private)), private)
     except (ValueError, TypeError):
@@ -84,7 +84,7 @@ def new_encryption_key() -> str:
 
 
 def usable_encryption_key(text: str) -> bool:
-    """Whether the text is a key that secretbox takes."""
+    """Whether the text is a key that secretbox accepts."""
     try:
         return len(base64.b64decode(text, validate=True)) == 32
     except ValueError:
@@ -92,9 +92,9 @@ def usable_encryption_key(text: str) -> bool:
 
 
 class Known:
-    """What was read of one plane's certificates, so that each is parsed once and not in every reconcile.
+    """What was read from one plane's certificates, so that each is parsed only once and not in every reconcile.
 
-    It holds what the last turn asked for and no more: its size follows what the plane has, whatever the number of planes.
+    It holds only what the last turn asked for, so its size depends on the certificates of the plane only.
     """
 
     def __init__(self) -> None:
@@ -102,15 +102,15 @@ class Known:
         self._asked: dict[Hashable, Any] = {}
 
     def turn(self) -> None:
-        """A reconcile begins: what the last one did not ask for is forgotten."""
+        """A reconcile begins: forget what the last one did not ask for."""
         self._before, self._asked = self._asked, {}
 
     def facts(self, pair: Pair, authority: bytes) -> CertFacts | None:
-        """What a certificate says, as `facts`."""
+        """The facts of a certificate, as `facts`."""
         return self._once(facts, pair, authority)
 
     def authority_end(self, pair: Pair) -> datetime | None:
-        """When a CA ends, as `authority_end`."""
+        """The end of a CA, as `authority_end`."""
         return self._once(authority_end, pair)
 
     def fingerprint(self, certificate: bytes) -> str:
@@ -125,7 +125,7 @@ class Known:
 
 
 def facts(pair: Pair, authority: bytes) -> CertFacts | None:
-    """What a certificate says, and whether its key and the CA given fit; None when it cannot be read."""
+    """The content of a certificate, and whether its key and the given CA match; None if it cannot be read."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = _load_key(pair.key)
@@ -154,7 +154,7 @@ def facts(pair: Pair, authority: bytes) -> CertFacts | None:
 
 
 def authority_end(pair: Pair) -> datetime | None:
-    """When a CA ends; None when it is not a CA or its key does not fit."""
+    """The end of a CA; None if it is not a CA or its key does not match."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value

@@ -1,7 +1,7 @@
-"""From the Secrets that are there to the complete key material of a plane: keep what serves, issue what does not.
+"""From the existing Secrets to the complete key material of a plane: keep what is good, issue the rest.
 
-The service account key and the encryption key have a copy in the API server's Secret: losing the key that the stored Secrets
-are encrypted with would lose the data, so it is taken from wherever it still is before a new one is drawn.
+The service account key and the encryption key have a copy in the API server's Secret. If the key that encrypts the stored
+Secrets were lost, the data would be lost, so every place is searched for it before a new one is created.
 """
 
 import base64
@@ -23,19 +23,19 @@ from controller.plane.spec import PlaneSpec
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The material, and what was issued for it and why."""
+    """The material, and what was issued and why."""
 
     keys: KeyMaterial
     issued: tuple[tuple[str, str], ...]
-    put_off: tuple[str, ...] = ()  # due by the time alone, and left as they are for now
+    put_off: tuple[str, ...] = ()  # due only because of the time, and not renewed for now
 
 
 class KeysLostError(Exception):
-    """The key that the plane's data is encrypted with is nowhere: another one would make the data unreadable for good."""
+    """The key that encrypts the plane's data is nowhere: another one would make the data unreadable for good."""
 
 
 class _Notes:
-    """What is issued and what is put off; whether what is due by the time alone may be renewed is asked once, if at all."""
+    """Records what is issued and what is put off. It asks at most once whether certificates may be renewed."""
 
     def __init__(self, may_renew: Callable[[], bool], known: Known) -> None:
         self.known = known
@@ -45,7 +45,7 @@ class _Notes:
         self.put_off: list[str] = []
 
     def may_renew(self, name: str) -> bool:
-        """The answer; where it is no, the name is noted."""
+        """Whether it may be renewed; if not, the name is recorded."""
         if self._may is None:
             self._may = self._ask()
         if not self._may:
@@ -64,8 +64,8 @@ def assemble(
 ) -> Assembled:
     """Complete the key material of a plane.
 
-    `has_data` says that there is a volume which an earlier key encrypted; `may_renew` is asked once where anything is due by
-    the time alone; `known` is what was read of the same plane before. Raises `KeysLostError`.
+    `has_data`: there is a volume that an earlier key has encrypted. `may_renew` is called at most once, if something is due
+    only because of the time. `known` is what was read from the same plane before. Raises `KeysLostError`.
     """
     known = known or Known()
     known.turn()
@@ -74,7 +74,7 @@ def assemble(
     revoked = files_of(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
     authorities = {name: _authority(spec, secrets, name, now, notes) for name in pki.AUTHORITIES}
     if spec.access.certificates_revoked not in {"", revoked}:
-        # The key and the request that it was drawn for are one write: a crash before it repeats it, one after it does not.
+        # The key is written together with the request for which it was created: a crash before the write repeats both.
         revoked = spec.access.certificates_revoked
         authorities[pki.USERS] = issue.new_authority(f"bulkhead:{spec.tenant}:{pki.USERS}", now)
         issued.append((pki.authority_secret(pki.USERS), "all certificates are revoked"))
@@ -118,7 +118,7 @@ def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]], *, ha
         raise KeysLostError(
             f"the key that the plane's Secrets are encrypted with is neither in Secret {SERVICE_ACCOUNT_SECRET} "
             "(encryption.key) nor in Secret pki-apiserver (encryption.json), and the plane's volume has data: no other key is "
-            "drawn over it. Put one of the Secrets back from a backup; or give the data up, by deleting the plane's volume "
+            "created over it. Restore one of the Secrets from a backup; or give up the data by deleting the plane's volume "
             "claims and its pods"
         )
     issued.append((f"{SERVICE_ACCOUNT_SECRET}/encryption.key", "missing"))
@@ -142,7 +142,7 @@ def _stored_leaf(secrets: Mapping[str, Obj], name: str) -> Pair | None:
 
 
 def embedded(files: Mapping[str, bytes]) -> Pair | None:
-    """The client certificate that lies in a kubeconfig itself; None where there is none."""
+    """The client certificate inside a kubeconfig; None if there is none."""
     document = _json(files.get("kubeconfig") or b"")
     try:
         user = document["users"][0]["user"]
@@ -152,7 +152,7 @@ def embedded(files: Mapping[str, bytes]) -> Pair | None:
 
 
 def files_of(secret: Obj | None) -> dict[str, bytes]:
-    """The files of a Secret; one that cannot be read is left out."""
+    """The files of a Secret; files that cannot be read are left out."""
     if secret is None:
         return {}
     files: dict[str, bytes] = {}

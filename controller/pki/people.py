@@ -1,7 +1,7 @@
-"""Certificates for people: reads what a stranger asks for, and signs a name that others decided.
+"""Certificates for people: reads an untrusted request, and signs a name that the controller has decided.
 
-Of a request only the public key is taken. What it says of itself (a subject, alternative names, other extensions) is never
-looked at; the key must be one that no one can guess, and the request must be signed with it.
+Only the public key of a request is used. Everything else in it (a subject, alternative names, other extensions) is ignored. The
+key must be strong, and the request must be signed with it.
 """
 
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ class UnfitRequestError(ValueError):
 
 
 def public_key(pem: bytes) -> PublicKey:
-    """The key of a PKCS#10 request, if it is a good one and the requester holds it."""
+    """The key of a PKCS#10 request. Raises UnfitRequestError if it is weak, or the requester does not hold it."""
     if len(pem) > REQUEST_BYTES:
         raise UnfitRequestError(f"the request is larger than {REQUEST_BYTES} bytes")
     try:
@@ -38,7 +38,7 @@ def public_key(pem: bytes) -> PublicKey:
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
         if isinstance(error, UnfitRequestError):
             raise
-        raise UnfitRequestError("the request is no PKCS#10 request in PEM") from error
+        raise UnfitRequestError("the request must be a PKCS#10 request in PEM") from error
     if not valid:
         raise UnfitRequestError("the request is not signed with its own key")
     return key
@@ -54,7 +54,7 @@ def _strong(key: object) -> PublicKey:
         if least <= key.key_size <= most and key.public_numbers().e == _EXPONENT:
             return key
     raise UnfitRequestError(
-        "the key is too weak or of an unknown kind: P-256, P-384, P-521, Ed25519 or RSA of 2048 to 4096 bits"
+        "the key is too weak or of an unknown kind: must be P-256, P-384, P-521, Ed25519 or RSA of 2048 to 4096 bits"
     )
 
 

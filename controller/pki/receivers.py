@@ -1,6 +1,6 @@
-"""Whether a receiver of audit trails can be used at all: certificates and credentials with which an API server starts. Pure.
+"""Whether a receiver of audit trails can be used: certificates and credentials with which an API server starts. Pure.
 
-An API server does not start with CAs that it cannot read, or a certificate without its key. So nothing of the kind is rendered.
+An API server does not start with CAs that it cannot read, or with a certificate without its key. So neither is ever rendered.
 """
 
 from base64 import b64decode
@@ -20,25 +20,25 @@ _FORMS: Final = f"{TOKEN}, or {' and '.join(CERTIFICATE)}"
 
 
 class ReceiverUnusableError(ValueError):
-    """What cannot be used, and why; for people."""
+    """A receiver that cannot be used; the text says what is wrong with it."""
 
 
 def check_authorities(text: str) -> None:
-    """Raise ReceiverUnusableError for what holds no certificates, or one that cannot be read."""
+    """Raises ReceiverUnusableError if there is no certificate, or one that cannot be read."""
     try:
         x509.load_pem_x509_certificates(text.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ReceiverUnusableError(f"holds no certificate that can be read ({str(error)[:100]})") from error
+        raise ReceiverUnusableError(f"has no certificate that can be read ({str(error)[:100]})") from error
 
 
 def credential_of(secret: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The files of a Secret, with their content in base64; ReceiverUnusableError says what is wrong with it."""
+    """The files of a Secret, with their content in base64. Raises ReceiverUnusableError if one is missing or unusable."""
     if secret.get("type") != TYPE:
-        raise ReceiverUnusableError(f"it is of type {secret.get('type')}, not {TYPE}, and so could be shared with tenants")
+        raise ReceiverUnusableError(f"it must be of type {TYPE}, not {secret.get('type')}, which could be shared with tenants")
     data = mapping(secret.get("data"))
     files = {name: str(data[name]) for name in (TOKEN, *CERTIFICATE) if name in data}
     if set(files) not in ({TOKEN}, set(CERTIFICATE)):
-        raise ReceiverUnusableError(f"it has to have {_FORMS}, and has {', '.join(sorted(map(str, data))[:8]) or 'nothing'}")
+        raise ReceiverUnusableError(f"it must have {_FORMS}, not {', '.join(sorted(map(str, data))[:8]) or 'nothing'}")
     plain = {name: _plain(name, value) for name, value in files.items()}
     if TOKEN in plain:
         _check_token(plain[TOKEN])
@@ -51,14 +51,14 @@ def _plain(name: str, value: str) -> bytes:
     try:
         found = b64decode(value, validate=True)
     except ValueError as error:
-        raise ReceiverUnusableError(f"its {name} is no base64") from error
+        raise ReceiverUnusableError(f"its {name} must be base64") from error
     if len(found) > _AUTHORITIES_BYTES:
-        raise ReceiverUnusableError(f"its {name} has {len(found)} bytes, at most {_AUTHORITIES_BYTES} are taken")
+        raise ReceiverUnusableError(f"its {name} must have at most {_AUTHORITIES_BYTES} bytes, not {len(found)}")
     return found
 
 
 def _check_token(token: bytes) -> None:
-    # What is around it the API server leaves out; what is in it becomes a header of HTTP.
+    # The API server strips what surrounds the token; the token itself becomes an HTTP header.
     if not token.strip() or not all(0x21 <= byte <= 0x7E for byte in token.strip()):
         raise ReceiverUnusableError(f"its {TOKEN} is empty, or has spaces or characters that no header can have")
 

@@ -1,7 +1,7 @@
-"""How many planes have certificates renewed in a while: those of tenants that were made together fall due together.
+"""Bounds how many planes renew certificates at a time: those of tenants that were created together are due together.
 
-A third of a certificate's life is left then, so nobody is in a hurry; and a clock that is wrong in spite of all that it is held
-against has a few planes renewed, not all of them.
+A third of a certificate's life is left then, so there is no hurry. And if the clock is wrong in spite of all checks, only a few
+planes have their certificates renewed, not all of them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _SECONDS_BETWEEN_RENEWALS: Final = 3.0
 
 
 class Renewals:
-    """Gives leave, to one reconcile at a time; `in_doubt` says why nobody knows what time it is, where that is so."""
+    """Permits renewals, to one reconcile at a time; `in_doubt` returns why the present time is unknown, or nothing."""
 
     def __init__(self, clock: Clock, in_doubt: Callable[[], str] = str) -> None:
         self._in_doubt = in_doubt
@@ -23,11 +23,11 @@ class Renewals:
 
     @property
     def why_not(self) -> str:
-        """Why certificates that are due are not renewed, in words that stay the same."""
+        """Why certificates that are due are not renewed; the text stays the same."""
         return self._in_doubt() or "those of other tenants come first"
 
     def take(self) -> bool:
-        """Whether a plane's certificates may be renewed now; else its reconcile comes again."""
+        """Whether a plane's certificates may be renewed now; if not, its reconcile runs again later."""
         if self._in_doubt():
             return False
         return self._bucket.take()

@@ -1,8 +1,8 @@
-"""The leaf certificates of a plane as they stand, whatever its Tenant asks for now: which are due, and the same anew.
+"""The existing leaf certificates of a plane, whatever its Tenant requests now: which are due, and their renewals.
 
-For planes that are not looked after otherwise. A certificate that is renewed here says what the one before said, of the same
-CA; what is broken, or signed by nobody who is here, is left alone, because somebody may be at it. No CA is drawn: another one
-would restart the plane.
+For planes that are not reconciled otherwise. A certificate that is renewed here has the content and the CA of the previous one.
+A certificate that is broken, or whose CA does not exist here, is left alone, because an admin may be working on it. No CA is
+created: another one would restart the plane.
 """
 
 from base64 import b64encode
@@ -23,7 +23,7 @@ _KUBECONFIG: Final = "kubeconfig"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Standing:
-    """One certificate that is due, where it lies and who signed it."""
+    """One certificate that is due, its place and its CA."""
 
     secret: str
     file: str  # the name before `.crt`, or that of a kubeconfig
@@ -33,7 +33,7 @@ class Standing:
 
 
 def due(secrets: Mapping[str, Obj], now: datetime, known: Known) -> list[Standing]:
-    """Every certificate that is to be renewed by now, and lives longer for it; `known` is what was read of the plane before."""
+    """Every certificate that is due and would live longer when renewed; `known` is what was read from the plane before."""
     known.turn()
     authorities = authorities_of(secrets, known)
     found = []
@@ -55,7 +55,7 @@ def due(secrets: Mapping[str, Obj], now: datetime, known: Known) -> list[Standin
 
 
 def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, bytes]:
-    """The files of its Secret with the same certificate anew."""
+    """The files of its Secret with the renewed certificate."""
     facts = standing.facts
     same = CertSpec(standing.authority, facts.user, facts.usage, facts.groups, facts.dns, facts.addresses)
     pair = issue.issue(same, authorities_of(secrets, known)[standing.authority], now)
@@ -68,7 +68,7 @@ def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known
 
 
 def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:
-    """The CAs that are there and can sign."""
+    """The existing CAs that can sign."""
     found = {}
     for name in pki.AUTHORITIES:
         files = files_of(secrets.get(pki.authority_secret(name)))
@@ -79,7 +79,7 @@ def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:
 
 
 def ending(secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, datetime]:
-    """The CAs that are to be replaced by now, and when each ends."""
+    """The CAs that are due for replacement, and when each ends."""
     ends = {name: known.authority_end(pair) for name, pair in authorities_of(secrets, known).items()}
     return {name: end for name, end in ends.items() if end is not None and now + pki.LEAF_LIFE >= end}
 
@@ -97,7 +97,7 @@ def _leaves(secret: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, Pair
 
 
 def _signed(pair: Pair, authorities: Mapping[str, Pair], known: Known) -> tuple[str, CertFacts] | None:
-    """Which CA signed a certificate, and what that says; None where no CA that is here did."""
+    """The CA that signed a certificate, and the certificate's facts; None if no existing CA did."""
     for name, authority in authorities.items():
         facts = known.facts(pair, authority.certificate)
         if facts is None:

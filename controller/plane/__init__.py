@@ -1,5 +1,5 @@
-"""Builders of everything one tenant's plane is made of on the host.
+"""Builders of all host objects of one tenant's plane.
 
-Pure: each module turns a `PlaneSpec` into plain Kubernetes objects. Nothing here reads a clock, draws a random number or
-talks to an API server; keys and certificates arrive as data. `render.py` puts the parts in the order they are applied.
+Pure: each module turns a `PlaneSpec` into plain Kubernetes objects. Nothing here reads a clock, draws a random number or calls
+an API server; keys and certificates are passed in as data. `render.py` puts the parts into the order in which they are applied.
 """

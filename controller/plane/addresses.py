@@ -1,9 +1,9 @@
-"""What of the address space is the host's own, and what is left of a network when that is taken out of it. Pure.
+"""Which address ranges belong to the host, and what remains of a network without them. Pure.
 
     reserved ranges ─ those that the class reaches on purpose ──> closed networks ──> a NetworkPolicy's ipBlock with exceptions
 
-IPv4 is also reached by addresses of IPv6: written as mapped ones, and through a translator (NAT64). Both are the same network
-here, so that neither is a way around.
+IPv4 addresses can also be reached through IPv6: as mapped addresses, and through a translator (NAT64). This module treats all
+of them as the same network, so that neither is a way around a closed range.
 """
 
 import itertools
@@ -29,20 +29,20 @@ RECEIVERS: Final = "receivers of audit trails"
 REGISTRY: Final = "the registry of the platform's images"
 
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
-# Nothing of it is routed, and mapped addresses lie in it, whose own network no API server takes as an exception.
+# Not routed. It also contains the mapped addresses, whose own network API servers do not accept as an exception.
 _UNROUTED: Final = IPv6Network("::/64")
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
-# Of one family. No API server bounds them, but network plugins may write a network less its exceptions as the networks that are
-# left, some twenty for each, and have room for some thousands. Beyond, nodes whose network is not named are closed with
-# their neighbours.
+# For each IP family. API servers have no limit here, but a network plugin may turn a network with exceptions into the list of
+# the remaining networks, about twenty for each exception, and it has room for some thousands. Beyond this limit neighbouring
+# networks are joined, which also closes the addresses between them.
 MOST_EXCEPTIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reserved:
-    """A range that no tenant's pods reach unless their class says so, and what it is.
+    """A range that a tenant's pods reach only if their class allows it, and what the range is.
 
-    Of a server that is known by its name alone the name stands for a range that nobody knows, so nothing is closed by it.
+    If a server is known only by its name, `cidr` is that name: its addresses are unknown, so nothing is closed for it.
     """
 
     cidr: str
@@ -50,16 +50,16 @@ class Reserved:
 
 
 _LINKS: Final = ("127.0.0.0/8", "169.254.0.0/16", "::1/128", "fe80::/10")
-# Where clouds hand machines their credentials outside the link's range: Azure, Alibaba, AWS, Google, Oracle.
+# Where clouds serve credentials to machines outside the link-local range: Azure, Alibaba, AWS, Google, Oracle.
 _CLOUDS: Final = (
     "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128",
 )  # fmt: skip
-# Whatever the host is.
+# On every host.
 ALWAYS: Final = (*(Reserved(cidr, LINK) for cidr in _LINKS), *(Reserved(cidr, METADATA) for cidr in _CLOUDS))
 
 
 def network(text: str) -> Network | None:
-    """A network as it is reached, or None for what is none."""
+    """The network with mapped and translated addresses resolved; None if the text is not a network."""
     try:
         found = ip_network(text, strict=False)
     except ValueError:
@@ -70,7 +70,7 @@ def network(text: str) -> Network | None:
 
 
 def closed(reserved: Iterable[Reserved], reach: Iterable[str] = ()) -> tuple[Network, ...]:
-    """The reserved ranges as few networks, without what may be reached on purpose."""
+    """The reserved ranges, joined to few networks, without what may be reached on purpose."""
     left = _few(_both(range_.cidr for range_ in reserved))
     for hole in _both(reach):
         left = [part for whole in left for part in _without(whole, hole)]
@@ -78,7 +78,7 @@ def closed(reserved: Iterable[Reserved], reach: Iterable[str] = ()) -> tuple[Net
 
 
 def block(cidr: str, kept: Iterable[Network]) -> Obj | None:
-    """The ipBlock of what is left of a network; None where nothing is."""
+    """The ipBlock of the rest of a network; None if nothing is left."""
     asked = network(cidr)
     if asked is None:
         return None
@@ -90,12 +90,12 @@ def block(cidr: str, kept: Iterable[Network]) -> Obj | None:
 
 
 def only_named(reserved: Iterable[Reserved]) -> tuple[str, ...]:
-    """What was to be closed and is not: servers that are known by their names alone."""
+    """The servers that are not closed because only their names are known."""
     return tuple(sorted({range_.cidr for range_ in reserved if network(range_.cidr) is None}))
 
 
 def holder(cidr: str, reserved: Iterable[Reserved]) -> Reserved | None:
-    """The reserved range that has a network, or a part of it; the widest there is."""
+    """The widest reserved range that contains a network or overlaps it; None if there is none."""
     asked = network(cidr)
     found = [(one, range_) for range_ in reserved if (one := network(range_.cidr)) is not None]
     meeting = [(one.prefixlen, range_) for one, range_ in found if asked is not None and _overlap(one, asked)]
@@ -103,7 +103,7 @@ def holder(cidr: str, reserved: Iterable[Reserved]) -> Reserved | None:
 
 
 def contains(address: str, networks: Iterable[str]) -> bool:
-    """Whether an address lies in any of these networks."""
+    """Whether one of these networks contains an address."""
     single = network(address)
     return single is not None and any(_inside(single, whole) for whole in _plain(networks))
 
@@ -113,7 +113,7 @@ def _plain(cidrs: Iterable[str]) -> Iterable[Network]:
 
 
 def _both(cidrs: Iterable[str]) -> Iterable[Network]:
-    """The networks, and those of IPv4 once more as a translator has them."""
+    """The networks, and the IPv4 networks once more as a NAT64 translator maps them."""
     for whole in _plain(cidrs):
         yield whole
         if isinstance(whole, IPv4Network):
@@ -148,16 +148,16 @@ def _collapsed(networks: Iterable[Network]) -> list[Network]:
 
 
 def _few(networks: Iterable[Network]) -> list[Network]:
-    """The networks joined, and of each family those that lie nearest to each other made one until they are few."""
+    """The networks, joined. If there are too many, the nearest neighbours of each family are merged until they are few."""
     left = _collapsed(networks)
     four, six = ([part for part in left if part.version == version] for version in (4, 6))
     return _collapsed([*_nearest_joined(four), *_nearest_joined(six)])
 
 
 def _nearest_joined(networks: list[Network]) -> Iterable[Network]:
-    """Neighbours are joined where the network of both is smallest, so that little is closed beside them."""
+    """Merge the neighbours whose common network is smallest, so that few other addresses are closed."""
     ordered = sorted(networks, key=lambda part: int(part.network_address))
-    # How many bits each has in common with the one before it: the length of the network of both.
+    # The length of the prefix that each network has in common with the previous one.
     shared = [other.max_prefixlen - _differing(one, other) for one, other in itertools.pairwise(ordered)]
     joined = set(sorted(range(len(shared)), key=lambda at: -shared[at])[: max(0, len(ordered) - MOST_EXCEPTIONS)])
     group, length = ordered[:1], ordered[0].prefixlen if ordered else 0

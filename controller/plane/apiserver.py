@@ -1,8 +1,8 @@
 """The kube-apiserver container and its configuration files.
 
-Hardened as docs/decisions/0009-plane.md lists: Node and RBAC authorization, anonymous requests for health paths alone, a CA
-per purpose, Secrets encrypted in etcd under the tenant's own key, an audit trail in a bounded volume, bounded requests, and
-an own service account issuer. It reaches etcd over loopback and kubelets through the syncer's shim only.
+Hardened as docs/decisions/0009-plane.md lists: Node and RBAC authorization, anonymous requests only for health paths, a CA for
+each purpose, Secrets encrypted in etcd with the tenant's own key, an audit trail in a bounded volume, bounded requests, and a
+service account issuer of its own. It reaches etcd over loopback, and kubelets only through the syncer's shim.
 """
 
 import json
@@ -15,7 +15,7 @@ from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import beside_store_mib
 from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, ETCD_PORT, PKI_PATH, PlaneSpec
 
-# An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
+# A restart does not help an API server whose etcd does not answer: it would only take longer to serve once etcd is back.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
 ENDS_SOON: Final = "--shutdown-send-retry-after=true"
 POD_GROUP_API: Final = "scheduling.k8s.io/v1alpha2"
@@ -53,14 +53,14 @@ def container(spec: PlaneSpec) -> Obj:
 
 
 def ends_soon(stateful_set: Obj, image: str) -> bool:
-    """Whether a plane that runs ends soon already, or may learn it with another image, which restarts it anyway."""
+    """Whether a running plane has the flag already, or may get it because another image restarts it anyway."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
     running: Obj = next((entry for entry in containers if entry.get("name") == API_SERVER), {})
     return ENDS_SOON in (running.get("command") or ()) or running.get("image") not in {None, image}
 
 
 def config_files(spec: PlaneSpec, shim_ca: str) -> dict[str, str]:
-    """The files of ConfigMap `plane-config`, none of them secret; only whom it believes differs between tenants."""
+    """The files of ConfigMap `plane-config`; none is secret. Only the trusted identity providers differ between tenants."""
     return {
         authentication.FILE: _text(authentication.configuration(spec, shim_ca)),
         "audit-policy.json": _text(audit.policy(spec.audit)),
@@ -68,12 +68,12 @@ def config_files(spec: PlaneSpec, shim_ca: str) -> dict[str, str]:
 
 
 def read_once(files: Mapping[str, str]) -> dict[str, str]:
-    """The files as far as only a restart takes them over: whom it believes, an API server reads again by itself."""
+    """The files that an API server reads only at its start; it reloads the configuration of authentication by itself."""
     return {**files, authentication.FILE: _text(authentication.untouched())}
 
 
 def encryption_config(key_base64: str) -> str:
-    """Encrypt Secrets with the tenant's own key; `identity` comes second so that nothing written earlier is lost."""
+    """Encrypt Secrets with the tenant's own key; `identity` comes second, so that older unencrypted objects stay readable."""
     return _text(
         {
             "apiVersion": "apiserver.config.k8s.io/v1",
@@ -152,8 +152,8 @@ def _storage() -> list[str]:
 def _limits(spec: PlaneSpec) -> list[str]:
     return [
         f"--service-cluster-ip-range={spec.service_slice}",
-        # It only lets the field stand on a pod, so that the tenant reads there why such a pod does not run, and what to do: the
-        # syncer and the host refuse it. Without the flag no pod is there that could say so.
+        # Only lets a pod have the field: the syncer and the host refuse to run such a pod, and the tenant reads the reason and
+        # the remedy on the pod. Without the flag the pod could not exist, and the message would have no place.
         "--allow-privileged=true",
         "--request-timeout=60s",
         "--max-requests-inflight=200",
@@ -161,13 +161,14 @@ def _limits(spec: PlaneSpec) -> list[str]:
         "--event-ttl=1h",
         "--default-watch-cache-size=20",
         "--shutdown-delay-duration=0s",
-        # Without it every watch is waited for, which is to say the whole grace of the pod, in which nobody is answered.
+        # Without it the API server waits for every watch, for the whole grace period of the pod, and answers no request
+        # meanwhile.
         *([ENDS_SOON] if spec.control_plane.ends_soon else []),
     ]
 
 
 def _pod_groups(spec: PlaneSpec) -> list[str]:
-    """The upstream PodGroup, alpha in 1.36, with groups that ask for one topology domain; decision 20 says what stays off."""
+    """The upstream PodGroup, alpha in 1.36, with groups that request one topology domain; decision 20 lists what stays off."""
     if not spec.offers.pod_groups:
         return []
     return [

@@ -1,12 +1,12 @@
-"""Who did what in a plane: the API server's audit policy and flags, where the files lie, and who reads them.
+"""The audit trail of a plane: the API server's audit policy and flags, its files, and the container that reads them.
 
     class says nothing ──> Metadata into an emptyDir            sink File ──> emptyDir, or etcd's volume ──> container `audit`
                                                                 sink Stdout ──> what the API server's container prints
                                                                 webhook ──> the class's receiver (`auditreceiver`)
 
-Bodies of what may hold credentials are never written down. Policies go by who has signed in, not by whom they impersonate, so
-nobody is left out by acting as one of the platform's users. Container `audit` does nothing until `bulkhead audit` runs the
-reader in it: the images of the other containers hold one program each.
+Bodies of objects that may contain credentials are never recorded. Policies match the authenticated user, not the impersonated
+one, so impersonating one of the platform's users does not hide a request. Container `audit` sleeps until `bulkhead audit` runs
+the reader in it: the images of the other containers contain one program each.
 """
 
 from typing import Final
@@ -28,13 +28,13 @@ _LEASES: Final[Obj] = {"level": "None", "resources": [{"group": "coordination.k8
 _EVENTS: Final[Obj] = {"level": "None", "resources": [{"group": "", "resources": ["events"]}]}
 _OWN_READS: Final[Obj] = {"level": "None", "verbs": _READ, "users": [SYNCER_USER, DNS_USER]}
 _SYSTEM_READS: Final[Obj] = {"level": "None", "verbs": _READ, "userGroups": ["system:serviceaccounts:kube-system"]}
-# What may hold credentials; what is sent to exec and the like is not in a request's body at all.
+# May contain credentials. What is sent to exec, attach or portforward is never in a request's body.
 _CONFIDENTIAL: Final = [
     {"group": "", "resources": ["secrets", "secrets/*", "configmaps", "configmaps/*", "serviceaccounts/token"]},
     {"group": "authentication.k8s.io"},
     {"group": "certificates.k8s.io"},
 ]
-# Of other groups, which tenants define themselves, nobody knows what their objects hold.
+# Tenants define other groups themselves, and it is unknown what their objects contain.
 _KNOWN: Final = (
     "",
     "apps",
@@ -46,12 +46,13 @@ _KNOWN: Final = (
     "scheduling.k8s.io",
     "storage.k8s.io",
 )
-# The largest head of a request, 1 MiB, is at most this with each character escaped, twice: once more in the answer's message.
+# The largest request header is 1 MiB. With each character escaped, and repeated in the response's message, it takes at most
+# this.
 _LARGEST_EVENT_BYTES: Final = 12 * _MIB
 
 
 def policy(asked: Audit | None) -> Obj:
-    """The audit policy; reads by service accounts of kube-system are left out only where no class asks for a trail."""
+    """The audit policy. It leaves out reads by service accounts of kube-system only if no class requests a trail."""
     made: Obj = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
     if asked is None:
         return made | {"rules": [_HEALTH, _LEASES, _EVENTS, _OWN_READS, _SYSTEM_READS, {"level": "Metadata"}]}
@@ -66,19 +67,19 @@ def policy(asked: Audit | None) -> Obj:
 
 
 def flags(asked: Audit | None, memory_mib: int = API_SERVER_MIB) -> list[str]:
-    """The API server's flags; `memory_mib` is the most that it may use besides its store's."""
+    """The API server's flags; `memory_mib` is the memory that it may use in addition to its store's, in MiB."""
     sent = [] if asked is None or asked.receiver is None else auditreceiver.flags(memory_mib)
     return [f"--audit-policy-file={CONFIG_PATH}/audit-policy.json", *_kept(asked), *sent]
 
 
 def _kept(asked: Audit | None) -> list[str]:
-    """Flags of what is written down in the pod."""
+    """Flags for the trail that is kept in the pod."""
     if asked is not None and asked.sink == "Webhook":
         return []
     if asked is None:
         asked, more = Audit(), []
     else:
-        # An event that is larger than a file would be dropped; the body of one is dropped instead.
+        # The API server drops an event that is larger than a file. With this limit it drops only the event's body.
         most = min(_LARGEST_EVENT_BYTES, asked.file_mib * _MIB * 3 // 4)
         more = [
             "--audit-log-truncate-enabled=true",
@@ -97,7 +98,7 @@ def _kept(asked: Audit | None) -> list[str]:
 
 
 def mounts(asked: Audit | None, *, read_only: bool) -> list[Obj]:
-    """Where the files are, for the one who writes and the one who reads them."""
+    """The mounts of the files, for the container that writes them and for the one that reads them."""
     if asked is not None and not asked.files:
         return []
     if asked is not None and asked.retain:
@@ -106,14 +107,14 @@ def mounts(asked: Audit | None, *, read_only: bool) -> list[Obj]:
 
 
 def volumes(asked: Audit | None) -> list[Obj]:
-    """The volume of files that end with the pod."""
+    """The volume of files that end with the pod; none if they are on etcd's volume."""
     if asked is not None and (not asked.files or asked.retain):
         return []
     return [{"name": "audit", "emptyDir": {"sizeLimit": f"{(asked or Audit()).room_mib}Mi"}}]
 
 
 def readers(spec: PlaneSpec) -> list[Obj]:
-    """The container in which `bulkhead audit` runs the reader, where a class asks for files."""
+    """The container in which `bulkhead audit` runs the reader, if a class requests files."""
     if spec.audit is None or not spec.audit.files:
         return []
     return [

@@ -1,6 +1,6 @@
-"""What an API server says that it lost of its audit trail. Pure.
+"""How many events of the audit trail an API server has lost, from its metrics. Pure.
 
-It counts by itself, in its metrics; nothing of them is read but these numbers.
+The API server counts them by itself; nothing else of its metrics is read.
 """
 
 import re
@@ -15,18 +15,18 @@ _LINE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """How many events, by why: `buffered` did not fit, `truncate` were too large, `webhook` were not taken."""
+    """How many events were lost, by cause: `buffered` did not fit, `truncate` were too large, `webhook` were not accepted."""
 
     total: tuple[tuple[str, int], ...] = ()
-    growing: bool = False  # whether there were more of them than at the look before
-    unread: str = ""  # why nothing is known
+    growing: bool = False  # whether the number has grown since the previous look
+    unread: str = ""  # why the number is unknown; empty if it is known
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The sum over all causes."""
         return sum(number for _, number in self.total)
 
 
 def losses_of(text: bytes) -> tuple[tuple[str, int], ...]:
-    """What a plane's metrics say."""
+    """The losses in the text of a plane's metrics, by cause."""
     return tuple(sorted((why.decode(), int(float(number))) for why, number in _LINE.findall(text)))

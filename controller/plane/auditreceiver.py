@@ -1,14 +1,15 @@
-"""How a plane's API server sends its audit trail to the receiver that a class names, and what that may cost it. Pure.
+"""How a plane's API server sends its audit trail to the receiver that a class names, and the memory that this may take. Pure.
 
     event ──> larger than 8 KiB: without its body ──> buffer ──> a batch each second ──> POST, five times at most ──> receiver
                   └─ still too large: lost               └─ full: lost                          └─ all failed: lost
 
-No request waits for any of it: what does not fit is lost, and counted by the API server (`apiserver_audit_error_total`). It has
-no bound on batches that are under way, only on how many begin each second, and a receiver that keeps silent holds each for
-`_LONGEST_DELIVERY_SECONDS`; so rate, batch and buffer follow from the memory that the API server has (`Bounds`).
+No request waits for a delivery: events that do not fit are lost, and the API server counts them
+(`apiserver_audit_error_total`). The API server limits how many batches begin each second, but not how many are under way, and a
+receiver that does not answer holds each batch for `_LONGEST_DELIVERY_SECONDS`. So rate, batch and buffer are computed from the
+memory that the API server has (`Bounds`).
 
-The credential lies in files that it reads again by itself; everything else of this is read once. The receiver's name is
-pinned in the pod (`hostAliases`): a plane asks no DNS.
+The API server reloads the credential's files by itself, and reads everything else only at its start. The receiver's name is
+pinned in the pod (`hostAliases`): a plane uses no DNS.
 """
 
 import json
@@ -26,22 +27,22 @@ PATH: Final = "/etc/bulkhead/audit"
 EVENT_BYTES: Final = 8 << 10
 TOKEN: Final = "token"  # noqa: S105 - the name of a file
 CERTIFICATE: Final = ("tls.crt", "tls.key")
-# Accepted by no receiver. Without any credential the API server would not start, and so could not take over one that comes.
+# No receiver accepts it. Without any credential file the API server would not start, and could not load a later one.
 _NONE: Final = b64encode(b"no-credential-is-known").decode()
 _BURST_BATCHES: Final = 10
 _BATCHES_A_SECOND: Final = 1
-# Five tries of 30 s, which the API server does not let one choose, and the pauses of 1, 1.5, 2.25 and 3.4 s between, a fifth
-# longer at most.
+# Five attempts of 30 s, which the API server has built in, and pauses of 1, 1.5, 2.25 and 3.4 s between them, each up to a
+# fifth longer.
 _LONGEST_DELIVERY_SECONDS: Final = 160
-# An event under way: the object, and the text of its batch in a buffer that has grown by doubling.
+# Copies of an event under way: the object, and the text of its batch in a buffer that has grown by doubling.
 _COPIES_OF_AN_EVENT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many events wait and are sent at once, so that all of them, each as large as can be, take a quarter of the memory.
+    """How many events wait and are sent at once, so that all of them at their largest size take a quarter of the memory.
 
-    The collector of garbage lets a heap grow to much more than what is in use, and the API server needs room for its work.
+    Go's garbage collector lets the heap grow far beyond what is in use, and the API server needs room for its own work.
     """
 
     buffer: int
@@ -49,7 +50,7 @@ class Bounds:
 
     @classmethod
     def of(cls, memory_mib: int) -> "Bounds":
-        """For an API server with so much memory: a sixteenth for events that wait, three for those under way."""
+        """The bounds for an API server with this memory: one sixteenth for waiting events, three for those under way."""
         part = (memory_mib << 20) // 16
         under_way = _LONGEST_DELIVERY_SECONDS * _BATCHES_A_SECOND + _BURST_BATCHES
         return cls(
@@ -77,7 +78,7 @@ def flags(memory_mib: int) -> list[str]:
 
 
 def mounts(asked: Audit | None) -> list[Obj]:
-    """The files, for the API server alone."""
+    """The mounts of the files, for the API server only."""
     return [mount(SECRET, PATH)] if asked is not None and asked.receiver is not None else []
 
 
@@ -87,7 +88,7 @@ def volumes(asked: Audit | None) -> list[Obj]:
 
 
 def names(asked: Audit | None) -> Obj:
-    """What the pod takes the receiver's name for; a URL may have its address instead."""
+    """The pod's `hostAliases` for the receiver's name; none if the URL contains an address."""
     receiver = asked.receiver if asked is not None else None
     if receiver is None or receiver.host == receiver.address:
         return {}
@@ -95,7 +96,7 @@ def names(asked: Audit | None) -> Obj:
 
 
 def secrets(spec: PlaneSpec) -> list[Obj]:
-    """Secret `audit-receiver`: where to and how, and the credential."""
+    """Secret `audit-receiver`: the receiver's address and settings, and the credential."""
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is None:
         return []
@@ -106,14 +107,14 @@ def secrets(spec: PlaneSpec) -> list[Obj]:
 
 
 def read_once(asked: Audit | None) -> dict[str, str]:
-    """What of the files only a restart takes over; nothing where nothing is sent."""
+    """The part of the files that only a restart loads; empty if nothing is sent."""
     if asked is None or asked.receiver is None:
         return {}
     return {SECRET: _config(asked.receiver) + asked.receiver.certificate_authority}
 
 
 def kept(copy: Obj | None) -> tuple[tuple[str, str], ...]:
-    """The credential that the plane has, as files and their content in base64."""
+    """The credential that the plane has, as files with their content in base64."""
     data = (copy or {}).get("data") or {}
     if data.get(TOKEN) == _NONE:
         return ()
@@ -125,7 +126,7 @@ def _credential(receiver: Receiver) -> dict[str, str]:
 
 
 def _config(receiver: Receiver) -> str:
-    """A kubeconfig, which is how an API server is told: files by their paths, so that it reads them again."""
+    """A kubeconfig, as the API server requires; it names files by their paths, so that the API server reloads them."""
     user = {"tokenFile": f"{PATH}/{TOKEN}"}
     if TOKEN not in _credential(receiver):
         user = {"client-certificate": f"{PATH}/{CERTIFICATE[0]}", "client-key": f"{PATH}/{CERTIFICATE[1]}"}

@@ -1,13 +1,14 @@
-"""Whom a plane's API server believes: its AuthenticationConfiguration, and the keys of identity providers that it reads. Pure.
+"""A plane's AuthenticationConfiguration: the identity providers that its API server trusts, and their keys. Pure.
 
-The API server asks no identity provider: what it may reach its tenant reaches too, and a provider that does not answer would
-keep it from taking over any change, a revocation for one. The controller has asked (`controller.host.issuers`); the keys lie in
-ConfigMap `issuers`, and the syncer serves them (`syncer/issuers.py`), at an address that only the plane's pod reaches.
+The API server contacts no identity provider: what it reaches, its tenant also reaches, and a provider that does not answer
+would keep it from loading any change, such as a revocation. The controller has fetched the keys (`controller.host.issuers`).
+They are in ConfigMap `issuers`, and the syncer serves them (`syncer/issuers.py`) at an address that only the plane's pod
+reaches.
 
-    provider's keys ──> ConfigMap issuers ──> syncer ──TLS──> API server, which verifies tokens by them
-                        authentication.json ────file, read again when it changes────^
+    provider's keys ──> ConfigMap issuers ──> syncer ──TLS──> API server, which verifies tokens with them
+                        authentication.json ────file, loaded again when it changes────^
 
-A provider whose keys are not known is left out, so what is rendered is always one that an API server starts with.
+A provider whose keys are unknown is left out, so that an API server always starts with the rendered configuration.
 """
 
 import hashlib
@@ -30,13 +31,13 @@ _DISCOVERY: Final = ".well-known/openid-configuration"
 
 
 def configuration(spec: PlaneSpec, shim_ca: str) -> Obj:
-    """The AuthenticationConfiguration; `shim_ca`: by what the syncer's server is verified, PEM."""
+    """The AuthenticationConfiguration; `shim_ca` is the CA that verifies the syncer's server, PEM."""
     trusted = [_authenticator(spec, provider, keys, shim_ca) for provider, keys in _known(spec)]
     return untouched() | ({"jwt": trusted} if trusted else {})
 
 
 def untouched() -> Obj:
-    """What an API server that believes no provider is told."""
+    """The configuration of an API server that trusts no identity provider."""
     return {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AuthenticationConfiguration",
@@ -45,7 +46,7 @@ def untouched() -> Obj:
 
 
 def config_maps(spec: PlaneSpec) -> list[Obj]:
-    """ConfigMap `issuers`: what the syncer answers, and from which source each provider's keys are."""
+    """ConfigMap `issuers`: the syncer's responses, and the source of each provider's keys."""
     if not spec.access.issuers:
         return []
     data: dict[str, str] = {}
@@ -60,16 +61,16 @@ def config_maps(spec: PlaneSpec) -> list[Obj]:
 
 
 def kept_keys(config_map: Obj | None, provider: Provider) -> str:
-    """The keys that a provider had when it was last asked; empty where it had none, or was another one."""
+    """The keys that a provider had when it was last asked; empty if it had none, or was a different one."""
     data = (config_map or {}).get("data") or {}
     same = data.get(f"{provider.name}.source") == provider.source.digest
     return str(data.get(f"{provider.name}.keys") or "") if same else ""
 
 
 def with_revoked(running: Obj, revoked: Sequence[Revoked]) -> Obj:
-    """A configuration that runs, with rules that refuse what was revoked since beside those that it has, and no other change.
+    """A running configuration with added rules that refuse what was revoked since, and no other change.
 
-    It says itself how it names users and groups, so neither class nor providers need to be known. A rule is never taken out.
+    It states itself how it names users and groups, so this needs neither class nor providers. Rules are never removed.
     """
     jwt = [_stricter(authenticator, revoked) for authenticator in running.get("jwt") or ()]
     return running | ({"jwt": jwt} if jwt else {})
@@ -93,13 +94,13 @@ def _known(spec: PlaneSpec) -> Iterator[tuple[Provider, str]]:
 
 
 def _place(spec: PlaneSpec, provider: Provider, keys: str) -> str:
-    # Another address for other keys: the API server reads its configuration again then, and forgets keys that are gone.
+    # New keys get a new address: the API server then loads its configuration again and forgets removed keys.
     version = hashlib.sha256(keys.encode()).hexdigest()[:16]
     return f"https://{spec.shim_address}:{ISSUERS_PORT}/{provider.name}/{version}"
 
 
 def _document(spec: PlaneSpec, provider: Provider, keys: str) -> Obj:
-    """What OpenID Connect Discovery wants of a provider, as far as a verifier reads it."""
+    """The provider's OpenID Connect Discovery document, as far as a verifier reads it."""
     return {
         "issuer": provider.source.url,
         "jwks_uri": f"{_place(spec, provider, keys)}/keys",
@@ -111,7 +112,7 @@ def _document(spec: PlaneSpec, provider: Provider, keys: str) -> Obj:
 
 def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str) -> Obj:
     mappings: Obj = {"username": {"claim": provider.username_claim, "prefix": provider.prefix}}
-    # What is issued upon a token ends with it (controller.slurm.ssh).
+    # Credentials that are issued for a token expire with it (controller.slurm.ssh).
     mappings["extra"] = [{"key": TOKEN_ENDS, "valueExpression": "string(int(claims.exp))"}]
     if provider.groups_claim:
         mappings["groups"] = {"claim": provider.groups_claim, "prefix": provider.prefix}
@@ -131,7 +132,7 @@ def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str)
 
 
 def _claims(provider: Provider) -> Iterator[Obj]:
-    """What a token must say, whoever it is of."""
+    """The rules that every token of a provider must pass."""
     yield _rule(
         f"claims[?'iat'].hasValue() && int(claims.exp) - int(claims.iat) <= {provider.max_age}",
         f"the token lives longer than the {provider.max_age} s that the class allows (maxTokenAge)",
@@ -145,7 +146,7 @@ def _claims(provider: Provider) -> Iterator[Obj]:
             f"{ends}.exists(domain, claims[?'email'].orValue('').lowerAscii().endsWith(domain))",
             "the email address is in none of the domains of the class (emailDomains)",
         )
-    # An API server does not start with the same rule twice.
+    # An API server does not start if a rule occurs twice.
     for groups in dict.fromkeys(tuple(sorted(set(asked))) for asked in provider.required_groups):
         yield _rule(
             f"{_groups(provider.groups_claim)}.exists(group, group in {_text(groups)})",
@@ -166,7 +167,7 @@ def _revoked(revoked: Sequence[Revoked]) -> Iterator[Obj]:
 
 
 def _revoked_before(revoked: Sequence[Revoked], prefix: str, username: str, groups: str) -> Iterator[Obj]:
-    """What was issued too early, by the names as the provider has them."""
+    """Rules that refuse tokens that were issued before a revocation, by the user's or group's name at the provider."""
     for kind in ("User", "Group"):
         before = {
             entry.name.removeprefix(prefix): entry.before
@@ -181,16 +182,16 @@ def _revoked_before(revoked: Sequence[Revoked], prefix: str, username: str, grou
 
 
 def _groups(claim: str) -> str:
-    """An expression for the user's groups as a list, whether the token has a text, a list or nothing."""
+    """An expression for the user's groups as a list, whether the token has a string, a list or nothing."""
     if not claim:
         return "[]"
-    # Of what is in claims a comprehension is only taken as `dyn`.
+    # CEL accepts a comprehension over a claim only as `dyn`.
     found = f"dyn(claims[?{_text(claim)}].orValue([]))"
     return f"(type({found}) == string ? [{found}] : {found})"
 
 
 def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """A few names at a time: an API server does not start with an expression of more than 100,000 characters."""
+    """The names in small parts: an API server does not start with an expression of more than 100,000 characters."""
     return (names[start : start + _NAMES_IN_AN_EXPRESSION] for start in range(0, len(names), _NAMES_IN_AN_EXPRESSION))
 
 
@@ -199,5 +200,5 @@ def _rule(expression: str, message: str) -> Obj:
 
 
 def _text(value: object) -> str:
-    """A value as a literal of CEL, which reads JSON's."""
+    """A value as a CEL literal; CEL accepts JSON's literals."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What each component of a plane asks for and may use: CPU, memory, threads. Pure."""
+"""What each component of a plane requests and may use: CPU, memory, threads. Pure."""
 
 import contextlib
 import math
@@ -14,11 +14,11 @@ _MOST_THREADS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one container asks for and may use at most.
+    """What one container requests and may use at most.
 
-    `cpu`, `memory` and `cpu_limit` are quantities as Kubernetes writes them; `memory_limit_mib` is in MiB. Without `cpu_limit`
-    CPU is not limited. `cores` is how much of the container's Go code runs at once where no limit says so; None leaves that to
-    the machine's number of cores.
+    `cpu`, `memory` and `cpu_limit` are Kubernetes quantities; `memory_limit_mib` is in MiB. Without `cpu_limit` CPU is not
+    limited. `cores` is how many threads run the container's Go code at once if no limit sets that; with None it is the
+    machine's number of cores.
     """
 
     cpu: str
@@ -28,15 +28,15 @@ class Budget:
     cores: int | None = None
 
     def resources(self) -> Obj:
-        """The container's `resources`; CPU is limited only where the class says so: throttling an API server helps no one."""
+        """The container's `resources`. CPU is limited only if the class says so: throttling an API server helps no one."""
         limits = {"memory": f"{self.memory_limit_mib}Mi"} | ({"cpu": self.cpu_limit} if self.cpu_limit else {})
         return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits}
 
     def go_env(self, gogc: int) -> list[Obj]:
         """Settings of the Go runtime: a small heap when idle, a soft memory limit below the hard one, and no idle threads.
 
-        Go itself never goes below two threads, whatever the limit, and has one for each core of the node without one: on a
-        node with a hundred cores every plane would keep as many for work that one of them does (docs/decisions/0009).
+        Go never uses fewer than two threads, whatever the limit. Without a limit it uses one for each core of the node: on a
+        node with a hundred cores, every plane would keep a hundred for work that one of them does (docs/decisions/0009).
         """
         env = [
             {"name": "GOGC", "value": str(gogc)},
@@ -46,7 +46,7 @@ class Budget:
         return [*env, {"name": "GOMAXPROCS", "value": str(threads)}] if threads else env
 
     def _threads(self) -> int | None:
-        """As many as the limit lets run, rounded up; a limit that is none in practice, or no number, says nothing."""
+        """The CPU limit, rounded up; None if the limit is practically unlimited or not a number."""
         with contextlib.suppress(InvalidQuantityError):
             allowed = math.ceil(parse(self.cpu_limit)) if self.cpu_limit else 0
             if 0 < allowed <= _MOST_THREADS:
@@ -64,7 +64,7 @@ BUDGETS: Final = {
 
 
 def usual_budget(component: str, quota_mib: int, replicas: int) -> Budget:
-    """What a component has where neither class nor Tenant say: its limit bears a store that is full."""
+    """The budget of a component for which neither class nor Tenant sets one: its limit suffices for a full store."""
     usual = BUDGETS[component]
     return replace(usual, memory_limit_mib=needed_mib(component, quota_mib, replicas) or usual.memory_limit_mib)
 

@@ -1,9 +1,9 @@
 """The kube-controller-manager container: an explicit list of controllers, and nothing that acts on machines.
 
-Left out on purpose: everything about nodes and their addresses, cloud, routes and load balancers, attaching and
-provisioning volumes (its URLs would let a tenant aim requests at the host network), signing of certificates, further ranges of
-service addresses (the tenant has one slice of the host's), and what serves APIs that are off by default. The reason for each
-is in tests/controller/plane/test_plane_controllers.py, which knows every controller of the version that is shipped.
+Left out on purpose: everything about nodes and their addresses, cloud, routes and load balancers; attaching and provisioning
+volumes (their URLs would let a tenant aim requests at the host network); signing of certificates; further ranges of service
+addresses (the tenant has one slice of the host's); and controllers of APIs that are off by default. The reason for each is in
+tests/controller/plane/test_plane_controllers.py, which lists every controller of the shipped version.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ CONTROLLERS: Final = (
 )
 
 
-# The API server puts a finalizer on every PodGroup; without this nothing would ever take it away.
+# The API server adds a finalizer to every PodGroup; only this controller removes it.
 POD_GROUP_CONTROLLERS: Final = ("podgroup-protection-controller",)
 
 

@@ -1,6 +1,6 @@
 """The tenant's DNS: one CoreDNS that sees the tenant's plane and nothing of the host.
 
-Names outside the cluster go to the upstream resolvers of the settings, by default those of the node, never to the host
+Names outside the cluster go to the upstream resolvers of the settings, by default those of the node. They never go to the host
 cluster's DNS, which knows the names of all Services.
 """
 
@@ -19,11 +19,11 @@ def corefile(spec: PlaneSpec) -> str:
         "    errors",
         f"    health :{DNS_HEALTH_PORT}",
         f"    ready :{DNS_READY_PORT}",
-        # A reader of a token asks its issuer for the keys, and that is the API server.
+        # Readers of a token fetch the issuer's keys, and the issuer is the API server.
         f"    rewrite name exact {spec.issuer_name}.{domain} kubernetes.default.svc.{domain} answer auto",
         f"    kubernetes {domain} in-addr.arpa ip6.arpa {{",
         f"        kubeconfig {PKI_PATH}/kubeconfig",
-        # As kubeadm has it. With `verified` every pod is watched and kept here, for names that hardly anybody uses.
+        # As kubeadm sets it. With `verified` CoreDNS would watch and cache every pod, for names that are hardly used.
         "        pods insecure",
         "        ttl 5",
         "        fallthrough in-addr.arpa ip6.arpa",

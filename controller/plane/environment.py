@@ -1,8 +1,8 @@
-"""Variables that the platform gives each container on the host, in ConfigMaps of the work namespace.
+"""Environment variables that the platform sets in each container on the host, from ConfigMaps of the work namespace.
 
-By one a pod finds the tenant's API (`KUBERNETES_*`); a container names it before what its tenant gives it. The others close the
-variables by which container runtimes hand out devices; it names one of them after all else. They cannot be changed, kubelets
-read them once and watch nothing; other variables would need another name.
+With the variables of one ConfigMap a pod finds the tenant's API (`KUBERNETES_*`); a container lists it before the tenant's own.
+The other ConfigMaps override the variables by which container runtimes hand out devices; a container lists one of them last.
+The ConfigMaps are immutable, so that kubelets read them once and watch nothing; other variables would need another name.
 """
 
 from bulkhead.api import devices, serviceenv
@@ -24,7 +24,7 @@ def config_maps(spec: PlaneSpec) -> tuple[Obj, ...]:
 
 
 def number(spec: PlaneSpec) -> int:
-    """How many of them there are."""
+    """The number of these ConfigMaps."""
     return 1 + len(_closing(spec))
 
 

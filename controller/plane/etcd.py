@@ -1,10 +1,10 @@
 """The etcd container: TLS on every listener, its data on the plane's volume, a quota well below the volume's size.
 
-Its API server speaks to it over the pod's own loopback. At the pod's address the controller asks how full it is, and makes
-room after a tenant has deleted something (`controller.inside.stores`): by HTTP alone, with a certificate of the plane's own CA,
-and let through to that port for the controller alone. With three replicas, peers find each other by the StatefulSet's DNS
-names. The kubelet probes the metrics listener, which serves health and metrics only; the namespace's default-deny policy
-leaves it to the node.
+Its API server talks to it over the pod's loopback. At the pod's address the controller asks how full it is, and frees space
+after a tenant has deleted something (`controller.inside.stores`): over HTTP only, with a certificate of the plane's own CA, and
+only the controller is let through to that port. With three replicas, peers find each other by the StatefulSet's DNS names. The
+kubelet probes the metrics listener, which serves only health and metrics; the namespace's default-deny policy lets only the
+node reach it.
 """
 
 from bulkhead.api.objects import Obj
@@ -41,7 +41,7 @@ def container(spec: PlaneSpec) -> Obj:
         "resources": spec.budgets.etcd.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [mount("data", DATA_PATH, read_only=False), mount("pki-etcd", PKI_PATH)],
-        # The API server flushes and leaves while its store still answers; without it, it hangs until it is killed.
+        # The API server can flush and stop while its store still answers; without this it hangs until it is killed.
         "lifecycle": {"preStop": {"sleep": {"seconds": 4}}},
         "startupProbe": probe("/livez", ETCD_METRICS_PORT, period=1, failures=120),
         "livenessProbe": probe("/livez", ETCD_METRICS_PORT, period=10, failures=6),
@@ -50,7 +50,7 @@ def container(spec: PlaneSpec) -> Obj:
 
 
 def members_of(stateful_set: Obj) -> int:
-    """How many members a plane's etcd was begun with, whatever its scale is now; 0 where that cannot be read."""
+    """The number of members with which a plane's etcd was started, whatever its scale is now; 0 if that cannot be read."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
     flags = [flag for entry in containers for flag in entry.get("command") or () if flag.startswith(_MEMBERS)]
     return len(flags[0].removeprefix(_MEMBERS).split(",")) if flags else 0

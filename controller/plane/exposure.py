@@ -1,10 +1,10 @@
-"""What makes a plane reachable from outside of the host: one object beside the plane, whose Service stays as it is.
+"""The object that makes a plane reachable from outside the host; the plane's own Service stays as it is.
 
     Proxy         Service `plane-proxy`, headless: a record that the proxy reads (`frontdoor.routes`), and no address
     LoadBalancer  Service `plane-public`, whose address the host's load balancer reports in its status
     Gateway       TLSRoute `plane`, to the plane's own Service
 
-TLS ends in the plane whatever the way: nothing on it holds a key. The API server reads a changed certificate again by itself
+TLS ends in the plane in every case, so nothing on the way holds a key. The API server reloads a changed certificate by itself
 (docs/decisions/0035).
 """
 
@@ -18,12 +18,12 @@ GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
 def is_way(kind: str, name: str) -> bool:
-    """Whether an object of a plane's namespace is one that exposes it."""
+    """Whether an object in a plane's namespace is one that exposes the plane."""
     return kind == "TLSRoute" or (kind == "Service" and name in {PROXY_ROUTE, PUBLIC})
 
 
 def ways(spec: PlaneSpec) -> list[Obj]:
-    """The object of the exposure, where it has one."""
+    """The object of the exposure, as a list; empty if the exposure needs none."""
     exposure = spec.exposure
     if exposure.type == "Proxy" and exposure.hostnames:
         return [_proxied(spec)]
@@ -63,7 +63,7 @@ def _balanced(spec: PlaneSpec) -> Obj:
     meta = metadata(
         spec, PUBLIC, namespace=spec.namespace, component=PLANE, annotations=dict(balancer.annotations) if balancer else None
     )
-    # An address of the tenant's own slice: another would be of a range that is not its own, maybe of another tenant's.
+    # An address of the tenant's own slice: any other would be outside it, and could belong to another tenant's slice.
     more: Obj = {"type": "LoadBalancer", "clusterIP": spec.public_address}
     if balancer is not None and balancer.class_name:
         more["loadBalancerClass"] = balancer.class_name

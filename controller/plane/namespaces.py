@@ -1,7 +1,7 @@
-"""The tenant's two host namespaces: the plane's, where no workload ever runs, and the workloads'.
+"""The tenant's two host namespaces: the plane's, where no workload ever runs, and the work namespace.
 
-Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is distinguished from this one's. The
-workloads' carries what the host's admission policies hold the tenant's objects to, because they trust no syncer.
+Both have the tenant's UID in a label, which distinguishes them from namespaces of a deleted tenant of the same name. The work
+namespace also has the facts by which the host's admission policies check the tenant's objects, because they trust no syncer.
 """
 
 from bulkhead.api import labels
@@ -10,7 +10,7 @@ from controller.plane.parts import metadata
 from controller.plane.policyfacts import policy_facts
 from controller.plane.spec import PlaneSpec
 
-# Pinned: a new version of the host must not change by itself what a tenant may run.
+# Pinned: an upgrade of the host must not change what a tenant may run.
 POD_SECURITY_VERSION = "v1.36"
 
 

@@ -1,8 +1,8 @@
 """Network policies of a plane and its work namespace: everything is denied, then each component gets what it needs.
 
-The plane may reach its own workloads (webhooks, aggregated APIs) and the kubelet shim, and nothing of the host; a tenant's
-API server would otherwise be a tool to send requests into the host's network. Workloads reach each other, their own API
-server and their own DNS, and outside of the cluster what the class says; the host itself is never outside.
+The plane may reach its own workloads (webhooks, aggregated APIs) and the kubelet shim, and nothing of the host; otherwise
+tenants could use their API server to send requests into the host's network. Workloads reach each other, their own API server
+and their own DNS, and outside the cluster what the class allows; the host itself never counts as outside.
 """
 
 import json
@@ -48,10 +48,10 @@ _PEER: Final = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
 
 
 def peers(text: str) -> tuple[Obj, ...]:
-    """The peers of a NetworkPolicy that a setting gives as a JSON list; raises ValueError for what can be none."""
+    """The NetworkPolicy peers that a setting gives as a JSON list. Raises ValueError if one is malformed."""
     found = json.loads(text or "[]")
     if not isinstance(found, list) or len(found) > _MOST_PEERS:
-        raise ValueError(f"is no list of at most {_MOST_PEERS} peers")
+        raise ValueError(f"must be a list of at most {_MOST_PEERS} peers")
     for peer in found:
         if (
             not isinstance(peer, dict)
@@ -59,11 +59,11 @@ def peers(text: str) -> tuple[Obj, ...]:
             or not peer.keys() <= _PEER
             or not all(isinstance(part, dict) for part in peer.values())
         ):
-            raise ValueError(f"{json.dumps(peer)[:100]} is no peer: {', '.join(sorted(_PEER))}")
+            raise ValueError(f"a peer must be an object with {', '.join(sorted(_PEER))}, not {json.dumps(peer)[:100]}")
     return tuple(found)
 
 
-COMPONENT_LABEL = "app.kubernetes.io/component"  # of the chart's own pods
+COMPONENT_LABEL = "app.kubernetes.io/component"  # the label of the chart's own pods
 
 
 def policies(spec: PlaneSpec) -> list[Obj]:
@@ -96,7 +96,7 @@ def _plane(spec: PlaneSpec) -> Obj:
     if spec.control_plane.replicas > 1:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
-        # At whatever port it listens: a policy sees that of the pod, and behind its Service it need not be 53.
+        # On any port: a policy sees the pod's port, which need not be the Service's port 53.
         egress.append({"to": [_cluster_dns()]})
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is not None and not receiver_closed(spec):
@@ -105,24 +105,24 @@ def _plane(spec: PlaneSpec) -> Obj:
 
 
 def receiver_closed(spec: PlaneSpec) -> str:
-    """Why a plane may not reach the receiver of its audit trail; empty where it may, or where there is none.
+    """Why a plane may not reach the receiver of its audit trail; empty if it may, or if there is none.
 
-    What a plane reaches its tenant reaches too, with a webhook: never the host itself, whatever the class says.
+    Through a webhook a tenant reaches whatever its plane reaches, so this is never the host itself, whatever the class says.
     """
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is None:
         return ""
     if receiver.namespace:
         own = receiver.namespace in {spec.installation.system_namespace, spec.namespace, spec.work_namespace}
-        return f"namespace {receiver.namespace} is the platform's own" if own else ""
-    # Receivers are closed to tenants' pods themselves, and may be on a machine beside others that are.
+        return f"namespace {receiver.namespace} belongs to Bulkhead" if own else ""
+    # Receivers are closed to tenants' pods, and may be on a machine with other closed servers.
     host = [range_ for range_ in spec.network.reserved if range_.what not in {RECEIVERS, STORAGE, REGISTRY}]
     taken = block(receiver.address, closed(host)) is None
     if not taken and not contains(receiver.address, spec.network.pod_addresses):
         return ""
     range_ = holder(receiver.address, host)
-    where = f"lies inside {range_.cidr}, {range_.what}" if range_ is not None else "is the host's, or leads there"
-    return f"{receiver.address} {where}: a receiver on the host is named by its namespace"
+    where = f"is inside {range_.cidr}, {range_.what}" if range_ is not None else "is an address of the host, or leads to one"
+    return f"{receiver.address} {where}; for a receiver on the host, set its namespace in the class"
 
 
 def _receiver(receiver: Receiver) -> Obj:
@@ -132,7 +132,7 @@ def _receiver(receiver: Receiver) -> Obj:
 
 
 def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:
-    """Who forwards from outside, where the plane is exposed: the proxy, a load balancer's clients, a Gateway's pods."""
+    """The sources that forward to an exposed plane: the proxy, a load balancer's clients, a Gateway's pods."""
     exposure = spec.exposure
     if exposure.type == "Proxy" and exposure.hostnames:
         yield _namespace(spec.installation.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "proxy"}}}
@@ -154,7 +154,7 @@ def _syncer(spec: PlaneSpec) -> Obj:
 
 
 def _host_api(spec: PlaneSpec) -> list[Obj]:
-    """The way to the host's API server; by ports alone where the network plugin takes no addresses of nodes."""
+    """The egress to the host's API server; by ports only if the network plugin accepts no addresses of nodes."""
     servers = spec.installation.host_api
     if spec.installation.host_api_anywhere:
         return [{"ports": [_tcp(port)]} for port in sorted({port for _, port in servers})]
@@ -162,7 +162,7 @@ def _host_api(spec: PlaneSpec) -> list[Obj]:
 
 
 def _served(spec: PlaneSpec) -> tuple[int, ...]:
-    """Where the syncer serves the API server."""
+    """The ports at which the syncer serves the API server."""
     return (SHIM_PORT, ISSUERS_PORT) if spec.access.issuers else (SHIM_PORT,)
 
 
@@ -195,35 +195,35 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
 
 
 def withheld(spec: PlaneSpec) -> list[str]:
-    """What of the egress CIDRs is not opened, and why."""
+    """The egress CIDRs that are not opened, and why."""
     return [f"{cidr} {why}" for cidr, found, why in _outside(spec) if not found]
 
 
 def left_open(spec: PlaneSpec) -> tuple[str, ...]:
-    """Servers of the host that the egress CIDRs may open, because no address of theirs is known."""
+    """Servers of the host that the egress CIDRs may open, because their addresses are unknown."""
     return only_named(spec.network.reserved) if any(found for _, found, _ in _outside(spec)) else ()
 
 
 def _outside(spec: PlaneSpec) -> Iterator[tuple[str, Obj | None, str]]:
-    """Each egress CIDR with what is left of it when the host is taken out, or why there is nothing."""
+    """Each egress CIDR with the rest of it outside the host's ranges, or why nothing is left."""
     asked = spec.network
     kept = closed(asked.reserved, asked.reach_reserved)
     known = [range_.cidr for range_ in asked.reserved]
-    # What is not known cannot be taken out. Where one pod is, others are.
+    # An unknown range cannot be taken out. Where one pod has an address, others do as well.
     stray = next((address for address in asked.pod_addresses if not contains(address, known)), None)
     for cidr in asked.egress_cidrs:
         found, range_ = block(cidr, kept), holder(cidr, asked.reserved)
         if stray is not None and contains(stray, [cidr]):
-            lacking = "and podNetworks of the installation does not list the range that it is of"
+            lacking = "and chart value podNetworks does not list its range"
             yield cidr, None, f"is not opened: it holds {stray}, the address of a pod, {lacking}"
         else:
-            yield cidr, found, f"lies inside {range_.cidr}, {range_.what}" if range_ else "is no network"
+            yield cidr, found, f"is inside {range_.cidr}, {range_.what}" if range_ else "must be a network such as 10.0.0.0/8"
 
 
 def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
-    """Where the tenant's DNS asks, at port 53: the addresses that are given, else wherever the node's resolvers are.
+    """The egress of the tenant's DNS, at port 53: to the configured addresses, else to wherever the node's resolvers are.
 
-    Those may be nodes, but are neither pods nor Services. An address that is given may be any.
+    The node's resolvers may be nodes, but are neither pods nor Services. A configured address may be any.
     """
     given = [network(upstream) for upstream in spec.installation.dns_upstreams]
     yield from ({"ipBlock": {"cidr": str(address)}} for address in given if address is not None)
@@ -234,13 +234,13 @@ def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
 
 
 def _clients(spec: PlaneSpec, cidr: str) -> Obj:
-    """A network of users: pods are none of them, unless it names nothing but pods."""
+    """A network of users: it does not include pods, unless it consists of pods only."""
     pods: tuple[Network, ...] = closed(range_ for range_ in spec.network.reserved if range_.what == PODS)
     return block(cidr, pods) or {"ipBlock": {"cidr": cidr}}
 
 
 def _one_way(spec: PlaneSpec, name: str, way: str, rules: list[Obj]) -> Obj:
-    """What workloads may do among themselves, but for those that a NetworkPolicy of the tenant has isolated."""
+    """Traffic among workloads, except those that a NetworkPolicy of the tenant has isolated."""
     isolated = {"key": f"bulkhead.dev/{way.lower()}-isolated", "operator": "DoesNotExist"}
     policy = _policy(spec, (spec.work_namespace, name), {"matchExpressions": [isolated]}, [], [])
     policy["spec"] |= {"policyTypes": [way], way.lower(): rules}

@@ -1,6 +1,6 @@
 """The pieces that every builder shares: metadata, the security context, probes, volumes.
 
-Pure and small on purpose: what is hardened is hardened here, once, for every pod of a plane.
+Pure, and small on purpose: every pod of a plane is hardened here, once.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def metadata(
     annotations: Mapping[str, str] | None = None,
     extra_labels: Mapping[str, str] | None = None,
 ) -> Obj:
-    """The metadata of an object made for a tenant."""
+    """The metadata of a tenant's object on the host."""
     meta: Obj = {"name": name, "labels": labels.made_for(spec.tenant, component) | dict(extra_labels or {})}
     if namespace is not None:
         meta["namespace"] = namespace
@@ -41,7 +41,7 @@ def metadata(
 
 
 def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more: Any) -> Obj:
-    """A hardened pod: not root, no token, no service environment, and above tenants' pods in priority."""
+    """A hardened pod: not root, no token, no service environment, and a higher priority than tenants' pods."""
     pod: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -64,7 +64,7 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
 
 
 def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj) -> Obj:
-    """A Deployment of one pod beside the plane; `leaf` and `config` are digests of what the process reads once."""
+    """A Deployment of one pod next to the plane; `leaf` and `config` are digests of what the process reads only once."""
     template = metadata(spec, name, component=name, annotations={LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config})
     del template["name"]
     return {
@@ -82,7 +82,7 @@ def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, 
 
 
 def probe(path: str, port: int, *, scheme: str = "HTTP", period: int, failures: int, timeout: int = 5) -> Obj:
-    """An HTTP probe by the kubelet."""
+    """An HTTP probe for the kubelet."""
     return {
         "httpGet": {"path": path, "port": port, "scheme": scheme},
         "periodSeconds": period,

@@ -1,6 +1,6 @@
-"""What certificates a plane needs, which of the existing ones still serve, and how they become Secrets.
+"""Which certificates a plane needs, which existing ones are still good, and how they become Secrets.
 
-Decisions only: this module names certificates and judges facts about them; `controller.pki` draws keys, signs and parses.
+Only decisions: this module names certificates and judges facts about them; `controller.pki` creates keys, signs and parses.
 
     authorities + leaves (wanted) ─┐
     CertFacts (there)  ────────────┴─> due() ─> what to issue ─> controller.pki ─> bundles ─> secrets()
@@ -16,20 +16,20 @@ from controller.plane.spec import METRICS, PEERS, PLANE, SHIM, PlaneSpec
 AUTHORITY_LIFE: Final = timedelta(days=5 * 365)
 LEAF_LIFE: Final = timedelta(days=90)
 BACKDATE: Final = timedelta(minutes=5)
-# People have a CA of their own, so that all their certificates can be revoked at once and no component's with them.
+# People have their own CA, so that all their certificates can be revoked at once without any component's.
 USERS: Final = "users"
 AUTHORITIES: Final = ("etcd", "client", "serving", "front-proxy", "kubelet", USERS)
-# The longest that a person's certificate lives.
+# The longest life of a person's certificate.
 PERSON_LIFE: Final = timedelta(hours=1)
 CONTROLLER_USER: Final = "bulkhead:controller"
 SYNCER_USER: Final = "bulkhead:syncer"
 DNS_USER: Final = "bulkhead:dns"
-# Only the API server's own rules grant anything before the first ClusterRoleBinding exists; see decision 0010.
+# Before the first ClusterRoleBinding exists, only the API server's built-in rules grant anything; see decision 0010.
 BOOTSTRAP_GROUP: Final = "system:masters"
 
 
 class Usage(StrEnum):
-    """The one extended key usage of a leaf; etcd's members are both ends of one connection."""
+    """The only extended key usage of a leaf; etcd's members are both client and server."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -38,7 +38,7 @@ class Usage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CertSpec:
-    """A leaf certificate as it ought to be."""
+    """A leaf certificate as it should be."""
 
     authority: str
     user: str
@@ -51,7 +51,7 @@ class CertSpec:
 
 @dataclass(frozen=True, slots=True)
 class CertFacts:
-    """What an existing certificate says and whether its key and its issuer fit; parsed by `controller.pki`."""
+    """The content of an existing certificate, and whether its key and its issuer match; parsed by `controller.pki`."""
 
     user: str
     groups: tuple[str, ...]
@@ -66,7 +66,7 @@ class CertFacts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """A certificate and its private key, both PEM; without a text form, so that no key gets into a log."""
+    """A certificate and its private key, both PEM. It has no text form, so that no key gets into a log."""
 
     certificate: bytes
     key: bytes
@@ -111,7 +111,7 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
             "kubelet",
             "bulkhead:kubelet-shim",
             Usage.SERVER,
-            # As an extension server it is asked for under the name of the Service inside the plane.
+            # As an extension API server it is addressed by the name of the Service inside the plane.
             dns=(*spec.service_names(SHIM), f"{METRICS}.kube-system.svc"),
             addresses=(spec.shim_address,),
         ),
@@ -120,21 +120,21 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
 
 
 def controller_credential() -> CertSpec:
-    """The controller's own client certificate: minted in memory, short-lived, stored nowhere."""
+    """The controller's own client certificate: issued in memory, short-lived, stored nowhere."""
     return CertSpec("client", CONTROLLER_USER, Usage.CLIENT, groups=(BOOTSTRAP_GROUP,), life=timedelta(hours=1))
 
 
 def etcd_credential() -> CertSpec:
-    """The controller's own client certificate for a plane's etcd, as short-lived."""
+    """The controller's own client certificate for a plane's etcd; also short-lived."""
     return CertSpec("etcd", CONTROLLER_USER, Usage.CLIENT, life=timedelta(hours=1))
 
 
-# Why a certificate is due that is as it should be: by the time alone.
+# Reasons for a renewal that come from time only: the certificate is as it should be.
 BY_TIME: Final = frozenset({"not valid yet", "at two thirds of its life"})
 
 
 def due(wanted: CertSpec, there: CertFacts | None, authority: str, now: datetime) -> str | None:
-    """Why the certificate has to be issued (again), or None when the one that is there still serves."""
+    """Why the certificate must be issued or renewed; None if the existing one is good."""
     if there is None:
         return "missing"
     faults = (
@@ -158,5 +158,5 @@ def _says(there: CertFacts, wanted: CertSpec) -> bool:
 
 
 def renewal(facts: CertFacts) -> datetime:
-    """The moment from which a certificate is renewed: two thirds of its life."""
+    """The moment from which a certificate is due for renewal: at two thirds of its life."""
     return facts.not_before + (facts.not_after - facts.not_before) * 2 / 3

@@ -1,7 +1,7 @@
-"""Where the host's scheduler may put the pods of planes, and how the members of one plane lie apart.
+"""Where the host's scheduler may put the pods of planes, and how the members of one plane are spread.
 
-Pure. The chart's values `planes` come in as JSON and are judged here, because a field that no API server takes would stop the
-upkeep of every tenant at once. With nothing chosen a pod is rendered as if there were no placement: a default that changed
+Pure. The chart's value `planes` comes in as JSON and is checked here, because a field that API servers reject would stop the
+reconciles of all tenants at once. Without any choice a pod is rendered as if there were no placement: a default that changed
 pods would restart every plane.
 
     values `planes` ──> BULKHEAD_PLANE_PLACEMENT (JSON) ──> read() ──> Placement ──> of_pod(), apart()
@@ -28,12 +28,12 @@ _UNSATISFIABLE: Final = ("ScheduleAnyway", "DoNotSchedule")
 
 
 class InvalidPlacementError(ValueError):
-    """A placement that no pod could have; the text names the field."""
+    """A placement that API servers would reject; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Members of one plane lie in different places of this key; a hard spread rather leaves a member waiting."""
+    """Members of one plane run in different domains of this key. With a hard spread a member waits for a free domain."""
 
     topology_key: str
     hard: bool = False
@@ -50,29 +50,29 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What holds for the pods of every plane: of the plane itself, its DNS and its syncer."""
+    """The placement of the pods of every plane: the plane itself, its DNS and its syncer."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Obj, ...] = ()
     spread: tuple[Spread, ...] = (Spread(HOSTNAME),)
 
     def narrowed(self, labels: Mapping[str, Any]) -> "Placement":
-        """With more labels that a node must carry; a value that is here already stays."""
+        """The placement with more node labels; values that it already has stay."""
         both = {str(key): str(value) for key, value in labels.items()} | dict(self.node_selector)
         return replace(self, node_selector=tuple(sorted(both.items())))
 
     def contradicted(self, labels: Mapping[str, Any]) -> tuple[str, str, str] | None:
-        """A label with its value here and its other value there: no node has both."""
+        """The first label with different values here and there, and both values; no node has both. None if there is none."""
         ours = dict(self.node_selector)
         return next(((key, ours[key], str(value)) for key, value in labels.items() if ours.get(key, value) != value), None)
 
     def of_pod(self) -> Obj:
-        """The fields of a pod that follow; none where nothing is chosen."""
+        """The pod's placement fields; empty if nothing is chosen."""
         chosen: Obj = {"nodeSelector": dict(self.node_selector), "tolerations": list(self.tolerations)}
         return {field: value for field, value in chosen.items() if value}
 
     def apart(self, selector: Obj) -> list[Obj]:
-        """How the members of one plane, which the labels select, lie apart."""
+        """The topology spread constraints for the members of one plane, which the labels select."""
         return [spread.constraint(selector) for spread in self.spread]
 
 
@@ -80,20 +80,20 @@ ANYWHERE: Final = Placement()
 
 
 def read(text: str) -> Placement:
-    """The placement of a JSON object with `nodeSelector`, `tolerations` and `spread`; what is left out keeps its default."""
+    """The placement in a JSON object with `nodeSelector`, `tolerations` and `spread`. Raises InvalidPlacementError."""
     if len(text) > _TEXT_CHARACTERS:
-        raise InvalidPlacementError(f"is longer than {_TEXT_CHARACTERS} characters")
+        raise InvalidPlacementError(f"must be at most {_TEXT_CHARACTERS} characters")
     try:
         given = json.loads(text or "{}")
     except ValueError as error:
-        raise InvalidPlacementError(f"is no JSON: {error}") from error
+        raise InvalidPlacementError(f"must be JSON: {error}") from error
     _only(given, "", {"nodeSelector", "tolerations", "spread"})
     selector = given.get("nodeSelector") or {}
-    _require(isinstance(selector, dict), "nodeSelector", "is no object")
-    _require(len(selector) <= _MOST_ENTRIES, "nodeSelector", f"has more than {_MOST_ENTRIES} labels")
+    _require(isinstance(selector, dict), "nodeSelector", "must be an object")
+    _require(len(selector) <= _MOST_ENTRIES, "nodeSelector", f"must have at most {_MOST_ENTRIES} labels")
     for key, value in selector.items():
-        _matches(key, _KEY, f"nodeSelector.{key}", "is no label")
-        _matches(value, _VALUE, f"nodeSelector.{key}", "has a value that no label can have")
+        _matches(key, _KEY, f"nodeSelector.{key}", "must be the key of a label")
+        _matches(value, _VALUE, f"nodeSelector.{key}", "must be a valid value of a label")
     return Placement(
         tuple(sorted(selector.items())),
         tuple(_toleration(toleration, f"tolerations[{at}]") for at, toleration in enumerate(_listed(given, "tolerations"))),
@@ -106,40 +106,42 @@ def read(text: str) -> Placement:
 def _toleration(given: Any, where: str) -> Obj:
     _only(given, where, {"key", "operator", "value", "effect", "tolerationSeconds"})
     operator = given.get("operator", "Equal")
-    _require(operator in _OPERATORS, f"{where}.operator", f"is none of {', '.join(_OPERATORS)}")
-    _require("key" in given or operator == "Exists", where, "has no key, which only the operator Exists may leave out")
+    _require(operator in _OPERATORS, f"{where}.operator", f"must be one of {', '.join(_OPERATORS)}")
+    _require("key" in given or operator == "Exists", where, "must have a key, unless the operator is Exists")
     if "key" in given:
-        _matches(given["key"], _KEY, f"{where}.key", "is no key of a taint")
+        _matches(given["key"], _KEY, f"{where}.key", "must be the key of a taint")
     if "value" in given:
-        _matches(given["value"], _VALUE, f"{where}.value", "is no value of a taint")
-        _require(operator == "Equal" or not given["value"], f"{where}.value", "is not for the operator Exists")
-    _require(given.get("effect", _EFFECTS[0]) in _EFFECTS, f"{where}.effect", f"is none of {', '.join(_EFFECTS)}")
+        _matches(given["value"], _VALUE, f"{where}.value", "must be the value of a taint")
+        _require(operator == "Equal" or not given["value"], f"{where}.value", "is not allowed with operator Exists")
+    _require(given.get("effect", _EFFECTS[0]) in _EFFECTS, f"{where}.effect", f"must be one of {', '.join(_EFFECTS)}")
     if "tolerationSeconds" in given:
         seconds = given["tolerationSeconds"]
-        _require(isinstance(seconds, int) and not isinstance(seconds, bool), f"{where}.tolerationSeconds", "is no whole number")
-        _require(given.get("effect") == "NoExecute", f"{where}.tolerationSeconds", "is for the effect NoExecute alone")
+        _require(
+            isinstance(seconds, int) and not isinstance(seconds, bool), f"{where}.tolerationSeconds", "must be a whole number"
+        )
+        _require(given.get("effect") == "NoExecute", f"{where}.tolerationSeconds", "is allowed only with effect NoExecute")
     return dict(given)
 
 
 def _spread(given: Any, where: str) -> Spread:
     _only(given, where, {"topologyKey", "whenUnsatisfiable"})
-    _matches(given.get("topologyKey"), _KEY, f"{where}.topologyKey", "is no label")
+    _matches(given.get("topologyKey"), _KEY, f"{where}.topologyKey", "must be the key of a label")
     when = given.get("whenUnsatisfiable", _UNSATISFIABLE[0])
-    _require(when in _UNSATISFIABLE, f"{where}.whenUnsatisfiable", f"is none of {', '.join(_UNSATISFIABLE)}")
+    _require(when in _UNSATISFIABLE, f"{where}.whenUnsatisfiable", f"must be one of {', '.join(_UNSATISFIABLE)}")
     return Spread(given["topologyKey"], hard=when == "DoNotSchedule")
 
 
 def _listed(given: Obj, name: str) -> list[Any]:
     found = given.get(name) or []
-    _require(isinstance(found, list), name, "is no list")
-    _require(len(found) <= _MOST_ENTRIES, name, f"has more than {_MOST_ENTRIES} entries")
+    _require(isinstance(found, list), name, "must be a list")
+    _require(len(found) <= _MOST_ENTRIES, name, f"must have at most {_MOST_ENTRIES} entries")
     return list(found)
 
 
 def _only(given: Any, where: str, known: set[str]) -> None:
-    _require(isinstance(given, dict), where, "is no object")
+    _require(isinstance(given, dict), where, "must be an object")
     unknown = sorted(given.keys() - known)
-    _require(not unknown, where, f"knows no {', '.join(unknown)}: {', '.join(sorted(known))}")
+    _require(not unknown, where, f"has no field {', '.join(unknown)}, only {', '.join(sorted(known))}")
 
 
 def _matches(given: Any, pattern: re.Pattern[str], where: str, otherwise: str) -> None:

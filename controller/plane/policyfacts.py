@@ -1,16 +1,16 @@
-"""What the host's admission policies read of a tenant on its work namespace (`bulkhead.api.policyfacts`)."""
+"""The facts on a tenant's work namespace, which the host's admission policies read (`bulkhead.api.policyfacts`)."""
 
 from typing import Final
 
 from bulkhead.api import policyfacts as facts
 from controller.plane.spec import PlaneSpec
 
-# Priority classes that syncers refuse whatever a class says: above the planes.
+# Priority classes that syncers refuse whatever a class allows: they rank above the planes.
 _SYSTEMS: Final = "system-"
 
 
 def policy_facts(spec: PlaneSpec) -> dict[str, str]:
-    """Every fact, also those that are empty; but for those of the ledger, which only its tenants have."""
+    """Every fact, even if it is empty, except those of the ledger, which only its tenants have."""
     quota, isolation, offers = spec.quota, spec.isolation, spec.offers
     tolerated = (*spec.enforced_tolerations, *spec.nodes.allowed_tolerations)
     return _gated(spec) | {

@@ -1,10 +1,11 @@
-"""The host's credentials for the platform's images, as each tenant's namespaces have them. Pure.
+"""The host's pull credentials for the platform's images, copied into tenants' namespaces. Pure.
 
-    Secrets of the chart's pullSecrets ──> merged ──> one Secret `bulkhead-pull` beside each plane, and in the work namespace
-                                                      of tenants with Slurm, whose daemons run there
+    Secrets of the chart's pullSecrets ──> merged ──> one Secret `bulkhead-pull` in each plane's namespace, and in the work
+                                                      namespace of tenants with Slurm, whose daemons run there
 
-One name everywhere, so that rights and policies can name it. Tenants see none of it: nothing carries it into a plane, and the
-syncer puts it on pods of the platform's own images alone (`syncer/translate/kinds/pod.py`; the policy bulkhead-syncer-pods).
+It has the same name everywhere, so that rights and policies can name it. Tenants never see it: it is not mirrored into a plane,
+and the syncer sets it only on pods of the platform's own images (`syncer/translate/kinds/pod.py`; the policy
+bulkhead-syncer-pods).
 """
 
 import json
@@ -27,14 +28,14 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 class UnusableError(ValueError):
-    """A Secret that no image can be pulled with; the text names it and says why."""
+    """A Secret that cannot be used to pull images; the text names it and says why."""
 
 
 def registries_of(secret: Obj) -> dict[str, Any]:
     """The credentials of one Secret, by registry."""
     name = secret["metadata"]["name"]
     if secret.get("type") != TYPE:
-        raise UnusableError(f"Secret {name} is of type {secret.get('type')}, not {TYPE}")
+        raise UnusableError(f"Secret {name} must be of type {TYPE}, not {secret.get('type')}")
     try:
         content = b64decode(str((secret.get("data") or {})[_KEY]), validate=True)
         found = json.loads(content)["auths"] if len(content) <= _CREDENTIALS_BYTES else None
@@ -46,30 +47,30 @@ def registries_of(secret: Obj) -> dict[str, Any]:
 
 
 def merged(secrets: Iterable[Obj]) -> str:
-    """The credentials of all of them, as one Secret's data; of two for one registry the first counts."""
+    """The credentials of all Secrets, as the data of one; of two for the same registry, the first is used."""
     auths: dict[str, Any] = {}
     for secret in secrets:
         auths = registries_of(secret) | auths
     content = json.dumps({"auths": auths}, sort_keys=True).encode()
     if len(content) > _CREDENTIALS_BYTES:
-        raise UnusableError(f"the pull secrets have {len(content)} bytes together, at most {_CREDENTIALS_BYTES} are copied")
+        raise UnusableError(f"the pull secrets must have at most {_CREDENTIALS_BYTES} bytes together, not {len(content)}")
     return b64encode(content).decode()
 
 
 def copies(spec: PlaneSpec, content: str) -> tuple[Obj, ...]:
-    """The Secret in each namespace that is to have it."""
+    """The Secret in each namespace that must have it."""
     return tuple(_copy(spec, namespace, content) for namespace in wanted_in(spec))
 
 
 def wanted_in(spec: PlaneSpec) -> tuple[str, ...]:
-    """The namespaces in which it is to be."""
+    """The namespaces that must have it."""
     if not spec.images.pull_secrets:
         return ()
     return (spec.namespace, spec.work_namespace) if spec.images.own else (spec.namespace,)
 
 
 def binding(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """The controller's right to that one Secret of the work namespace, where it is to be."""
+    """The controller's right to this one Secret in the work namespace, if it must be there."""
     if spec.work_namespace not in wanted_in(spec):
         return ()
     return (

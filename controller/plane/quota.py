@@ -1,14 +1,14 @@
-"""What the host lets the tenant use in its work namespace: the hard stop behind the syncer's own accounting.
+"""What the host lets the tenant use in its work namespace: the hard limit behind the syncer's own accounting.
 
-The ResourceQuotas count what pods and claims request, claims for devices too, and objects. The LimitRange gives a request to
-containers that name none, so that all of them count and the best-effort pods of one tenant cannot starve a node that another
-uses; a limit only where the class has one, since a limit kills what needs more.
+The ResourceQuotas count objects and what pods and claims request, including claims for devices. The LimitRange gives a request
+to containers that set none, so that all of them count and the best-effort pods of one tenant cannot starve a node that another
+tenant uses. It gives a limit only if the class has one, because a limit kills what needs more.
 
-Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
-with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
-Of what it may borrow a tenant's quota is the ceiling, since a pod counts as soon as it is there, and not only once the ledger
-has let it start (docs/decisions/0040). What host and platform keep in the namespace themselves is on top: a limit is the
-tenant's alone. So Secrets may be as many more as there may be pods, since the tokens of each pod lie in one.
+Each counted object updates the whole quota that counts it, and the cost of that for the host's API server grows with the size
+of the quota. So pods and Secrets, of which there is one for each pod, have quotas of their own (docs/decisions/0012). For a
+resource that a tenant may borrow, its quota is the ceiling, because a pod counts as soon as it exists, and not only once the
+ledger has admitted it (docs/decisions/0040). Objects that host and platform keep in the namespace are added on top: a limit is
+meant for the tenant's own objects. So there may be as many more Secrets as pods, because the tokens of each pod are in one.
 """
 
 import json
@@ -31,9 +31,10 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
+    """The quotas for pods and what they use (`tenant-quota`), Secrets (`tenant-secrets`), and all else (`tenant-objects`)."""
     hard = limits(spec)
-    # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over.
+    # The quotas of objects come first and that of pods last: it keeps counting what moved until the host has taken over the
+    # others.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: str(amount) for key, amount in hard.items() if _counted_by(key) == name} for name in names}
     return tuple(
@@ -44,27 +45,27 @@ def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
             "spec": {"hard": counted},
         }
         for name, counted in parts.items()
-        # The one of pods is there always: others look at it by its name.
+        # The quota of pods always exists: other code looks it up by its name.
         if counted or name == POD_QUOTA
     )
 
 
 def limits(spec: PlaneSpec) -> dict[str, Amount]:
-    """What the host counts, by its name there, and up to where: what is not the tenant's own on top of its limits."""
+    """What the host counts, by its name there, and the limits: the tenant's own plus what host and platform keep there."""
     others = {"configmaps": _HOSTS_AUTHORITY + environment.number(spec), "secrets": _tokens(spec)}
-    # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
+    # If a device class also stands for a resource on the host, the scheduler creates a claim for each pod that requests it.
     others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
     quota = spec.quota
     hard = {name: _raised(amount, others.get(name.removeprefix("count/"), 0)) for name, amount in quota.object_limits}
     hard |= {counted_name(name): amount for name, amount in quota.allotted.items()}
-    # No claim waits at the ledger's gate, so none borrows.
+    # Claims do not wait at the ledger's gate, so they cannot borrow.
     hard |= {deviceclaims.quota_name(name): hard[counted_name(other)] for name, other in quota.device_class_resources.items()}
     hard |= {counted_name(name): amount for name, amount in spec.ledger.ceilings}
     return hard | {deviceclaims.quota_name(name): Amount.of(limit) for name, limit in quota.device_class_limits.items()}
 
 
 def _notes(spec: PlaneSpec, name: str) -> dict[str, str]:
-    """What the ledger goes by, and what claims for devices are metered as."""
+    """The annotations for the ledger, and those by which claims for devices are metered."""
     if name == POD_QUOTA and spec.ledger.given:
         return {GIVEN: spec.ledger.given}
     if name == OBJECT_QUOTA and spec.quota.device_class_resources:
@@ -73,7 +74,7 @@ def _notes(spec: PlaneSpec, name: str) -> dict[str, str]:
 
 
 def _lines(spec: PlaneSpec) -> dict[str, str]:
-    """By device class the line that it counts in: of a resource with flavors the one that the tenant likes best."""
+    """The line in which each device class counts; of a resource with flavors, the tenant's preferred flavor."""
     noted = {"labels": {labels.TENANT: spec.tenant}, "annotations": {GIVEN: spec.ledger.given}}
     tenant = tenant_of({"metadata": noted})
     flavors = {} if tenant is None else named(tenant)
@@ -90,8 +91,9 @@ def limit_range(spec: PlaneSpec) -> Obj:
         item["defaultRequest"] = default_request
     if default:
         item["default"] = default
-    # Of pods a LimitRange would have every one name its limits, and of claims it would refuse every change of one from before
-    # its class became tighter, the host's own binding too. Policies hold both to theirs (`most-per-pod`, `most-per-claim`).
+    # For pods, a LimitRange would require limits in all of them. For claims, it would reject every change of a claim that is
+    # older than a tighter class, even the host's own binding. Policies enforce both bounds instead (`most-per-pod`,
+    # `most-per-claim`).
     return {
         "apiVersion": "v1",
         "kind": "LimitRange",
@@ -101,20 +103,20 @@ def limit_range(spec: PlaneSpec) -> Obj:
 
 
 def _tokens(spec: PlaneSpec) -> int:
-    """How many Secrets of tokens there may be: one for each pod, or none where pods are not counted."""
+    """How many Secrets with tokens there may be: one for each pod, or none if pods are not counted."""
     counted = dict(spec.quota.object_limits)
-    # A pod that has ended keeps its tokens until it is deleted, and `pods` leaves it out.
+    # A pod that has ended keeps its tokens until it is deleted, but `pods` does not count it.
     pods = counted.get("count/pods", counted.get("pods"))
     return int(pods.number) if pods is not None and pods.is_whole else 0
 
 
 def _raised(amount: Amount, others: int) -> Amount:
-    """The hard limit for so many objects of the tenant's and `others`; a fraction is left to the host to refuse."""
+    """The hard limit for the tenant's objects and `others`; a fraction stays as it is, and the host rejects it."""
     return Amount(amount.number + others) if others and amount.is_whole else amount
 
 
 def _counted_by(name: str) -> str:
-    """The quota that a name of a limit stands in."""
+    """The ResourceQuota that contains the limit of this name."""
     plain = name.removeprefix("count/")
     if plain == "secrets":
         return SECRET_QUOTA

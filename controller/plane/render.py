@@ -1,12 +1,13 @@
 """All host objects of a plane, in the stages in which they are applied.
 
-Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. Pods are
-started by the stages after the parts, so that a kubelet never finds a Secret or ConfigMap missing and waits. The DNS server is
-the last: started before the API server is ready, it would retry at growing intervals and find it seconds late.
+The order within a stage does not matter, and its objects are applied in parallel; a stage begins when the previous one is done.
+Pods start in the stages after the parts, so that a kubelet never waits for a missing Secret or ConfigMap. The DNS server comes
+last: if it started before the API server is ready, it would retry at growing intervals and connect seconds late.
 
-Two kinds of stages differ in what a refusal of the host means. What protects (network policies, quotas, rights) or what a plane
-runs on holds up every later stage: better no plane than an open one. Extras are what it runs without, its way in from outside
-for one: each is applied for itself, only once all that protects is in, and one that is refused holds up nothing.
+Stages differ in what a refusal by the host means. Objects that protect (network policies, quotas, rights) or that the plane
+needs block every later stage: no plane is better than an unprotected one. Extras are objects that a plane runs without, such as
+its way in from outside. Each is applied independently, once everything that protects is in place, and a refused one blocks
+nothing.
 """
 
 import json
@@ -54,7 +55,7 @@ class Rendered:
 
 
 def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
-    """The first two stages, which need no keys: without them the controller has no right to read any."""
+    """The first two stages, which need no keys: without them the controller has no right to read keys."""
     bindings = (rights.binding(spec), *rights.ledger(spec), *pullsecret.binding(spec))
     return (services.service_cidr(spec), *namespaces.namespaces(spec)), bindings
 

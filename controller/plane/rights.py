@@ -1,7 +1,7 @@
 """The controller's own rights in a tenant's namespaces: to a plane's Secrets, and to pods that wait at the ledger's gate.
 
-Pure. It binds them itself, there alone: so it can read no Secret of the host that is not of a plane, and change no pod that is
-no tenant's. Policies of the chart hold it to that.
+Pure. The controller binds these rights itself, and only there. So it cannot read Secrets of the host other than planes', and
+cannot change pods other than tenants'. The chart's policies enforce that.
 """
 
 from bulkhead.api.objects import Obj

@@ -1,7 +1,7 @@
 """The Secrets of a plane: which container gets which file.
 
-CA keys and the service account key have Secrets of their own that no pod mounts; every container's Secret holds only what
-that container needs. Secrets get their content as data; nothing is generated here.
+CA keys and the service account key have Secrets of their own that no pod mounts; the Secret of a container holds only what that
+container needs. The content is passed in as data; nothing is generated here.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from controller.plane.pki import DNS_USER, SYNCER_USER, USERS, Pair, authority_s
 from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, PlaneSpec
 
 SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Secret
-# In the Secret of the CA of people: the request to revoke that it was drawn for, written together with its key.
+# In the Secret of the CA of people: the revocation request for which its key was created, written together with the key.
 REVOKED_FILE = "revoked"
 
 
@@ -29,17 +29,17 @@ class KeyMaterial:
     leaves: Mapping[str, Pair]
     service_account: Pair
     encryption_key: str
-    # By what request the CA of people was last replaced; empty while it is the first one.
+    # The request for which the CA of people was last replaced; empty while it is the first one.
     revoked: str = ""
 
     @property
     def trust(self) -> str:
-        """A digest of what running processes take over only by a restart; the API server reads the CA of people again."""
+        """A digest of what processes load only at a restart; the API server reloads the CA of people by itself."""
         parts = [self.authorities[name].certificate for name in sorted(self.authorities) if name != USERS]
         return digest(*parts, self.service_account.certificate, self.encryption_key.encode())
 
     def leaf(self, name: str) -> str:
-        """A digest of one leaf and the CAs beside it."""
+        """A digest of one leaf and of the CAs next to it."""
         pair = self.leaves[name]
         return digest(pair.certificate, self.authorities["serving"].certificate)
 
@@ -53,7 +53,7 @@ def digest(*parts: bytes) -> str:
 
 
 def authority_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
-    """The Secrets with the keys from which everything else can be made again."""
+    """The Secrets with the keys from which everything else can be recreated."""
     made = [
         _secret(
             spec,
@@ -89,7 +89,7 @@ def _etcd(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
 
 def _apiserver(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
     files = {
-        # Two CAs, for components and for people. The API server reads this file again when it changes.
+        # Two CAs, for components and for people. The API server reloads this file when it changes.
         "client-ca.crt": keys.authorities["client"].certificate + keys.authorities[USERS].certificate,
         **_ca(keys, "etcd", "etcd-ca.crt"),
         **_ca(keys, "front-proxy", "front-proxy-ca.crt"),

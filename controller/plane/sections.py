@@ -1,8 +1,8 @@
-"""The sections of a `PlaneSpec`: what the builders know of one tenant's plane, by what it is for. Data alone.
+"""The sections of a `PlaneSpec`: what the builders know about one tenant's plane, by purpose. Data only.
 
-Three sections stand in files of their own, beside what follows from them: `Budgets` (`controller.plane.budgets`), `Exposure`
-(`controller.plane.ways`) and `Audit` (`controller.plane.trail`). A *name* is that of a Kubernetes object, an *amount* is an
-`Amount`, a *quantity* is a text such as `2Gi` or `500m`, as Kubernetes writes it.
+Three sections are in files of their own, together with what is computed from them: `Budgets` (`controller.plane.budgets`),
+`Exposure` (`controller.plane.ways`) and `Audit` (`controller.plane.trail`). A *name* is that of a Kubernetes object, an
+*amount* is an `Amount`, a *quantity* is a text such as `2Gi` or `500m`, as Kubernetes writes it.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ DRAIN_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The image of each container, as the chart gives them, and how the kubelet gets them.
+    """The image of each container, as the chart sets it, and how the kubelet pulls it.
 
     bulkhead, kubernetes, etcd, coredns: references of images.
     pull_policy: `imagePullPolicy` of every container.
-    pull_secrets: names of the Secrets of every pod's `imagePullSecrets`; empty where the registry asks for none.
-    own: references of the platform's images among the tenant's pods, which are pulled with the same Secrets.
+    pull_secrets: names of the Secrets of every pod's `imagePullSecrets`; empty if the registry needs none.
+    own: references of the platform's images that run as the tenant's pods; they are pulled with the same Secrets.
     """
 
     bulkhead: str
@@ -46,7 +46,7 @@ class ControlPlane:
     replicas: members of the plane, each with an etcd and an API server.
     placement: where the host's scheduler may put the pods.
     priority_class: name of the PriorityClass of the pods; None for the host's default.
-    ends_soon: whether an API server that is told to end does so, or waits for its watches.
+    ends_soon: whether an API server ends at once on SIGTERM, instead of waiting for its watches.
     """
 
     replicas: int = 1
@@ -60,8 +60,8 @@ class Storage:
     """etcd's volumes, and how much of them etcd may fill.
 
     template_size, template_class: quantity, and name of the StorageClass (None for the host's default), in the StatefulSet's
-        template, which never changes.
-    volume_size, volume_class: the same of every volume, whatever the template says: claims grow to this size.
+        template, which is immutable.
+    volume_size, volume_class: the same for every volume, whatever the template says: claims grow to this size.
     quota_mib: the most that etcd's data may take, in MiB.
     """
 
@@ -74,9 +74,9 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class PodBound:
-    """What one pod may ask for of a resource: the most that it may request, and how many times that its limits may be.
+    """What one pod may request of a resource: the most, and how many times the request its limit may be.
 
-    `most` is a quantity and `ratio` a number, both as text; empty where the class says nothing.
+    `most` is a quantity and `ratio` a number, both as text; empty if the class sets none.
     """
 
     resource: str
@@ -88,15 +88,15 @@ class PodBound:
 class Quota:
     """How much the tenant may use, altogether and in one object.
 
-    gpu_resources: names of the resources of GPUs; the tenant may use nothing of one without a limit.
-    extended_resources: names of other resources of which the same holds.
-    limits: the tenant's own amount of each resource, by its name.
+    gpu_resources: names of the resources of GPUs; without a limit the tenant may use 0 of one.
+    extended_resources: names of other resources with the same rule.
+    limits: the tenant's own amount of each resource, by name.
     object_limits: the most objects of each kind, by the name that a ResourceQuota counts them under.
-    container_defaults: by resource, the request and the limit (quantities, empty for none) of containers that name none.
-    pod_bounds: what one pod may ask for.
-    most_per_claim: the most storage that one claim may ask for, a quantity; empty where the class says nothing.
-    device_classes: the DeviceClasses that claims may name, each with the resource that it stands for (its name) or with how
-        many of its devices all claims may ask for (a number).
+    container_defaults: by resource, the request and the limit (quantities, empty for none) of containers that set none.
+    pod_bounds: what one pod may request.
+    most_per_claim: the most storage that one claim may request, a quantity; empty if the class sets none.
+    device_classes: the DeviceClasses that claims may name, each with the resource that it stands for (its name), or with the
+        number of its devices that all claims together may request.
     """
 
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
@@ -110,29 +110,29 @@ class Quota:
 
     @property
     def allotted(self) -> dict[str, Amount]:
-        """How much the tenant may use of each resource: nothing of a GPU resource without a limit."""
+        """How much the tenant may use of each resource: 0 of a GPU resource without a limit."""
         return dict.fromkeys((*self.gpu_resources, *self.extended_resources), Amount.of(0)) | dict(self.limits)
 
     @property
     def device_class_resources(self) -> dict[str, str]:
-        """The resource that each device class stands for, where it stands for one."""
+        """The resource that each device class stands for; device classes that stand for none are left out."""
         return {name: against for name, against in self.device_classes if isinstance(against, str)}
 
     @property
     def device_class_limits(self) -> dict[str, int]:
-        """How many devices all claims may ask for, of each class that stands for no resource."""
+        """How many devices all claims together may request, for each device class that stands for no resource."""
         return {name: against for name, against in self.device_classes if isinstance(against, int)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What the tenant lends and borrows in its Cohort; empty for a tenant that is in none.
+    """What the tenant lends and borrows in its Cohort; empty for a tenant without a cohort.
 
-    ceilings: the amount that it may hold of each resource of which it may borrow, where that is more than its limit.
-    given: the note of what it was given, for the ledger (`bulkhead.ledger.given`), as JSON.
+    ceilings: how much it may hold of each resource that it may borrow, if that is more than its limit.
+    given: the record of its quota for the ledger (`bulkhead.ledger.given`), as JSON.
     gated_resources: names of the resources whose pods wait at the ledger's gate.
-    gated_gangs: whether gangs wait there as one.
-    admits: whether the controller has the right to admit the tenant's pods and to take them back.
+    gated_gangs: whether the pods of a gang wait there together.
+    admits: whether the controller has the right to admit and to evict the tenant's pods.
     """
 
     ceilings: tuple[tuple[str, Amount], ...] = ()
@@ -146,11 +146,11 @@ class Ledger:
 class Nodes:
     """The nodes that the tenant's pods run on.
 
-    selector: labels that each of them carries.
-    dedicated: whether they are the tenant's alone.
-    tolerations: what every pod tolerates, as in a pod's `tolerations`.
-    allowed_tolerations: what pods may ask to tolerate beside them; a field that is left out allows every value.
-    drain_seconds: for how many seconds PodDisruptionBudgets hold up the drain of a node; below 0 for ever.
+    selector: labels that each of them has.
+    dedicated: whether they are dedicated to the tenant.
+    tolerations: what every pod tolerates, in the form of a pod's `tolerations`.
+    allowed_tolerations: what pods may tolerate in addition; a field that is left out allows every value.
+    drain_seconds: for how many seconds PodDisruptionBudgets block the drain of a node; below 0: for ever.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -166,10 +166,10 @@ class Isolation:
 
     pod_security: level of Pod Security of the work namespace.
     user_namespaces: whether every pod of the tenant runs in a user namespace of its own.
-    drop_privileges: from whose pods the plane takes what the host refuses (`bulkhead.api.privileges`).
-    seccomp_profiles, apparmor_profiles: names of the nodes' profiles that pods may use besides the runtime's own.
-    runtime_class: name of the RuntimeClass of pods that ask for none; None for the host's default.
-    allowed_runtime_classes: names of those that pods may ask for.
+    drop_privileges: from whose pods the plane removes the privileges that the host refuses (`bulkhead.api.privileges`).
+    seccomp_profiles, apparmor_profiles: names of the nodes' profiles that pods may use in addition to the runtime's default.
+    runtime_class: name of the RuntimeClass of pods that request none; None for the host's default.
+    allowed_runtime_classes: names of those that pods may request.
     """
 
     pod_security: str = "baseline"
@@ -183,13 +183,13 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What of the host the tenant's objects may name.
+    """What the tenant's objects may name on the host.
 
-    default_priority_class: name of the PriorityClass of pods that ask for none that is allowed; None for the host's default.
-    priority_classes, storage_classes, snapshot_classes: names of those that they may name.
-    ingress_classes: names of the IngressClasses by which tenants publish, each under `<tenant>.<domain>` of `ingress_domains`.
-    ingress_controllers: the host namespaces of the controllers of those classes.
-    pod_groups: whether the plane serves PodGroups and the syncer mirrors them.
+    default_priority_class: name of the PriorityClass of pods that request none, or one that is not allowed; None for the host's
+    default. priority_classes, storage_classes, snapshot_classes: names of those that they may name. ingress_classes: names of
+    the IngressClasses by which tenants publish, each under `<tenant>.<domain>` of `ingress_domains`. ingress_controllers: the
+    host namespaces of the controllers of those classes. pod_groups: whether the plane serves PodGroups and the syncer mirrors
+    them.
     """
 
     default_priority_class: str | None = None
@@ -209,12 +209,12 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the tenant's pods reach outside of their namespace. Ranges are written as CIDRs.
+    """What the tenant's pods reach outside their namespace. Ranges are CIDRs.
 
     egress_cidrs: ranges that are opened to them.
-    reserved: ranges of the host of which no egress CIDR opens anything,
-    reach_reserved: but for these ranges.
-    pod_addresses: IP addresses of the plane's own pods, by which ranges of pods are found that `reserved` does not list.
+    reserved: ranges of the host, which no egress CIDR opens.
+    reach_reserved: exceptions from `reserved`.
+    pod_addresses: IP addresses of the plane's own pods, which reveal ranges of pods that `reserved` does not list.
     """
 
     egress_cidrs: tuple[str, ...] = ()
@@ -225,15 +225,15 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What the host and the chart say of every plane alike.
+    """What the host and the chart set for all planes alike.
 
     system_namespace: the host namespace of the platform.
     cluster_domain: the DNS domain of Services, on the host and in planes.
-    dns_upstreams: where a tenant's DNS asks for other names: IP addresses, or a path to a resolv.conf.
+    dns_upstreams: the resolvers for all other names: IP addresses, or a path to a resolv.conf.
     client_cidrs: CIDRs of users who reach the API servers of planes directly.
     host_api: IP addresses and ports of the host's API server.
     host_api_anywhere: whether those ports are open at every address.
-    metrics_from: who reads the syncer's metrics, as peers of a NetworkPolicy.
+    metrics_from: the readers of the syncer's metrics, as peers of a NetworkPolicy.
     """
 
     system_namespace: str = names.SYSTEM_NAMESPACE
@@ -247,12 +247,12 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may sign in to the plane.
+    """The users who may sign in to the plane.
 
     admins: subjects of RBAC that are the tenant's admins.
-    issuers: the identity providers whose tokens count.
-    revoked: users and groups whose tokens do not.
-    certificates_revoked: the last request to revoke the certificates that people hold, as the Tenant writes it.
+    issuers: the identity providers whose tokens are accepted.
+    revoked: users and groups whose tokens are refused.
+    certificates_revoked: the last request to revoke people's certificates, as the Tenant has it.
     """
 
     admins: tuple[Obj, ...] = ()
@@ -263,11 +263,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """What the syncer does by the clock, and how much at once.
+    """The syncer's intervals and limits.
 
-    patrol_seconds: seconds between two comparisons of everything that it mirrors.
-    mass_delete_limit: how many objects may vanish within a minute without an event that reports it, before it stops deleting.
-    token_seconds: for how many seconds a token holds at most that it asks for.
+    patrol_seconds: seconds between two patrols.
+    mass_delete_limit: how many objects may vanish within a minute without a watch event before the syncer stops deleting.
+    token_seconds: the longest life of a token that it requests, in seconds.
     """
 
     patrol_seconds: int = 60

@@ -1,7 +1,7 @@
-"""The host Services of a plane, each at a fixed address of the tenant's slice, and the ServiceCIDR that makes it one.
+"""The host Services of a plane, each at a fixed address of the tenant's slice, and the ServiceCIDR of the slice.
 
-The API server's Service publishes pods before they are ready: a plane that starts is then reachable the moment it listens,
-and a plane that is down refuses connections instead of swallowing them.
+The API server's Service publishes pods before they are ready: a starting plane is then reachable the moment it listens, and the
+address of a plane that is down refuses connections instead of dropping packets.
 """
 
 from bulkhead.api.objects import Obj
@@ -22,7 +22,7 @@ from controller.plane.spec import (
 
 
 def service_cidr(spec: PlaneSpec) -> Obj:
-    """The host object that gives the tenant's slice to Services; named like the plane's namespace."""
+    """The host object that makes the tenant's slice available to Services; it has the name of the plane's namespace."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",

@@ -1,7 +1,7 @@
-"""The input of every builder: one tenant's plane, with the class's and the chart's defaults already merged in.
+"""The input of every builder: one tenant's plane, with the defaults of the class and the chart already merged in.
 
-Frozen data and the few addresses and names that follow from it. What a field may hold was checked before it got here
-(`controller.decide.admit`); the builders trust it.
+Frozen data, and the few addresses and names that are computed from it. `controller.decide.admit` has checked the fields, and
+the builders trust them.
 """
 
 from dataclasses import dataclass, field
@@ -67,10 +67,10 @@ class PlaneSpec:
     """Everything that the builders need to know about one tenant: what every object needs, and a section for each purpose.
 
     tenant: name of the Tenant.
-    uid: UID of the Tenant, another one when a Tenant of that name is created again.
+    uid: UID of the Tenant, a different one if a Tenant of that name is recreated.
     version: version of Kubernetes that the plane runs, such as `v1.36.3`.
-    service_slice: the part of the host's service range that is the tenant's alone, a CIDR; empty before one is chosen.
-    audit: the audit trail that the class asks for; None for the built-in one.
+    service_slice: the tenant's slice of the host's service range, a CIDR; empty before one is chosen.
+    audit: the audit trail that the class requests; None for the built-in one.
     """
 
     tenant: str
@@ -105,12 +105,12 @@ class PlaneSpec:
 
     @property
     def enforced_selector(self) -> tuple[tuple[str, str], ...]:
-        """What every pod's node selector says: the pool, and of a dedicated one the nodes that no other tenant runs on."""
+        """The node selector of every pod: the pool's labels, and for a dedicated pool the label of the tenant's own nodes."""
         return (*self.nodes.selector, *(((labels.TENANT, self.tenant),) if self.nodes.dedicated else ()))
 
     @property
     def enforced_tolerations(self) -> tuple[Obj, ...]:
-        """What every pod tolerates: the class's taints, and that of the tenant's own nodes."""
+        """The tolerations of every pod: for the class's taints, and for that of the tenant's own nodes."""
         own: Obj = {"key": labels.TENANT, "operator": "Equal", "value": self.tenant, "effect": "NoSchedule"}
         return (*self.nodes.tolerations, *((own,) if self.nodes.dedicated else ()))
 
@@ -120,7 +120,7 @@ class PlaneSpec:
 
     @property
     def api_address(self) -> str:
-        """The ClusterIP under which the plane's API server is found, from inside and from the host."""
+        """The ClusterIP of the plane's API server, from inside and from the host."""
         return self.address(1)
 
     @property
@@ -135,12 +135,12 @@ class PlaneSpec:
 
     @property
     def public_address(self) -> str:
-        """The ClusterIP of the load balancer's Service, where there is one."""
+        """The ClusterIP of the load balancer's Service, if there is one."""
         return self.address(12)
 
     @property
     def endpoint(self) -> str:
-        """Where clients find the API server: outside of the host if it is exposed, else by its service address."""
+        """Where clients find the API server: outside the host if it is exposed, else at its service address."""
         host = self.exposure.host
         if not host:
             return f"https://{self.api_address}:443"
@@ -148,18 +148,18 @@ class PlaneSpec:
 
     @property
     def tls_server_name(self) -> str | None:
-        """What a client has to ask the endpoint for, where that is another name than the endpoint's: the proxy goes by it."""
+        """The server name that a client must send, if that is not the endpoint's name: the proxy routes by it."""
         exposure = self.exposure
         return exposure.hostnames[0] if exposure.server and exposure.hostnames else None
 
     @property
     def issuer(self) -> str:
-        """The service account issuer, different for every tenant ever created."""
+        """The service account issuer; it is different for every tenant ever created."""
         return f"https://{self.issuer_name}"
 
     @property
     def issuer_name(self) -> str:
-        """The issuer's host: the plane's API server, where readers of tokens find the keys (OpenID Connect Discovery)."""
+        """The issuer's host name: the plane's API server, where readers of tokens find the keys (OpenID Connect Discovery)."""
         return f"{self.uid}.kubernetes.default.svc"
 
     def service_names(self, service: str) -> tuple[str, ...]:

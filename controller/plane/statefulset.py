@@ -1,8 +1,8 @@
 """The StatefulSet `plane`: etcd, API server and controller manager in one pod, with etcd's data on a volume claim.
 
-The annotations on the pod template carry digests of what the running processes read only once (CA certificates, the service
-account key, configuration files), so that a change of those restarts the pod; leaf certificates are reloaded from the
-mounted Secrets by the processes themselves and restart nothing.
+Annotations on the pod template contain digests of what the processes read only at their start (CA certificates, the service
+account key, configuration files), so that a change of these restarts the pod. The processes reload leaf certificates from the
+mounted Secrets by themselves, which restarts nothing.
 """
 
 from bulkhead.api.objects import Obj
@@ -14,7 +14,7 @@ CONFIG_MAP = "plane-config"
 
 
 def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
-    """The StatefulSet; `trust` and `config` are digests of what only a restart takes over."""
+    """The StatefulSet; `trust` and `config` are digests of what only a restart loads."""
     template_meta = metadata(spec, PLANE, component=PLANE, annotations={TRUST_ANNOTATION: trust, CONFIG_ANNOTATION: config})
     del template_meta["name"]
     claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage.template_size}}}
@@ -54,7 +54,7 @@ def config_map(spec: PlaneSpec, shim_ca: str) -> Obj:
 
 
 def disruption_budget(spec: PlaneSpec) -> Obj:
-    """With one replica a drain is allowed to move the plane; with three, one pod at a time."""
+    """With one replica a drain may evict the plane; with three, one pod at a time."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -1,20 +1,20 @@
-"""How full a plane's store is, as its etcd members say, and what makes room in it. Pure.
+"""How full a plane's store is, as its etcd members report, and what frees space in it. Pure.
 
-    every write keeps the version before it ──> compaction forgets old versions ──> free pages inside the file
-                                                defragmentation writes the file anew, without them
-    the file reaches the quota ──> alarm NOSPACE: nothing new is taken, deletions are, until somebody takes the alarm back
+    every write keeps the previous version ──> compaction forgets old versions ──> free pages inside the file
+                                               defragmentation rewrites the file without them
+    the file reaches the quota ──> alarm NOSPACE: etcd refuses writes, except deletions, until the alarm is disarmed
 
-etcd compacts by itself every ten minutes and does neither of the others. Nothing that a tenant may do in its plane does them
-either, so a plane that was full once would stay read-only however much its tenant deletes.
+etcd compacts by itself every ten minutes, but neither defragments nor disarms the alarm. A tenant cannot do either from inside
+its plane, so a plane that was full once would stay read-only however much its tenant deletes.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-# What must be free before a full store is opened again: else the next writes fill it at once.
+# The share of the quota below which a full store is opened again: above it, the next writes would fill it at once.
 _OPENS_BELOW_SHARE: Final = 0.9
-# A file that is made compact before it is full: how much of the quota it takes, and how much of the quota that would free.
+# Defragments a file before it is full: if it takes this share of the quota, and if that frees this share of the quota.
 _LARGE_SHARE: Final = 0.7
 _WORTH_FREEING_SHARE: Final = 0.2
 _WORTH_FREEING_SHARE_WHEN_FULL: Final = 0.02
@@ -22,36 +22,36 @@ _WORTH_FREEING_SHARE_WHEN_FULL: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One etcd member."""
+    """The state of one etcd member."""
 
-    name: str  # of its pod
+    name: str  # the name of its pod
     size: int = 0  # bytes of its file
-    used: int = 0  # bytes of it that hold something
-    quota: int = 0  # bytes that its file may take, as it runs
+    used: int = 0  # bytes of the file that are in use
+    quota: int = 0  # bytes that its file may take, as it runs now
     revision: int = 0
-    alarms: tuple[str, ...] = ()  # the members that have raised NOSPACE, as this one knows
+    alarms: tuple[str, ...] = ()  # the members that have raised NOSPACE, as far as this one knows
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """All members; or why they were not asked."""
+    """All members, or why they were not asked."""
 
     members: tuple[Member, ...] = ()
     unread: str = ""
 
     @property
     def full(self) -> bool:
-        """Whether it takes nothing new."""
+        """Whether etcd refuses new objects."""
         return any(member.alarms for member in self.members)
 
     @property
     def used(self) -> int:
-        """Bytes that the fullest member holds."""
+        """Bytes in use on the fullest member."""
         return max((member.used for member in self.members), default=0)
 
     @property
     def size(self) -> int:
-        """Bytes of the largest file: what the quota counts."""
+        """Bytes of the largest file, which is what the quota counts."""
         return max((member.size for member in self.members), default=0)
 
     @property
@@ -61,36 +61,36 @@ class Store:
 
     @property
     def revision(self) -> int:
-        """What every member knows."""
+        """The newest revision that every member has."""
         return min((member.revision for member in self.members), default=0)
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """Who has raised the alarm."""
+        """The members that have raised the alarm."""
         return tuple(sorted({alarm for member in self.members for alarm in member.alarms}))
 
 
 def compacts_to(store: Store, earlier: int, done: int) -> int:
-    """Up to which revision a full store forgets old versions: one of a while ago, so that no watch loses its place; 0: none.
+    """The revision up to which a full store should be compacted: an older one, so that no watch loses its place; 0 for none.
 
-    `done` is up to where it has forgotten them already. The last deletions are the last revision, after which nothing comes.
+    `done` is the revision up to which it is compacted already. The last deletions are the last revision: nothing follows them.
     """
     return earlier if store.full and done < earlier <= store.revision else 0
 
 
 def to_defragment(store: Store) -> tuple[Member, ...]:
-    """The members whose file is worth being written anew."""
+    """The members whose file is worth a defragmentation."""
     return tuple(member for member in store.members if _worth(member, full=store.full))
 
 
 def opens(store: Store) -> bool:
-    """Whether a full store has room again; a larger quota gives it too."""
+    """Whether a full store has room again; a larger quota also gives it room."""
     return store.full and store.size <= store.quota * _OPENS_BELOW_SHARE
 
 
 def must_go(store: Store) -> int:
-    """How many bytes have to be deleted before a full store is opened again; 0 where it can be opened as it is."""
-    # A file that nothing would come of stays as large as it is.
+    """How many bytes must be deleted before a full store is opened again; 0 if it can be opened as it is."""
+    # A file that a defragmentation would not shrink keeps its size.
     held = max((member.used if _worth(member, full=True) else member.size for member in store.members), default=0)
     return max(0, held - int(store.quota * _OPENS_BELOW_SHARE))
 
@@ -103,7 +103,7 @@ def _worth(member: Member, *, full: bool) -> bool:
 
 
 def store_of(members: Iterable[Member | str]) -> Store:
-    """One answer of all members; one that did not answer makes nothing known."""
+    """The state of all members together; if one did not answer, it is unknown."""
     found = list(members)
     silent = [member for member in found if isinstance(member, str)]
     return Store(unread=silent[0]) if silent else Store(tuple(member for member in found if isinstance(member, Member)))

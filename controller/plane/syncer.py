@@ -1,7 +1,7 @@
-"""The syncer of a tenant: Deployment, settings, and what its ServiceAccount may do on the host.
+"""The syncer of a tenant: its Deployment, its settings, and the rights of its ServiceAccount on the host.
 
 Its rights end at the tenant's two namespaces: bindings there, read access to nodes, and nothing else cluster-wide. It may not
-read nodes through the kubelet proxy, and in the plane's namespace it sees its own identity record and pods only.
+read nodes through the kubelet proxy, and in the plane's namespace it sees only its own identity record and pods.
 """
 
 import json
@@ -27,7 +27,7 @@ _RBAC = "rbac.authorization.k8s.io"
 def settings(spec: PlaneSpec) -> Obj:
     """The content of settings.json, as `syncer/settings.py` reads it."""
     quota, nodes, isolation, offers, ledger = spec.quota, spec.nodes, spec.isolation, spec.offers, spec.ledger
-    # Huge pages are no devices: only the host's quota counts them.
+    # Huge pages are not devices: only the host's quota counts them.
     counted = {name for name in (*quota.gpu_resources, *quota.extended_resources) if "/" in name}
     return {
         "tenant": spec.tenant,
@@ -69,8 +69,8 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedIngressClasses": list(offers.ingress_classes),
         "ingressDomains": list(offers.ingress_domains),
         **({"podGroups": True} if offers.pod_groups else {}),
-        # Of what it may borrow the host's quota says how much, and `limits` what is its own: others change that, and no syncer
-        # has to be started again for it.
+        # The host's quota has the ceiling, and `limits` the tenant's own amounts: other tenants change the ceiling, and no
+        # syncer has to restart for that.
         **({"gatedResources": list(ledger.gated_resources)} if ledger.gated_resources else {}),
         **({"gatedGangs": True} if ledger.gated_gangs else {}),
         **({"allowedSnapshotClasses": list(offers.snapshot_classes)} if offers.snapshot_classes else {}),
@@ -82,7 +82,7 @@ def settings(spec: PlaneSpec) -> Obj:
 
 
 def read_once(spec: PlaneSpec) -> Obj:
-    """The settings for which the syncer starts again; the others a running one takes over."""
+    """The settings that need a restart of the syncer; it reloads the others."""
     return syncersettings.read_once(settings(spec))
 
 
@@ -114,7 +114,7 @@ def config_map(spec: PlaneSpec) -> Obj:
 
 
 def accounts(spec: PlaneSpec) -> list[Obj]:
-    """The syncer's account and the powerless one under which every mirrored pod runs."""
+    """The syncer's account, and the account without rights under which every mirrored pod runs."""
     return [
         {
             "apiVersion": "v1",
@@ -134,9 +134,9 @@ def accounts(spec: PlaneSpec) -> list[Obj]:
 def access(spec: PlaneSpec) -> list[Obj]:
     """Bindings on the host to roles that come with the chart.
 
-    The controller binds them and holds none of their rights itself: it could not exec into a tenant's pod.
+    The controller binds them without holding their rights itself: it could not exec into a tenant's pod.
     """
-    # What was published before the class withdrew it is taken away with the rights that every syncer has.
+    # If the class withdraws publishing, the syncer removes published objects with the rights that every syncer has.
     publishing = [_binding(spec, spec.work_namespace, INGRESS_ROLE, f"{SYNCER}-ingress")] if spec.offers.ingress else []
     grouping = [_binding(spec, spec.work_namespace, POD_GROUP_ROLE, f"{SYNCER}-podgroups")] if spec.offers.pod_groups else []
     snapshots = (
@@ -160,7 +160,7 @@ def access(spec: PlaneSpec) -> list[Obj]:
 
 def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
     """Deployment `syncer`; `leaf` and `config` are digests of what the process reads once."""
-    # Never two at once: both would mirror the same objects.
+    # Never two at the same time: both would mirror the same objects.
     return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy={"type": "Recreate"})
 
 

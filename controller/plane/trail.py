@@ -1,4 +1,4 @@
-"""The audit trail that a class asks for, as `PlaneSpec` holds it: how much of it is kept, and where it is sent. Data alone."""
+"""The audit trail that a class requests, as `PlaneSpec` holds it: how much is kept, and where it is sent. Data only."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -6,16 +6,16 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Where an audit trail is sent, and by what the plane signs in there."""
+    """The receiver of an audit trail, and the credential that the plane sends."""
 
     url: str
     address: str
     certificate_authority: str
     secret: str
-    namespace: str = ""  # of its pods, where they are the host's
+    namespace: str = ""  # of its pods, if they run on the host
     credential: tuple[tuple[str, str], ...] = field(
         default=(), repr=False
-    )  # files and their content in base64, none: none known
+    )  # files and their content in base64; empty if no credential is known
     trouble: str = ""  # why the Secret could not be read or used
 
     @property
@@ -31,22 +31,22 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The audit trail that a class asks for."""
+    """The audit trail that a class requests."""
 
-    requests: bool = False  # whether what was sent is written down too
+    requests: bool = False  # whether bodies of requests are recorded, too
     sink: str = "File"
     file_mib: int = 32
     backups: int = 2
     days: int = 30
-    retain: bool = False  # whether the files lie on etcd's volume
+    retain: bool = False  # whether the files are on etcd's volume
     receiver: Receiver | None = None
 
     @property
     def files(self) -> bool:
-        """Whether it is written into files."""
+        """Whether it is written to files."""
         return self.sink == "File"
 
     @property
     def room_mib(self) -> int:
-        """The most that the files take: while one is begun anew, a former one is still there."""
+        """The most MiB that the files take: when a new file begins, one old file too many still exists."""
         return self.file_mib * (self.backups + 2)

@@ -1,4 +1,4 @@
-"""The ways into a tenant's plane, as `PlaneSpec` holds them: whom it trusts, where it is reached from outside. Data alone."""
+"""How clients get into a tenant's plane, as `PlaneSpec` holds it: trusted identity providers and exposure. Data only."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -8,17 +8,17 @@ from bulkhead.api.providers import Provider
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """An identity provider of the tenant, and what is known of it."""
+    """An identity provider of the tenant, and what is known about it."""
 
     provider: Provider
-    keys: str = ""  # its public keys, a JSON Web Key Set; empty: never seen
+    keys: str = ""  # its public keys, a JSON Web Key Set; empty: never fetched
     trouble: str = ""  # why it does not answer, and what to do
     asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A user or group whose tokens do not count, or none that were issued before a moment (seconds since 1970)."""
+    """A user or group whose tokens are refused, or only those issued before a moment (seconds since 1970)."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class Balancer:
-    """What the Service of a load balancer says, besides its port."""
+    """The settings of the Service of a load balancer, except its port."""
 
     annotations: tuple[tuple[str, str], ...] = ()
     class_name: str = ""
@@ -36,7 +36,7 @@ class Balancer:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Gateway of the host, and which of its listeners."""
+    """A Gateway of the host, and one of its listeners."""
 
     namespace: str
     name: str
@@ -45,32 +45,32 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How the API server is reached from outside of the host."""
+    """How the API server is reached from outside the host."""
 
     type: str = "None"
-    hostnames: tuple[str, ...] = ()  # the first is where it is, unless the server is given
-    server: str = ""  # where the names lead, for clients that cannot look them up
+    hostnames: tuple[str, ...] = ()  # clients use the first, unless `server` is set
+    server: str = ""  # the address behind the names, for clients that cannot look them up
     port: int = 443
     addresses: tuple[str, ...] = ()  # of the load balancer: addresses or names
     balancer: Balancer | None = None
     gateway: Gateway | None = None
-    route_version: str = ""  # in which the host serves TLSRoutes; empty where it does not
-    unmet: str = ""  # why it is not exposed, where something is missing
+    route_version: str = ""  # the version in which the host serves TLSRoutes; empty if it serves none
+    unmet: str = ""  # why it is not exposed, if something is missing
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What stands in the certificate as names."""
+        """The names in the certificate."""
         return (*self.hostnames, *(address for address in self.addresses if not _is_address(address)))
 
     @property
     def certified_addresses(self) -> tuple[str, ...]:
-        """What stands there as addresses, as certificates write them."""
+        """The addresses in the certificate, in the form that certificates use."""
         given = (*self.addresses, self.server)
         return tuple(dict.fromkeys(str(ip_address(address)) for address in given if _is_address(address)))
 
     @property
     def host(self) -> str:
-        """Where clients go; empty while there is no place."""
+        """The host that clients connect to; empty if there is none yet."""
         if self.type == "LoadBalancer":
             return next(iter(self.addresses), "")
         return self.server or next(iter(self.hostnames), "")

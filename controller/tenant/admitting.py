@@ -1,4 +1,4 @@
-"""What is built of a Tenant: what was observed of it, and the one answer of the admission (`controller.decide.admit`)."""
+"""Reads the state of a Tenant and runs the admission (`controller.decide.admit`) on it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,19 +14,19 @@ from controller.tenant.turn import Facet
 
 
 class Admitting:
-    """Asks for the facets of a tenant."""
+    """Admits tenants, with what their facets add to the case."""
 
     def __init__(self, tools: Tools, facets: Sequence[Facet]) -> None:
         self._tools = tools
         self._facets = facets
 
     async def admit(self, tenant: Obj) -> tuple[Observed, Admitted | Refusal]:
-        """What is built of the Tenant; of one whose edit is refused, what was accepted before, and the Tenant as it was."""
+        """What to build for the Tenant. If its edit is refused: the previously accepted spec, and the Tenant with that spec."""
         now = self._tools.clock.now()
         observed = await self._observe(tenant, now)
         admission = admit(self._case(observed))
         if isinstance(admission, Admitted) and admission.held is not None:
-            # Read afresh: an older copy would take a tenant back to what it was before the last edit that was accepted.
+            # Read from the API server: an older copy would revert the tenant to a state before the last accepted edit.
             found = await recorded_spec(self._tools.client, observed.name)
             before = accepted_before(tenant, found)
             if before is not None:
@@ -36,7 +36,7 @@ class Admitting:
         return observed, admission
 
     def awaits(self, admitted: Admitted) -> bool:
-        """Whether a facet does not know yet what it has to."""
+        """Whether a facet still lacks a fact that it needs."""
         return any(facet.awaits(admitted) for facet in self._facets)
 
     async def _observe(self, tenant: Obj, now: datetime) -> Observed:

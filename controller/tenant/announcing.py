@@ -1,8 +1,8 @@
-"""Writes an Event for each change of a Tenant's conditions, so that `kubectl describe tenant` tells what happened and when.
+"""Writes an Event for each change of a Tenant's conditions, so that `kubectl describe tenant` shows what happened and when.
 
-Events are for people: one that cannot be written costs a log line and nothing else. The name of an Event follows from the
-condition, its status and its reason, so one that comes again is counted up; a Tenant has as many as there are such triples, and
-writes a bounded number of them in a while however often it flaps.
+Events are for people: an Event that cannot be written costs a log line and nothing else. Its name is derived from the
+condition, the status and the reason, so a repetition raises its count. A Tenant has at most as many Events as there are such
+triples, and the number of writes per time is bounded, however often a condition flaps.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from controller.decide.announce import Announcement, announcements
 
 _log = logging.getLogger(__name__)
 
-# Where the API server wants Events about objects that lie in no namespace.
+# The namespace that the API server requires for Events about cluster-scoped objects.
 NAMESPACE: Final = "default"
 BURST: Final = 20
 SECONDS_EACH: Final = 30.0
@@ -33,25 +33,25 @@ _TENANTS_REMEMBERED: Final = 4096
 
 
 class Announcer:
-    """Announces through one client."""
+    """Writes Events through one client."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        # By the Tenant's UID.
+        # Keyed by the Tenant's UID.
         self._buckets: Remembered[str, Bucket] = Remembered(_TENANTS_REMEMBERED)
 
     async def announce(self, tenant: Obj, before: Sequence[Obj], now: Sequence[Obj]) -> None:
-        """Tell of what changed between two reports."""
-        for each in announcements(before, now):
+        """Write Events for the conditions that differ between two statuses."""
+        for announcement in announcements(before, now):
             if not self._may_write(uid_of(tenant)):
-                _log.info("event left out: there were too many", extra={"tenant": tenant["metadata"]["name"]})
+                _log.info("event dropped: too many events of this tenant", extra={"tenant": tenant["metadata"]["name"]})
                 return
             try:
                 async with asyncio.timeout(_WRITE_SECONDS):
-                    await self._write(tenant, each)
+                    await self._write(tenant, announcement)
             except (KubeError, TimeoutError) as error:
-                _log.warning("event not written: %s", error, extra={"tenant": tenant["metadata"]["name"]})
+                _log.warning("cannot write event: %s", error, extra={"tenant": tenant["metadata"]["name"]})
                 return
 
     def _may_write(self, uid: str) -> bool:
@@ -70,7 +70,7 @@ class Announcer:
             try:
                 await self._client.patch(EVENTS, name, again, NAMESPACE)
             except NotFound:
-                # It has just expired.
+                # The Event has just expired.
                 await self._client.create(EVENTS, _event(tenant, told, name, stamp), NAMESPACE)
 
 

@@ -1,7 +1,7 @@
-"""Brings planned objects onto the host: server-side apply, side by side within a stage, and nothing for what is unchanged.
+"""Applies planned objects to the host by server-side apply, in parallel within a stage; unchanged objects cost no write.
 
-A write that is refused because a field never changes is an error of its own, for all of a stage together: trying again brings
-nothing, and the caller decides whether the rest goes on without it.
+If the host rejects writes because a field is immutable, all such objects of a stage raise one `Unchangeable`: a retry never
+succeeds, and the caller decides whether the rest goes on without them.
 """
 
 import asyncio
@@ -30,19 +30,21 @@ _SERVICE_PAUSE = 0.05
 
 
 class Outdated(Exception):  # noqa: N818 - a state of what was observed, not a failure
-    """What was observed is older than what is there: observe again before anything else is decided."""
+    """The observation is older than the host's state: observe again before deciding anything else."""
 
 
 class Unchangeable(Unprocessable):
-    """Objects were not written, since fields of them never change; all others of the stage were."""
+    """Some objects were not written, because their fields are immutable; all other objects of the stage were."""
 
     def __init__(self, refused: tuple[Refused, ...]) -> None:
-        super().__init__(422, "Invalid", "; ".join(f"{each.slot.kind} {each.slot.name}: {each.words}" for each in refused))
+        super().__init__(
+            422, "Invalid", "; ".join(f"{refusal.slot.kind} {refusal.slot.name}: {refusal.words}" for refusal in refused)
+        )
         self.refused = refused
 
 
 class Applier:
-    """Applies through the host's client."""
+    """Writes through the host's client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -52,9 +54,9 @@ class Applier:
         self.skipped = 0
 
     async def stage(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> int:
-        """Apply a stage; returns how many writes that took. The first error is raised once the others are through.
+        """Apply a stage; returns the number of writes. Raises the first error after all other writes have finished.
 
-        Unchangeable is raised where every error is one.
+        Raises Unchangeable only if every error is of that kind.
         """
         objects = tuple(objects)
         results = await asyncio.gather(
@@ -71,19 +73,19 @@ class Applier:
         return sum(result is True for result in results)
 
     async def create_only(self, objects: Iterable[Obj], observed: Mapping[tuple[Resource, Key], Obj]) -> int:
-        """Like `stage`, but what was not observed is created and never written over: keys that exist must not be replaced."""
+        """Like `stage`, but an object that was not observed is only created: existing keys must not be replaced."""
         objects = list(objects)
         there = [obj for obj in objects if (_resource(obj), key_of(obj)) in observed]
         missing = [obj for obj in objects if obj not in there]
         try:
             await asyncio.gather(*(self._create(obj) for obj in missing))
         except AlreadyExists as error:
-            raise Outdated(f"keys exist that were not observed: {error}") from error
+            raise Outdated(f"keys exist that this reconcile had not observed: {error}") from error
         return await self.stage(there, observed) + len(missing)
 
     async def delete(self, deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
-        """Delete orphans, each only if it is still what was observed. The first error is raised once the others are gone."""
-        results = await asyncio.gather(*(self._delete(each, observed) for each in deletions), return_exceptions=True)
+        """Delete orphans, each only if it is still the observed object. Raises the first error after all deletions."""
+        results = await asyncio.gather(*(self._delete(deletion, observed) for deletion in deletions), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -91,16 +93,16 @@ class Applier:
     async def extras(
         self, objects: Iterable[Obj], deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]
     ) -> tuple[Refused, ...]:
-        """Apply and delete each for itself; returns what did not succeed, and never raises for it."""
+        """Apply and delete objects independently of each other; returns those that failed, and never raises for them."""
         refused = await asyncio.gather(
             *(self._tried(slot_of(obj), self.stage([obj], observed)) for obj in objects),
-            *(self._tried(each.slot, self.delete([each], observed), deleting=True) for each in deletions),
+            *(self._tried(deletion.slot, self.delete([deletion], observed), deleting=True) for deletion in deletions),
         )
-        return tuple(each for each in refused if each is not None)
+        return tuple(refusal for refusal in refused if refusal is not None)
 
     async def _tried(self, slot: Slot, call: Awaitable[object], *, deleting: bool = False) -> Refused | None:
         try:
-            # A webhook of the host may let its callers wait for longer than the tenant's other objects should.
+            # A webhook of the host may block for longer than the tenant's other objects should wait.
             async with asyncio.timeout(_EXTRA_SECONDS):
                 await call
         except Unchangeable as error:
@@ -111,7 +113,7 @@ class Applier:
         return None
 
     def forget(self, namespaces: Iterable[str]) -> None:
-        """Drop what is known of a tenant that is gone."""
+        """Drop the records of a deleted tenant's namespaces."""
         self._memory.forget(frozenset(namespaces))
 
     async def _create(self, obj: Obj) -> None:
@@ -145,7 +147,7 @@ class Applier:
             try:
                 return await self._client.apply(resource, intent)
             except ApiError as error:
-                # The host takes a moment to learn of a new ServiceCIDR, and says until then that the address is in no range.
+                # The host takes a moment to learn of a new ServiceCIDR. Until then it reports that the address is in no range.
                 if not _no_range_yet(error):
                     raise
             await asyncio.sleep(_SERVICE_PAUSE)
@@ -155,8 +157,8 @@ class Applier:
 class Stages:
     """The stages of one facet of one tenant.
 
-    Where the tenant was built before, an object that cannot become what it should be is told and holds up nothing: it stays as
-    it is whatever else is done. Where it was not, it holds up every later stage: better no plane than an open one.
+    If the tenant was built before, an immutable object is reported and does not block the rest: it stays as it is in any case.
+    If the tenant was not built before, it blocks every later stage: no plane is better than an unprotected one.
     """
 
     def __init__(self, applier: Applier, observed: Observed) -> None:
@@ -166,11 +168,11 @@ class Stages:
         self.refused: tuple[Refused, ...] = ()
 
     async def apply(self, objects: Iterable[Obj]) -> None:
-        """Apply one."""
+        """Apply one stage."""
         await self._through(self._applier.stage(objects, self._there))
 
     async def create_only(self, objects: Iterable[Obj]) -> None:
-        """Apply one without writing over what was not observed."""
+        """Apply one stage without overwriting objects that were not observed."""
         await self._through(self._applier.create_only(objects, self._there))
 
     async def _through(self, stage: Awaitable[object]) -> None:

@@ -1,10 +1,10 @@
-"""What a Tenant consists of, in the order in which it is reconciled. A new facet stands here and nowhere else by name.
+"""The facets that a Tenant consists of, in the order in which they are reconciled. Only this file lists them by name.
 
-    namespaces and rights ─> keys ─> host objects ─> the plane answers ─> what lies inside it ─> what goes on beside
+    namespaces and rights ─> keys ─> host objects ─> the plane answers ─> objects inside it ─> what runs beside it
                                                                           in any case: extras, volumes, shares, the way in
 
-An order, and not a registry: what a facet may rely on stands above it. Their reports come in this order too, and `Ready` says
-the first thing that is not true.
+The order is fixed: a facet may rely on those above it. Their reports have the same order, and `Ready` shows the first condition
+that is not true.
 """
 
 from collections.abc import Iterable
@@ -34,9 +34,9 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     SignIn,
     Ground,
     Pulls,
-    AuditReceiver,  # before the host objects, which are made with its credential
-    Keys,  # after the ground: keys must never be made twice, so their Secrets are read before
-    Objects,  # after the keys; all that protects the tenant is in once this is through
+    AuditReceiver,  # before the host objects, which contain its credential
+    Keys,  # after the ground: keys must never be created twice, so their Secrets are read before
+    Objects,  # after the keys; everything that protects the tenant is in place once this is through
     Presented,
     Plane,
     Followers,  # once the plane answers
@@ -46,7 +46,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Slurm,
     AuditTrail,
     StoreRoom,
-    # These act although one before has failed.
+    # These act even if an earlier facet has failed.
     Extras,
     Volumes,
     Shares,
@@ -55,7 +55,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
 
 
 def built_in(tools: Tools) -> tuple[Facet, ...]:
-    """The facets that need nothing beyond the tools."""
+    """The facets that need only the tools."""
     return (
         Ground(tools.client, tools.applier, tools.clock),
         Keys(tools.renewals, tools.known),
@@ -74,8 +74,8 @@ def built_in(tools: Tools) -> tuple[Facet, ...]:
 
 
 def in_order(offered: Iterable[Facet]) -> tuple[Facet, ...]:
-    """The facets that are offered, in the order of `FACETS`; ValueError for one that does not stand there."""
+    """The offered facets in the order of `FACETS`. Raises ValueError for a facet that is not in it."""
     offered = tuple(offered)
     if strange := sorted({type(facet).__name__ for facet in offered} - {kind.__name__ for kind in FACETS}):
-        raise ValueError(f"put {', '.join(strange)} into FACETS of controller/tenant/consists.py, where it is to act")
+        raise ValueError(f"add {', '.join(strange)} to FACETS in controller/tenant/consists.py, at the place where it must act")
     return tuple(sorted(offered, key=lambda facet: FACETS.index(type(facet))))

@@ -1,6 +1,6 @@
-"""Takes one teardown step: lists what is left of a tenant, asks `teardown` what comes next, and calls for it.
+"""Takes one step of a teardown: lists what is left of a tenant, lets `teardown` decide the next step, and makes the calls.
 
-Only namespaces that carry this tenant's mark are touched. Its own two namespaces are listed afresh each time.
+It touches only namespaces with this tenant's label. The tenant's two namespaces are listed from the API server in each step.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _PARALLEL = 8
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a teardown is."""
+    """How far a teardown has come."""
 
     done: bool
     message: str
@@ -37,7 +37,7 @@ class Progress:
 
 
 class Dismantler:
-    """Takes tenants down through one client."""
+    """Tears tenants down through one client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class Dismantler:
         self._logged: dict[str, str] = {}
 
     async def step(self, tenant: Obj, *, blocked: bool = False) -> Progress:
-        """List what is left, and make the calls that follow from it; say of one that is `blocked` what by, where it can."""
+        """List what is left, and make the next calls. If the teardown is `blocked`, the message says by what if possible."""
         left = await self._left(tenant)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
@@ -65,19 +65,19 @@ class Dismantler:
         return Progress(False, message, _AGAIN_BLOCKED if blocked else again)
 
     async def _held_by_others(self, tenant: Obj) -> str:
-        """Services of the host that have an address of the tenant's slice: it stays for as long as they do.
+        """Services of the host that have an address of the tenant's slice: the slice stays for as long as they do.
 
-        The host gives such addresses to any Service that asks for none in particular.
+        The host may give such an address to any Service that requests no particular one.
         """
         name, service_slice = str(tenant["metadata"]["name"]), str((tenant.get("status") or {}).get("serviceSlice") or "")
         own = {names.plane_namespace(name), names.work_namespace(name)}
         found = []
-        for each in (await self._client.list(kinds.IP_ADDRESSES)).items:
-            address, parent = str(each["metadata"]["name"]), (each.get("spec") or {}).get("parentRef") or {}
+        for claimed in (await self._client.list(kinds.IP_ADDRESSES)).items:
+            address, parent = str(claimed["metadata"]["name"]), (claimed.get("spec") or {}).get("parentRef") or {}
             if slices.inside(service_slice, address) and parent.get("namespace") not in own:
                 found.append(f"{parent.get('namespace')}/{parent.get('name')} has {address}")
         some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
-        return f"; the host gave Services addresses of the slice: {some}; delete them, and make them again" if found else ""
+        return f"; Services on the host use addresses of the slice: {some}; delete and recreate them" if found else ""
 
     async def _left(self, tenant: Obj) -> Left:
         name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
@@ -115,7 +115,7 @@ class Dismantler:
         return found if owned_by(found, tenant, uid) else None
 
     async def _list(self, resource: Resource, namespace: str) -> tuple[Obj, ...]:
-        # A tenant's pods may be large and many; to take them down their names are enough.
+        # A tenant may have many large pods; a teardown needs only their names.
         return tuple((await self._client.list_metadata(resource, namespace)).items)
 
     async def _own(self, resource: Resource, tenant: str) -> tuple[Obj, ...]:
@@ -145,12 +145,12 @@ class Dismantler:
                     propagation="Background",
                 )
             except (NotFound, Conflict):
-                # Gone, or another object of that name by now: the next step finds out.
+                # The object is gone or has been replaced by another of that name; the next step finds out.
                 return
 
 
 def _grace(resource: Resource, meta: Obj) -> int | None:
-    """Workloads may end in order; a plane that is taken down has nothing left to save."""
+    """Grace period in seconds. Workloads may shut down in order; a plane in teardown has nothing left to save."""
     if resource is not kinds.PODS:
         return None
     return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS

@@ -1,4 +1,4 @@
-"""Why a reconcile could not be finished, in the words of the status."""
+"""Translates the error that ended a reconcile into the words of the status."""
 
 from bulkhead.api.conditions import Reason
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
@@ -6,7 +6,7 @@ from controller.refusal import Refusal
 
 
 def failure_of(error: KubeError | TimeoutError) -> Refusal:
-    """The reason and the message of a failure."""
+    """The reason and the message for an error."""
     if isinstance(error, Forbidden | Unprocessable | Conflict):
         return Refusal(Reason.HOST_REFUSED, f"the host refused an object: {error}")
     if isinstance(error, Unavailable | TimeoutError):

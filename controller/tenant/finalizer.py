@@ -1,4 +1,4 @@
-"""The finalizer by which a Tenant stays until everything made for it is gone."""
+"""The finalizer that keeps a Tenant until everything created for it is gone."""
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -8,21 +8,21 @@ from bulkhead.kube.errors import NotFound
 
 
 def has(tenant: Obj) -> bool:
-    """Whether a Tenant bears it."""
+    """Whether a Tenant has it."""
     return names.TEARDOWN_FINALIZER in (tenant["metadata"].get("finalizers") or [])
 
 
 async def put_on(client: Client, tenant: Obj) -> Obj:
-    """Put it on before anything is made; returns the Tenant as it is then."""
+    """Add it before anything is created; returns the Tenant with it."""
     if has(tenant):
         return tenant
     return await _patch(client, tenant, [*(tenant["metadata"].get("finalizers") or []), names.TEARDOWN_FINALIZER])
 
 
 async def take_off(client: Client, tenant: Obj) -> None:
-    """Take it off once nothing is left."""
+    """Remove it once nothing is left."""
     try:
-        await _patch(client, tenant, [each for each in tenant["metadata"]["finalizers"] if each != names.TEARDOWN_FINALIZER])
+        await _patch(client, tenant, [name for name in tenant["metadata"]["finalizers"] if name != names.TEARDOWN_FINALIZER])
     except NotFound:
         return
 

@@ -1,4 +1,4 @@
-"""What lies inside a tenant's plane: whether its API server answers, and the objects that every plane begins with."""
+"""The inside of a tenant's plane: whether its API server answers, and the objects that every plane starts with."""
 
 import logging
 from collections.abc import Iterable
@@ -19,22 +19,22 @@ _log = logging.getLogger(__name__)
 
 
 class Interior:
-    """Looks after the insides of all planes; applies again what was not applied for a while."""
+    """Reconciles the insides of all planes; applies the objects again when the resync interval has passed."""
 
     def __init__(self, owned: Owned, planes: PlaneAccess, clock: Clock, *, resync_seconds: float) -> None:
         self._owned = owned
         self._planes = planes
         self._clock = clock
         self._resync_seconds = resync_seconds
-        # Tenant -> the objects, when they were applied, and the plane's identity then.
+        # Tenant -> the objects, when they were applied, and the identity of the plane at that time.
         self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
 
     async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
-        """What the plane's API server answers: of several members one that serves, and the next where that is silent."""
+        """The health that the plane's API server reports. Asks a serving member, and the next one if that does not answer."""
         spec = made.spec
         pods = self._members(spec)
         if not pods:
-            return PlaneHealth(message="the plane's pod is not there")
+            return PlaneHealth(message="the plane's pod does not exist")
         serving = [pod for pod in pods if serves(pod)]
         return await self._planes.health(spec, keys, list(_addresses(serving or pods[:1]).values()))
 
@@ -43,13 +43,13 @@ class Interior:
         return _addresses(self._members(spec))
 
     def _members(self, spec: PlaneSpec) -> list[Obj]:
-        """The pods of a plane's members, without those that are about to be gone."""
+        """The pods of a plane's members, without those that are being deleted."""
         keys = (Key(spec.namespace, f"{PLANE}-{number}") for number in range(spec.control_plane.replicas))
         found = (self._owned.get(kinds.PODS, key) for key in keys)
         return [pod for pod in found if pod is not None and not is_pending_deletion(pod)]
 
     async def bootstrap(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
-        """Look after what is made inside a plane that answers."""
+        """Apply the objects that every plane starts with, if the plane answers."""
         spec = made.spec
         if not health.ready:
             self._bootstrapped.pop(spec.tenant, None)
@@ -59,14 +59,14 @@ class Interior:
             try:
                 uid = await self._planes.bootstrap(spec, made.bootstrap, made.withdrawn)
             except (KubeError, TimeoutError) as error:
-                # A webhook of the tenant's own may refuse them: the rest of the reconcile goes on.
-                _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
-                return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
+                # A webhook in the plane may reject them: the rest of the reconcile goes on.
+                _log.warning("cannot apply the bootstrap objects: %s", error, extra={"tenant": spec.tenant})
+                return PlaneHealth(ready=True, message=f"the plane rejects its bootstrap objects: {error}")
             self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
         return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
 
     async def forget(self, tenant: str) -> None:
-        """Let go of a tenant's plane."""
+        """Drop the records of a tenant's plane."""
         await self._planes.forget(tenant)
         self._bootstrapped.pop(tenant, None)
 

@@ -1,4 +1,4 @@
-"""A call for which a RoleBinding may just have been made, of which the host takes a moment to learn."""
+"""Repeats a call whose RoleBinding may just have been created, of which the host takes a moment to learn."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ _PAUSE: Final = 0.1
 
 
 async def with_new_right(clock: Clock, call: Callable[[], Awaitable[T]], tries: int = TRIES) -> T:
-    """The answer of the call; Forbidden is raised once the last try got it, too."""
+    """The answer of the call. Raises Forbidden if the last try is forbidden, too."""
     for _ in range(tries - 1):
         with contextlib.suppress(Forbidden):
             return await call()

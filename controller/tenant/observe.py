@@ -1,7 +1,7 @@
-"""What the controller sees of one tenant, gathered into one frozen value before anything is decided.
+"""Reads the state of one tenant into one frozen value before anything is decided.
 
-The host's objects come from informers; the Tenant itself, its class and, once it may be built, its Secrets are read afresh,
-because acting on a stale copy of those would do harm. So a reconcile of an unchanged tenant costs three small requests.
+Host objects come from informers. The Tenant, its class and, once it may be built, its Secrets are read from the API server,
+because a decision on stale copies of those would do harm. So a reconcile of an unchanged tenant costs three small requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from controller.sections import section_of
 
 @dataclass(frozen=True)  # without slots: the objects are sorted once
 class Observed:
-    """One tenant at one moment."""
+    """The state of one tenant at one moment."""
 
     tenant: Obj
     tenant_class: Obj | None
@@ -49,12 +49,12 @@ class Observed:
 
     @property
     def built(self) -> bool:
-        """Whether the tenant was built once and its namespaces are still its own."""
+        """Whether the tenant was built before and its namespaces are still its own."""
         meta = self.tenant["metadata"]
         both = (names.plane_namespace(self.name), names.work_namespace(self.name))
-        namespaces = [self.get(kinds.NAMESPACES, each) for each in both]
+        namespaces = [self.get(kinds.NAMESPACES, namespace) for namespace in both]
         applied = (self.tenant.get("status") or {}).get("class") or self.get(kinds.STATEFUL_SETS, PLANE, both[0])
-        return bool(applied) and all(each and owned_by(each, self.name, str(meta["uid"])) for each in namespaces)
+        return bool(applied) and all(namespace and owned_by(namespace, self.name, str(meta["uid"])) for namespace in namespaces)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""
@@ -62,15 +62,15 @@ class Observed:
 
     @cached_property
     def existing(self) -> Existing:
-        """The tenant's own host objects, each where it is."""
+        """The tenant's own host objects by slot."""
         return by_slot(self.objects.values())
 
     @property
     def pod_addresses(self) -> tuple[str, ...]:
-        """Where the plane's pods are."""
+        """The addresses of the plane's pods."""
         pods = (obj for (kind, _), obj in self.objects.items() if kind is kinds.PODS)
         listed = ((pod.get("status") or {}).get("podIPs") or [] for pod in pods)
-        return tuple(sorted({str(each.get("ip")) for addresses in listed for each in addresses if each.get("ip")}))
+        return tuple(sorted({str(address.get("ip")) for addresses in listed for address in addresses if address.get("ip")}))
 
     def in_plane(self, resource: Resource) -> dict[str, Obj]:
         """The objects of one kind in the plane's namespace, by name."""
@@ -79,7 +79,7 @@ class Observed:
 
 
 async def read_tenant(client: Client, name: str) -> Obj | None:
-    """The Tenant, or None when it is gone."""
+    """The Tenant; None if it is gone."""
     try:
         return await client.get(kinds.TENANTS, name)
     except NotFound:
@@ -87,7 +87,7 @@ async def read_tenant(client: Client, name: str) -> Obj | None:
 
 
 async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj, now: datetime) -> Observed:
-    """Everything else about a tenant."""
+    """Read everything else about a tenant."""
     name = str(tenant["metadata"]["name"])
     class_name = str((tenant.get("spec") or {}).get("class") or "")
     objects = {(resource, key_of(obj)): obj for resource, obj in owned.of_tenant(name)}
@@ -105,9 +105,9 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
 
 
 async def _cohort(client: Client, spec: Obj) -> Obj | None:
-    """The Cohort that a Tenant names; read only for the flavors in it, of which most have none."""
+    """The Cohort of a Tenant; it is read only if the Tenant's quota has flavors, which is rare."""
     name = cohort_of(spec)
-    if not name or not any(section_of(resources_of(spec), each).get("flavors") for each in resources_of(spec)):
+    if not name or not any(section_of(resources_of(spec), resource).get("flavors") for resource in resources_of(spec)):
         return None
     try:
         return await client.get(kinds.COHORTS, name)
@@ -125,7 +125,7 @@ async def _tenant_class(client: Client, name: str) -> Obj | None:
 
 
 async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource, Key], Obj]) -> Iterable[str]:
-    """Namespaces of the tenant's names that exist without its mark; asked only while ours are not seen."""
+    """Namespaces with the tenant's names that exist without its label; read only while the tenant's own are not observed."""
     name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
     foreign = []
     for namespace in (names.plane_namespace(name), names.work_namespace(name)):
@@ -141,7 +141,7 @@ async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource,
 
 
 def owned_by(obj: Obj, tenant: str, uid: str) -> bool:
-    """Whether a namespace carries the mark of exactly this tenant."""
+    """Whether a namespace has the label of exactly this tenant."""
     meta = obj["metadata"]
     own = meta.get("labels") or {}
     marked = own.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD and own.get(labels.TENANT) == tenant
@@ -149,7 +149,7 @@ def owned_by(obj: Obj, tenant: str, uid: str) -> bool:
 
 
 async def recorded_spec(client: Client, tenant: str) -> Obj | None:
-    """What the controller noted of the spec that it accepted last (`controller.decide.accepted`)."""
+    """The controller's record of the last accepted spec (`controller.decide.accepted`)."""
     try:
         return await client.get(kinds.CONFIG_MAPS, CONFIG_MAP, names.plane_namespace(tenant))
     except NotFound:
@@ -157,7 +157,7 @@ async def recorded_spec(client: Client, tenant: str) -> Obj | None:
 
 
 async def recorded_identity(client: Client, namespace: str) -> Recorded:
-    """What the host remembers of a plane's data; the syncer writes it, whose objects are not watched here."""
+    """The host's record of the plane's data. The syncer writes it, and the controller does not watch such objects."""
     try:
         return recorded(await client.get(kinds.CONFIG_MAPS, planeidentity.NAME, namespace))
     except NotFound:

@@ -1,13 +1,13 @@
-"""One reconcile of one tenant: observe, admit, one turn through its facets, report. The same whatever it was that changed.
+"""One reconcile of one tenant: observe, admit, one turn through its facets, report. It does not depend on what has changed.
 
     read Tenant ─┬─ gone ──────> forget
                  ├─ deleting ──> dismantle ─> status
                  └─ else ──> observe ─> admit ─┬─ Refusal ──> status
                                                └─ Admitted ─> finalizer ─> slice ─> facets, in their order ─> status
 
-What a tenant consists of stands in `controller.tenant.consists`; this file knows no facet by name. A reconcile never waits for
-something that takes long; what observes that it has happened (an informer, the waiter for a plane) brings the tenant's name
-back into the queue. The status is written once, at the end.
+`controller.tenant.consists` lists the facets of a tenant; this file knows none by name. A reconcile never waits for anything
+slow: whatever observes the result (an informer, the waiter for a plane) puts the tenant's name into the queue again. The status
+is written once, at the end.
 """
 
 import logging
@@ -44,19 +44,19 @@ _REFUSED: Final = 30.0
 
 
 class ReconcileFailed(Exception):  # noqa: N818 - what happened, for the queue's worker
-    """A reconcile could not be finished; the status says so already, and the worker tries again later."""
+    """A reconcile could not be finished; the status reports it already, and the worker tries again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """When to look again, at the latest; None: only when something happens."""
+    """When to look again at the latest, in seconds; None: only after a change."""
 
     again: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a reconcile came to: the status that is to be written, if any, and when to look again."""
+    """The result of a reconcile: the status to write, if any, and when to look again."""
 
     again: float | None = None
     status: Obj | None = None
@@ -64,7 +64,7 @@ class _Result:
 
 
 class Reconciler:
-    """Reconciles tenants; one tenant is never in two reconciles at once (the queue sees to that)."""
+    """Reconciles tenants. The queue ensures that two reconciles of one tenant never overlap."""
 
     def __init__(self, tools: Tools, facets: Iterable[Facet]) -> None:
         self._client = tools.client
@@ -94,7 +94,7 @@ class Reconciler:
         return Outcome(result.again if there else None)
 
     async def _look_after(self, tenant: Obj) -> tuple[Obj, _Result]:
-        """A Tenant that is not being deleted, and the Tenant on which its status is reported."""
+        """Reconcile a Tenant that is not being deleted; also returns the Tenant on which the status is reported."""
         observed, admission = await self._admitting.admit(tenant)
         if isinstance(admission, Refusal):
             result = await self._refuse(observed, admission)
@@ -107,14 +107,14 @@ class Reconciler:
         return observed.tenant, result
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> _Result:
-        """Say why nothing is changed; but what was revoked reaches a plane all the same, and its certificates are renewed."""
+        """Report why nothing is changed. Revocations still reach the plane, and its certificates are still renewed."""
         if refusal.reason is Reason.PAUSED:
             await self._leave(observed.name, ends=False)
         trouble = await self._refusing.reach(observed)
         if trouble:
             refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
-        said = status.refused(observed.tenant, refusal, observed.now)
-        return _Result(_REFUSED if trouble else self._resync, said)
+        wanted = status.refused(observed.tenant, refusal, observed.now)
+        return _Result(_REFUSED if trouble else self._resync, wanted)
 
     async def _build(self, observed: Observed, admitted: Admitted) -> _Result:
         service_slice = await self._slicer.slice_of(observed)
@@ -126,22 +126,22 @@ class Reconciler:
         return result
 
     async def _turn(self, turn: Turn) -> _Result:
-        """One turn through all facets, and what they say at its end."""
+        """One turn through all facets, and their reports at its end."""
         try:
             turn, failure = await run(self._facets, turn)
         except Outdated as error:
-            _log.info("looking again: %s", error, extra={"tenant": turn.tenant})
+            _log.info("observing again: %s", error, extra={"tenant": turn.tenant})
             result = _Result(_OUTDATED)
         else:
             end = seen(turn, failure, self._owned.of_tenant(turn.tenant))
             reports = [facet.report(end) for facet in self._facets]
             ended = Ended(edit=turn.admitted.edit, held=turn.admitted.held, failure=failure)
-            said = status.fold(turn.observed.tenant, reports, ended, self._clock.now())
-            result = _Result(status.again(reports) or self._resync, said, failure)
+            wanted = status.fold(turn.observed.tenant, reports, ended, self._clock.now())
+            result = _Result(status.again(reports) or self._resync, wanted, failure)
         return result
 
     async def _dismantle(self, tenant: Obj) -> _Result:
-        """One step of taking down a tenant; what goes on in its plane ends first."""
+        """One step of a tenant's teardown; what the controller runs in its plane ends first."""
         result, now, name = _Result(), self._clock.now(), str(tenant["metadata"]["name"])
         if finalizer.has(tenant):
             await self._leave(name, ends=True)
@@ -152,17 +152,17 @@ class Reconciler:
                 await finalizer.take_off(self._client, tenant)
                 await self._forget(name)
             else:
-                said = status.terminating(tenant, progress.message, blocked=blocked, now=now)
-                result = _Result(progress.again, said)
+                wanted = status.terminating(tenant, progress.message, blocked=blocked, now=now)
+                result = _Result(progress.again, wanted)
         return result
 
     async def _leave(self, name: str, *, ends: bool) -> None:
-        """End what goes on in a tenant's plane beside its reconciles: the latest facet first, it stands on the others."""
+        """End what the controller runs in a tenant's plane, the latest facet first, because it depends on the earlier ones."""
         for facet in reversed(self._facets):
             await facet.leave(name, ends=ends)
 
     async def _forget(self, name: str) -> None:
-        """Drop what is known of a tenant that is gone."""
+        """Drop what is known of a deleted tenant."""
         await self._leave(name, ends=True)
         for facet in reversed(self._facets):
             await facet.forget(name)

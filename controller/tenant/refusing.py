@@ -1,4 +1,4 @@
-"""What is done for a Tenant that is refused as it is: nothing is changed but what was revoked, and certificates are renewed."""
+"""What the controller does for a Tenant that is refused as it is: it only delivers revocations and renews certificates."""
 
 from controller.tenant.observe import Observed
 from controller.tenant.renewing import Renewing
@@ -7,7 +7,7 @@ from controller.tenant.tools import Tools
 
 
 class Refusing:
-    """Reaches planes that are not looked after otherwise."""
+    """Acts in planes that are not reconciled otherwise."""
 
     def __init__(self, tools: Tools) -> None:
         self._known = tools.known
@@ -15,7 +15,7 @@ class Refusing:
         self._renewing = Renewing(tools.client, tools.renewals)
 
     async def reach(self, observed: Observed) -> str:
-        """Do it, if there is a plane; returns what went wrong, or will."""
+        """Do both, if there is a plane; returns what went wrong or soon will, empty if nothing."""
         revoked = await self._revoking.reach(observed)
         renewed = await self._renewing.reach(observed, self._known[observed.name])
         return "; ".join(trouble for trouble in (revoked, renewed) if trouble)

@@ -1,10 +1,10 @@
-"""Renews the certificates of planes whose Tenant is refused as it is: paused, of an unknown class. Nothing else changes.
+"""Renews the certificates of planes whose Tenant is refused as it is: paused, or of an unknown class. Nothing else changes.
 
-    at two thirds of its life ──> the same certificate anew, in its Secret ──> inside a kubeconfig: its Deployment starts again
+    at two thirds of its life ──> the same certificate again, in its Secret ──> inside a kubeconfig: its Deployment restarts
 
-A pause keeps people's hands free; it is not there to end a plane. Each step patches one object that is there and says which
-was read; what is there decides what is left to do, so a crash between two steps repeats the second. Only in a namespace that
-is this Tenant's, and only of a plane that was built.
+A pause lets people work without interference; it must not end a plane. Each step patches one existing object and names the
+version that was read. What exists decides what is left to do, so after a crash between two steps the second one is repeated.
+The controller acts only in a namespace of this Tenant, and only on a plane that was built.
 """
 
 import logging
@@ -28,19 +28,19 @@ from controller.plane.spec import DNS, LEAF_ANNOTATION, PLANE, SYNCER
 from controller.tenant.observe import Observed, owned_by
 
 _log = logging.getLogger(__name__)
-# The Secrets whose kubeconfig has its certificate inside, and the Deployments that read them once.
+# The Secrets that contain a certificate inside a kubeconfig, and the Deployments that read it only at their start.
 _READ_ONCE: Final = {"pki-syncer": SYNCER, "pki-dns": DNS}
 
 
 class Renewing:
-    """Renews in planes that are not looked after otherwise."""
+    """Renews certificates in planes that are not reconciled otherwise."""
 
     def __init__(self, client: Client, renewals: Renewals) -> None:
         self._client = client
         self._renewals = renewals
 
     async def reach(self, observed: Observed, known: Known) -> str:
-        """Renew what is due, if there is a plane, of which something is known; returns what went wrong, or will."""
+        """Renew the certificates that are due, if there is a plane; returns what went wrong or soon will, empty if nothing."""
         namespace = _plane_of(observed)
         if namespace is None:
             return ""
@@ -50,27 +50,31 @@ class Renewing:
             put_off = await self._secrets(observed, secrets, known)
             await self._deployments(observed, namespace, secrets)
         except (KubeError, TimeoutError) as error:
-            _log.warning("not renewed in the plane: %s", error, extra={"tenant": observed.name})
-            return f"certificates that would expire were not renewed, which is tried again: {error}"
+            _log.warning("cannot renew the plane's certificates: %s", error, extra={"tenant": observed.name})
+            return f"certificates are due and could not be renewed; the controller tries again: {error}"
         if put_off:
             return f"certificates are due and not renewed yet: {self._renewals.why_not}"
         ends = standing.ending(secrets, observed.now, known)
         named = ", ".join(f"{name} ({end:%Y-%m-%d})" for name, end in sorted(ends.items()))
-        return f"CAs of the plane are replaced only while its Tenant is looked after, and these end: {named}" if named else ""
+        return f"CAs of the plane are replaced only while its Tenant is reconciled, and these expire: {named}" if named else ""
 
     async def _secrets(self, observed: Observed, secrets: dict[str, Obj], known: Known) -> bool:
-        """Renew what is due, a Secret at a time; returns whether that was put off."""
+        """Renew what is due, one Secret at a time; returns whether a renewal was put off."""
         due = standing.due(secrets, observed.now, known)
         if not due:
             return False
         if not self._renewals.take():
             return True
-        for name in sorted({each.secret for each in due}):
+        for name in sorted({certificate.secret for certificate in due}):
             obj, files = secrets[name], dict[str, bytes]()
-            for each in (each for each in due if each.secret == name):
-                files |= standing.renewed(each, secrets, observed.now, known)
+            for certificate in (certificate for certificate in due if certificate.secret == name):
+                files |= standing.renewed(certificate, secrets, observed.now, known)
                 metrics.certificates_issued.inc()
-                extra = {"tenant": observed.name, "certificate": f"{name}/{each.file}", "why": "at two thirds of its life"}
+                extra = {
+                    "tenant": observed.name,
+                    "certificate": f"{name}/{certificate.file}",
+                    "why": "at two thirds of its life",
+                }
                 _log.info("issuing", extra=extra)
             meta = obj["metadata"]
             version = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
@@ -79,7 +83,7 @@ class Renewing:
         return False
 
     async def _deployments(self, observed: Observed, namespace: str, secrets: dict[str, Obj]) -> None:
-        """Have those start again that run with another certificate than lies in their kubeconfig."""
+        """Restart the Deployments that run with another certificate than their kubeconfig now contains."""
         authority = files_of(secrets.get(authority_secret("serving"))).get("tls.crt", b"")
         for secret, name in _READ_ONCE.items():
             pair, running = embedded(files_of(secrets.get(secret))), observed.get(kinds.DEPLOYMENTS, name, namespace)
@@ -93,11 +97,11 @@ class Renewing:
             try:
                 await self._client.patch(kinds.DEPLOYMENTS, name, body, namespace)
             except (NotFound, Conflict):
-                continue  # gone, or another of its name by now: its informer brings the tenant again
+                continue  # gone or replaced by another of its name: its informer enqueues the tenant again
 
 
 def _plane_of(observed: Observed) -> str | None:
-    """The namespace of the tenant's plane; None where there is none, or it is not its own."""
+    """The namespace of the tenant's plane; None if there is none, or if it is not the tenant's own."""
     try:
         namespace = names.plane_namespace(observed.name)
     except names.InvalidTenantNameError:

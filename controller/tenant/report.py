@@ -1,4 +1,4 @@
-"""Writes a Tenant's status once at the end of a reconcile, where it says something new; counts it, and tells what changed."""
+"""Writes a Tenant's status once at the end of a reconcile if it has changed, and updates metrics and Events from it."""
 
 import logging
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Reports through one client."""
+    """Writes statuses through one client."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class Reporter:
         self._announcer = Announcer(client, clock)
 
     async def report(self, tenant: Obj, wanted: Obj) -> bool:
-        """Write a status; False when the Tenant is gone."""
+        """Write a status; returns False if the Tenant is gone."""
         metrics.report(str(tenant["metadata"]["name"]), wanted)
         there = True
         if status.changed(tenant, wanted):

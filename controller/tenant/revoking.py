@@ -1,11 +1,12 @@
-"""Has a plane hear of what was revoked while its Tenant is refused as it is: paused, of an unknown class. Nothing else changes.
+"""Delivers revocations to a plane whose Tenant is refused as it is: paused, or of an unknown class. Nothing else changes.
 
     access.certificatesRevoked ──> Secret pki-ca-users, a new CA ──> Secret pki-apiserver, file client-ca.crt
     access.revoked ──> ConfigMap plane-config, file authentication.json: more rules that refuse
 
-To withdraw access outranks a pause, which is there to keep people's hands free and not to keep doors open. Each step patches
-one file of an object that is there and says the version that was read, so it makes nothing and undoes nobody's change; what is
-there decides what is left to do, so a crash between two steps repeats the second. Only in a namespace that is this Tenant's.
+A revocation outranks a pause: a pause lets people work without interference, but must not keep doors open. Each step patches
+one file of an existing object and names the version that was read, so it creates nothing and overwrites no other change. What
+exists decides what is left to do, so after a crash between two steps the second one is repeated. The controller acts only in a
+namespace of this Tenant.
 """
 
 import json
@@ -35,14 +36,14 @@ _TRUSTED = "client-ca.crt"
 
 
 class Revoking:
-    """Revokes in planes that are not looked after otherwise."""
+    """Revokes access in planes that are not reconciled otherwise."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
 
     async def reach(self, observed: Observed) -> str:
-        """Have the plane hear of everything that was revoked, if there is one; returns what went wrong."""
+        """Deliver every revocation to the plane, if there is one; returns what went wrong, empty if nothing."""
         spec = section_of(observed.tenant, "spec")
         wanted = text_or_none(section_of(spec, "access"), "certificatesRevoked")
         try:
@@ -57,12 +58,12 @@ class Revoking:
                 await self._certificates(observed.name, namespace, wanted)
             await self._tokens(observed, namespace)
         except NotFound:
-            return ""  # no plane was built yet, and a new one begins with what is revoked
+            return ""  # no plane was built yet, and a new one starts with all revocations
         except (KubeError, TimeoutError) as error:
-            _log.warning("not revoked in the plane: %s", error, extra={"tenant": observed.name})
-            return f"what was revoked did not reach the plane, and is tried again: {error}"
+            _log.warning("cannot revoke in the plane: %s", error, extra={"tenant": observed.name})
+            return f"the revocation did not reach the plane; the controller tries again: {error}"
         except (KeyError, TypeError, ValueError):
-            _log.warning("not revoked in the plane: its configuration cannot be read", extra={"tenant": observed.name})
+            _log.warning("cannot revoke in the plane: its configuration is malformed", extra={"tenant": observed.name})
             return f"tokens are not revoked in the plane: {authentication.FILE} of ConfigMap {CONFIG_MAP} was changed by hand"
         return ""
 
@@ -102,7 +103,7 @@ class Revoking:
 
 
 def _file(secret: Obj, name: str) -> bytes:
-    """One file of a Secret; empty where it has none that can be read."""
+    """One file of a Secret; empty if it has none that can be read."""
     try:
         return b64decode((secret.get("data") or {}).get(name) or "", validate=True)
     except ValueError:

@@ -1,9 +1,9 @@
-"""Runs the facets of one turn in their order, and says how it ended.
+"""Runs the facets of one turn in their order, and returns how the turn ended.
 
     facet ─> facet ── failed          facets that act in any case ─> end
                      └─ the others do not act ─┘
 
-A facet acts only where what it needs was made. Nothing here knows a facet by name.
+A facet acts only if earlier facets produced what it needs. Nothing here knows a facet by name.
 """
 
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None]:
-    """The turn as far as it came, and its first failure. `Outdated` is raised: nothing more is to be decided then."""
+    """The turn at its end, and its first failure. Raises `Outdated`, because nothing more can be decided then."""
     failure: Refusal | None = None
     for facet in facets:
         if not _acts(facet, turn, failure):

@@ -1,8 +1,8 @@
-"""Gives each tenant its slice of the service range, once, and finds it again from the host's own ServiceCIDR object.
+"""Gives each tenant its slice of the service range once, and finds it again in the ServiceCIDR object on the host.
 
-One allocation at a time: two tenants that arrive together must not be given the same slice, so choosing and claiming happen
-under one lock, on lists read afresh. A slice of which the host has meanwhile given a needed address to another Service
-is given back for another, as long as no plane was built on it.
+Slices are allocated one at a time: two tenants that arrive together must not get the same slice, so choosing and claiming
+happen under one lock, on lists read from the API server. If the host has meanwhile given a needed address of the slice to
+another Service, the controller releases the slice and takes another one, as long as no plane was built on it.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Slicer:
     async def _claim(self, observed: Observed, name: str) -> str | Refusal:
         listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
         addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
-        own = next((each for each in listed if each["metadata"]["name"] == name), None)
+        own = next((service_cidr for service_cidr in listed if service_cidr["metadata"]["name"] == name), None)
         if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:
             return Refusal(Reason.NAMESPACE_TAKEN, f"ServiceCIDR {name} exists and is not this tenant's")
         if own is not None:
@@ -60,22 +60,22 @@ class Slicer:
         chosen = slices.allocate(
             self._settings.service_range,
             self._settings.slice_prefix,
-            taken=[cidr for each in listed for cidr in each["spec"].get("cidrs") or []],
+            taken=[cidr for service_cidr in listed for cidr in service_cidr["spec"].get("cidrs") or []],
             used=_used_by_others(addresses, _inhabited(observed)),
             wished=str(wished) if wished else None,
         )
         if chosen is None:
             whole = self._settings.service_range
-            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"no free /{self._settings.slice_prefix} is left in {whole}")
+            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"the service range {whole} has no free /{self._settings.slice_prefix}")
         try:
             await self._client.create(kinds.SERVICE_CIDRS, _cidr_object(observed.name, name, chosen))
         except AlreadyExists:
-            return Refusal(Reason.PROVISIONING, f"ServiceCIDR {name} is just being made")
+            return Refusal(Reason.PROVISIONING, f"ServiceCIDR {name} is being created")
         _log.info("slice given", extra={"tenant": observed.name, "slice": chosen})
         return chosen
 
     async def _give_back(self, observed: Observed, own: Obj) -> None:
-        """Services keep their address for life and hold the slice, so they go with it; the next reconcile recreates them."""
+        """Services keep their address for life, so they are deleted with the slice; the next reconcile recreates them."""
         for service in observed.in_plane(kinds.SERVICES).values():
             meta = service["metadata"]
             await self._client.delete(kinds.SERVICES, meta["name"], meta["namespace"], uid=meta["uid"])
@@ -87,22 +87,22 @@ def _namespaces(tenant: str) -> set[str]:
 
 
 def _inhabited(observed: Observed) -> set[str]:
-    """The tenant's namespaces that have Services of it.
+    """The tenant's namespaces that contain Services of it.
 
-    An address whose Service went together with the slice stays behind until the host's next repair, minutes later. It names the
-    namespace of a tenant of this name that is gone, and is as taken as any other.
+    If a Service was deleted together with the slice, its IPAddress stays until the host's next repair, minutes later. It names
+    the namespace of a deleted tenant of the same name, and counts as taken like any other address.
     """
     return _namespaces(observed.name) if observed.in_plane(kinds.SERVICES) else set()
 
 
 def _used_by_others(addresses: Iterable[Obj], own: Container[str]) -> list[str]:
-    """Addresses that Services outside these namespaces have."""
-    parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
-    return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
+    """Addresses of Services outside these namespaces."""
+    parents = ((address, (address.get("spec") or {}).get("parentRef") or {}) for address in addresses)
+    return [str(address["metadata"]["name"]) for address, parent in parents if parent.get("namespace") not in own]
 
 
 def cidr_of(service_cidr: Obj) -> str:
-    """The network of a ServiceCIDR object of ours."""
+    """The network of a tenant's ServiceCIDR object."""
     return str(service_cidr["spec"]["cidrs"][0])
 
 

@@ -1,8 +1,8 @@
-"""What a Tenant's status says: one fold of the facets' reports into the whole status. Pure; time is passed in.
+"""Folds the facets' reports into the whole status of a Tenant. Pure; time is passed in.
 
     Report of each facet, in their order ──> conditions, fields, Ready ──> one status, when to come again
 
-`Ready` repeats the first condition that is not true of those that a tenant needs: one line is enough to read the reason.
+`Ready` repeats the first needed condition that is not true, so that one line shows the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,65 +21,66 @@ READY: Final = "the tenant's API server, syncer and DNS are ready"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one facet says of a tenant, whether it came to act or not.
+    """What one facet reports about a tenant, whether it acted or not.
 
-    A condition without a verdict is not about this tenant, and goes; one that is not named stays as it was reported.
+    A condition with the verdict None does not apply to this tenant and is removed. A condition that is not listed stays
+    unchanged.
     """
 
     conditions: Mapping[ConditionType, Verdict | None] = field(default_factory=dict)
-    needed: tuple[ConditionType, ...] = ()  # of its conditions, those without which the tenant is not Ready
-    fields: Obj = field(default_factory=dict)  # of the status, beside the conditions; None deletes one
-    in_full: Obj = field(default_factory=dict)  # the same, as they were applied: a held tenant keeps those of before
-    alarm: Verdict | None = None  # what Ready says before all else
-    stuck: Verdict | None = None  # what Ready says before any condition that is needed
-    remarks: tuple[str, ...] = ()  # what Ready says beside that the tenant is ready
-    again: float | None = None  # seconds until the next look, where it is to be sooner than usual
+    needed: tuple[ConditionType, ...] = ()  # those of its conditions without which the tenant is not Ready
+    fields: Obj = field(default_factory=dict)  # of the status, in addition to the conditions; None deletes a field
+    in_full: Obj = field(default_factory=dict)  # the same, as applied in full: a held tenant keeps its previous ones
+    alarm: Verdict | None = None  # what Ready shows before anything else
+    stuck: Verdict | None = None  # what Ready shows before any needed condition
+    remarks: tuple[str, ...] = ()  # what Ready adds if the tenant is ready
+    again: float | None = None  # seconds until the next look, if that must be sooner than usual
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a reconcile ended beside what the facets report: what it was kept from, and what it failed with."""
+    """How a reconcile ended, in addition to the reports: what was refused, and the failure that stopped it."""
 
-    edit: Refusal | None = None  # why the tenant is not built as it asks, but as it did when it was accepted last
-    held: Refusal | None = None  # why it is not built as it asks, but held to its class
+    edit: Refusal | None = None  # why the tenant is built from its last accepted spec, and not from the present one
+    held: Refusal | None = None  # why it is held to its class, and not built as requested
     failure: Refusal | None = None
 
 
 def fold(tenant: Obj, reports: Sequence[Report], ended: Ended, now: datetime) -> Obj:
     """The whole status after a reconcile."""
-    said = {condition: verdict for report in reports for condition, verdict in report.conditions.items()}
-    verdicts = {condition: verdict for condition, verdict in said.items() if verdict is not None}
+    reported = {condition: verdict for report in reports for condition, verdict in report.conditions.items()}
+    verdicts = {condition: verdict for condition, verdict in reported.items() if verdict is not None}
     verdicts[ConditionType.READY] = _ready(reports, verdicts, ended)
     made = _with(tenant, verdicts, now)
-    gone = said.keys() - verdicts.keys()
+    gone = reported.keys() - verdicts.keys()
     made["conditions"] = [condition for condition in made["conditions"] if condition["type"] not in gone]
     for report in reports:
         made |= report.fields | report.in_full
     if ended.held is not None:
-        # What was applied in full was this class, and what the plane runs are these versions.
+        # A held tenant keeps these fields: they describe the class and the versions that were last applied in full.
         kept = {key for report in reports for key in report.in_full}
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in kept}
     return made
 
 
 def again(reports: Sequence[Report]) -> float | None:
-    """In how many seconds the first facet wants another look; None where none does sooner than usual."""
+    """Seconds until the first facet wants another look; None if no facet does sooner than usual."""
     return min((report.again for report in reports if report.again is not None), default=None)
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
-    """The status of a tenant that is not built as asked: only Ready changes, what runs goes on and says so itself."""
+    """The status of a refused tenant. Only Ready changes; what runs goes on, and its conditions stay."""
     return _with(tenant, {ConditionType.READY: Verdict("False", refusal.reason, refusal.message)}, now)
 
 
 def terminating(tenant: Obj, message: str, *, blocked: bool, now: datetime) -> Obj:
-    """The status of a tenant that is being taken down."""
+    """The status of a tenant that is being torn down."""
     reason = Reason.TEARDOWN_BLOCKED if blocked else Reason.TERMINATING
     return _with(tenant, {ConditionType.READY: Verdict("False", reason, message)}, now)
 
 
 def changed(tenant: Obj, status: Obj) -> bool:
-    """Whether a status would say anything new."""
+    """Whether a status differs from the one that the Tenant has."""
     before = tenant.get("status") or {}
     return any(before.get(key) != value for key, value in status.items())
 
@@ -90,9 +91,9 @@ def was_true(tenant: Obj, condition: ConditionType) -> bool:
 
 
 def _ready(reports: Sequence[Report], verdicts: Mapping[ConditionType, Verdict], ended: Ended) -> Verdict:
-    """The first thing that keeps the tenant from being used as it asks; else that it can be used, and what goes on beside."""
+    """The first thing that keeps the tenant from working as requested; else Ready, with remarks."""
     needed = [verdicts[condition] for report in reports for condition in report.needed]
-    # Of what goes on beside, the latest comes first: what the host refused stands before members that are down.
+    # The remark of the latest facet comes first: objects that the host refused before members that are down.
     remarks = [remark for report in reversed(reports) for remark in report.remarks]
     found = (
         *(report.alarm for report in reports),
@@ -105,7 +106,7 @@ def _ready(reports: Sequence[Report], verdicts: Mapping[ConditionType, Verdict],
 
 
 def _not_as_asked(ended: Ended) -> Verdict | None:
-    """What Ready says of a tenant that is not built as it asks; None where it is."""
+    """The Ready condition of a tenant that is not built as requested; None if it is."""
     failure = ended.failure
     if ended.edit is not None:
         return accepted.verdict(ended.edit, failure)
@@ -115,10 +116,10 @@ def _not_as_asked(ended: Ended) -> Verdict | None:
 
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
-    # The list of what is refused may be long, and the end of a message is cut off.
+    # The list of refused fields may be long, and the end of a message is cut off.
     long = len(refusal.message) > MESSAGE_LIMIT // 2
-    said = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
-    return Verdict("False", refusal.reason, f"{failure.message}; {said}" if failure is not None else said)
+    message = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
+    return Verdict("False", refusal.reason, f"{failure.message}; {message}" if failure is not None else message)
 
 
 def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime) -> Obj:

@@ -1,4 +1,4 @@
-"""What the reconcile of a Tenant and the facets that every installation has work with."""
+"""The dependencies of the reconciler and of the facets that every installation has."""
 
 from collections import defaultdict
 from collections.abc import MutableMapping
@@ -19,7 +19,7 @@ from controller.tenant.interior import Interior
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Made once for a controller."""
+    """Created once per controller."""
 
     client: Client
     owned: Owned
@@ -27,9 +27,9 @@ class Tools:
     settings: Settings
     clock: Clock
     planes: PlaneAccess
-    budget: Budget  # that all planes take of
+    budget: Budget  # shared by all planes
     applier: Applier
     interior: Interior
     renewals: Renewals
-    # What was read of planes' certificates, by tenant.
+    # What was read from planes' certificates, by tenant.
     known: MutableMapping[str, Known] = field(default_factory=lambda: defaultdict(Known))

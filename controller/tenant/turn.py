@@ -1,8 +1,9 @@
-"""What the facets of a tenant are, and what they read: one turn through all of them is one reconcile.
+"""The interface of a tenant's facets, and what they read. One turn through all facets is one reconcile.
 
     Turn ──> facet ──> Turn with what it made ──> the next facet ──> … ──> Seen ──> a Report of each
 
-A facet knows no other facet: it reads what an earlier one made, by its type. A Turn is frozen; the runner hands on the next.
+A facet knows no other facet: it reads the results of earlier ones by their type. A Turn is frozen; the runner passes on the
+next.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,13 +25,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reconcile of an admitted tenant, as far as it has come."""
+    """One reconcile of an admitted tenant, up to the present facet."""
 
     observed: Observed
     admitted: Admitted
     spec: PlaneSpec
-    made: tuple[object, ...] = ()  # by the facets so far, the latest last
-    refused: tuple[Refused, ...] = ()  # objects of a tenant that runs of which a field never changes
+    made: tuple[object, ...] = ()  # the results of earlier facets, the latest last
+    refused: tuple[Refused, ...] = ()  # objects of a running tenant that were not written, because a field is immutable
 
     @property
     def tenant(self) -> str:
@@ -43,11 +44,11 @@ class Turn:
         return self.admitted.held is not None
 
     def of(self, kind: type[T]) -> T | None:
-        """What was made of this type, the latest; None where no facet came so far."""
+        """The latest result of this type; None if no facet has produced one."""
         return next((made for made in reversed(self.made) if isinstance(made, kind)), None)
 
     def need(self, kind: type[T]) -> T:
-        """The same for a type among the facet's `needs`."""
+        """The result of a type that is in the facet's `needs`. Raises LookupError if there is none."""
         found = self.of(kind)
         if found is None:
             raise LookupError(
@@ -56,20 +57,20 @@ class Turn:
         return found
 
     def plus(self, *made: object) -> "Turn":
-        """The turn with what one more facet made; a None is nothing."""
-        return replace(self, made=(*self.made, *(each for each in made if each is not None)))
+        """The turn with the results of one more facet; None values are left out."""
+        return replace(self, made=(*self.made, *(result for result in made if result is not None)))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a report is made of: how far the turn came, and what there is on the host at its end."""
+    """What reports are computed from: the turn at its end, and the tenant's host objects at that time."""
 
     turn: Turn
     failure: Refusal | None = None
     there: Mapping[tuple[Resource, str], Obj] = field(default_factory=dict)
 
     def was_true(self, condition: ConditionType) -> bool:
-        """Whether the Tenant's status had this condition as true."""
+        """Whether this condition was true in the Tenant's status."""
         return was_true(self.turn.observed.tenant, condition)
 
     def named(self, resource: Resource) -> dict[str, Obj]:
@@ -78,56 +79,56 @@ class Seen:
 
 
 def seen(turn: Turn, failure: Refusal | None, after: Iterable[tuple[Resource, Obj]]) -> Seen:
-    """How a turn ended; `after` are the tenant's host objects then."""
+    """How a turn ended; `after` are the tenant's host objects at its end."""
     return Seen(turn, failure, {(resource, str(obj["metadata"]["name"])): obj for resource, obj in after})
 
 
 class Facet:
-    """One thing that a tenant consists of. Each overrides what it has something to do for; by itself it does nothing."""
+    """One part of a tenant. A subclass overrides the stages in which it has something to do; the defaults do nothing."""
 
     name: ClassVar[str]
-    # What earlier facets have to have made, by type: where one of these is missing, this one does not act.
+    # The types that earlier facets must have produced; if one is missing, this facet does not act.
     needs: ClassVar[tuple[type, ...]] = ()
-    # Whether it acts although a facet before it has failed.
+    # Whether it acts even if an earlier facet has failed.
     in_any_case: ClassVar[bool] = False
 
     def consider(self, case: Case, *, accepted: bool) -> Case:  # noqa: ARG002 - for those that override it
-        """Add what the admission has to know; `accepted`: of the Tenant as it was accepted last, not as it is now."""
+        """Add what the admission must know. `accepted`: the case is about the last accepted spec, not about the present one."""
         return case
 
     def awaits(self, admitted: Admitted) -> bool:  # noqa: ARG002
-        """Whether something is not known yet that soon will be, and without which nothing is to be made."""
+        """Whether a fact is still missing that will soon be known, and without which nothing may be created."""
         return False
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Bring the host, or the plane, to what the turn asks for. A KubeError or TimeoutError fails the turn."""
+        """Bring the host or the plane to the desired state. A KubeError or TimeoutError fails the turn."""
         return turn
 
     def report(self, seen: Seen) -> Report:  # noqa: ARG002
-        """What is to be said of it, whether it came to act or not. Reads, and asks no server."""
+        """What to report, whether the facet acted or not. It reads, and makes no request."""
         return Report()
 
     async def leave(self, tenant: str, *, ends: bool) -> None:
-        """End what goes on in a tenant's plane beside its reconciles; `ends`: the plane is taken down, too."""
+        """End what runs in a tenant's plane between its reconciles. `ends`: the plane is being torn down, too."""
 
     async def forget(self, tenant: str) -> None:
-        """Drop what is known of a tenant that is gone."""
+        """Drop what is known of a deleted tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroundLaid:
-    """The plane's namespace is there, and its Secrets were read afresh: they are among the observed objects."""
+    """The plane's namespace exists, and its Secrets were just read: they are among the observed objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullTrouble:
-    """What is wrong with the host's own pull secrets; empty where nothing is."""
+    """What is wrong with the host's own pull secrets; empty if nothing is."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class HostRefused:
-    """Everything that the host refused, of what the plane runs without and of what never changes."""
+    """All objects that the host refused: optional ones, and those with an immutable field."""
 
     objects: tuple[Refused, ...]

@@ -1,9 +1,9 @@
-"""What comes before the first step of a teardown: the tenant lends nothing more, and its pods may be deleted.
+"""The first part of a teardown: the tenant stops lending, and its pods may be deleted.
 
-    tenant-quota: note of what it was given ──> off        what its pods still hold, they hold until they are gone
-    work namespace: mark `ENDS` ─────────────> on         or the host's policies would let no pod be deleted that runs
+    tenant-quota: record of what it was given ──> off      what its pods still hold, they hold until they are gone
+    work namespace: annotation `ENDS` ──────────> on       without it, the host's policies let no running pod be deleted
 
-Both are looked at in every step, so it makes no difference where an earlier one stopped.
+Every step checks both, so it does not matter where an earlier step stopped.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from controller.host.owned import Owned
 
 
 async def withdraw(client: Client, owned: Owned, tenant: str) -> None:
-    """Write both, where they are not written yet."""
+    """Write both, unless they are written already."""
     namespace = f"bh-{tenant}{names.WORK_SUFFIX}"
     quota = owned.get(kinds.RESOURCE_QUOTAS, Key(namespace, names.POD_QUOTA))
     if quota is not None and GIVEN in _annotations(quota):
@@ -37,6 +37,6 @@ def _annotations(obj: Obj) -> Obj:
 async def _annotate(client: Client, resource: Resource, obj: Obj, key: str, value: str | None) -> None:
     meta = obj["metadata"]
     body = {"metadata": {"uid": meta["uid"], "annotations": {key: value}}}
-    # Gone, or another of that name by now: the next step finds out.
+    # The object is gone or was replaced by another of that name; the next step finds out.
     with contextlib.suppress(NotFound, Conflict):
         await client.patch(resource, meta["name"], body, meta.get("namespace"))

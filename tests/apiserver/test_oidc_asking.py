@@ -29,7 +29,7 @@ def provider(dex: Dex, **more: Any) -> Provider:
 
 WRONG: dict[str, tuple[Callable[[Dex], dict[str, Any]], str]] = {
     "another name": (
-        lambda dex: {"url": f"{dex.url}/", "discoveryURL": f"{dex.url}/.well-known/openid-configuration"}, "calls itself"
+        lambda dex: {"url": f"{dex.url}/", "discoveryURL": f"{dex.url}/.well-known/openid-configuration"}, "its issuer is"
     ),
     "another authority": (lambda _: {"certificateAuthority": Authority("other").pem.decode()}, "certificateAuthority"),
     "no authority": (lambda _: {"certificateAuthority": None}, "certificateAuthority"),

@@ -1,1 +1,1 @@
-"""What the controller makes inside a plane, as data. Pure."""
+"""The objects that the controller creates inside a plane, as data. Pure."""

@@ -1,7 +1,7 @@
-"""What is made inside a tenant's plane, through its own API: rights, the Service of its DNS, and the API of metrics.
+"""The objects that the controller creates inside a tenant's plane: rights, the Service of its DNS, and the metrics API.
 
-Pure. The controller applies these objects when the plane answers after a change, and again after each resync period, so that a
-tenant that deletes the syncer's rights has them back within it.
+Pure. The controller applies them when the plane answers after a change, and again after each resync period. So if a tenant
+deletes the syncer's rights, they are back within that period.
 """
 
 import base64
@@ -18,7 +18,7 @@ _WRITE = [*_READ, "create", "update", "patch", "delete"]
 
 
 def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
-    """Everything, in no order that matters; `shim_ca`: what the syncer's serving certificate is verified with, PEM."""
+    """All objects; their order does not matter. `shim_ca` verifies the syncer's serving certificate, PEM."""
     return (
         _binding("bulkhead:tenant-admins", "cluster-admin", _admins(spec)),
         _role("bulkhead:syncer", [*_syncer_rules(spec), *_snapshot_rules(spec)]),
@@ -30,13 +30,13 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _dns_service(spec),
         *_metrics(spec, shim_ca),
         *unprivileged.objects(spec),
-        # Not taken away when the class offers no snapshots any more: the tenant's objects would go with their definition.
+        # Not deleted when the class no longer offers snapshots: the tenant's objects would be deleted with the CRDs.
         *(snapshots.definitions() if spec.offers.snapshot_classes else ()),
     )
 
 
 def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """What may be there of an earlier wish of the tenant and is to go."""
+    """Objects of an earlier choice of the tenant that must be deleted."""
     return unprivileged.withdrawn(spec)
 
 
@@ -135,7 +135,7 @@ def _dns_service(spec: PlaneSpec) -> Obj:
 def _metrics(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
     """metrics.k8s.io of this plane, its way to the syncer, and the right to read it for everyone who may view pods.
 
-    The way is a name and not a Service with an address: nothing of it touches the tenant's network or is mirrored.
+    The way is an external name and not a Service with an address, so nothing of it is in the tenant's network or is mirrored.
     """
     service: Obj = {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""The API of volume snapshots inside a plane: two CustomResourceDefinitions of snapshot.storage.k8s.io/v1.
+"""The API of volume snapshots inside a plane: two CRDs of snapshot.storage.k8s.io/v1.
 
 Pure. Group, version, names and fields are those of the kubernetes-csi project, so that its clients work; the schema is our own.
-There is no VolumeSnapshotContent: contents are the host's, and nobody in a plane could make anything of one.
+There is no VolumeSnapshotContent: contents belong to the host, and a tenant could not do anything with one.
 """
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ from bulkhead.api.objects import Obj
 
 GROUP: Final = "snapshot.storage.k8s.io"
 VERSION: Final = "v1"
-# API servers take a group of k8s.io only with the place where it was approved.
+# API servers accept a k8s.io group only with the link to its approval.
 _APPROVED: Final = {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"}
 
 _TIME: Final[Obj] = {"type": "string", "format": "date-time"}
@@ -19,7 +19,7 @@ _SIZE: Final[Obj] = {
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "pattern": r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
-    "description": "The least size of a claim that is filled from it.",
+    "description": "The smallest size of a claim that is restored from it.",
 }
 _FIXED: Final[Obj] = {
     "type": "string",
@@ -29,10 +29,10 @@ _FIXED: Final[Obj] = {
 }
 _SOURCE: Final[Obj] = {
     "type": "object",
-    "description": "What it is of.",
+    "description": "The volume to take the snapshot of.",
     "properties": {
         "persistentVolumeClaimName": {**_FIXED, "description": "A claim of the same namespace."},
-        "volumeSnapshotContentName": {**_FIXED, "description": "A content that exists; not offered here."},
+        "volumeSnapshotContentName": {**_FIXED, "description": "An existing content; not offered here."},
     },
     "x-kubernetes-validations": [
         {
@@ -51,41 +51,41 @@ _SOURCE: Final[Obj] = {
 }
 _SPEC: Final[Obj] = {
     "type": "object",
-    "description": "What is wanted.",
+    "description": "The desired snapshot.",
     "required": ["source"],
     "properties": {
         "source": _SOURCE,
         "volumeSnapshotClassName": {
             "type": "string",
             "maxLength": 253,
-            "description": "One of the classes that are offered; the default one unless given.",
+            "description": "One of the offered classes; if empty, the default class.",
             "x-kubernetes-validations": [{"rule": "size(self) > 0", "message": "must not be empty when it is set"}],
         },
     },
 }
 _STATUS: Final[Obj] = {
     "type": "object",
-    "description": "What has become of it.",
+    "description": "The state of the snapshot.",
     "properties": {
-        "readyToUse": {"type": "boolean", "description": "Whether claims can be filled from it."},
+        "readyToUse": {"type": "boolean", "description": "Whether claims can be restored from it."},
         "creationTime": {**_TIME, "description": "The moment of the data."},
         "restoreSize": _SIZE,
         "boundVolumeSnapshotContentName": {"type": "string", "description": "Stays empty: contents are the platform's."},
         "volumeGroupSnapshotName": {"type": "string", "description": "Stays empty: groups are not offered."},
         "error": {
             "type": "object",
-            "description": "The last thing that went wrong.",
+            "description": "The last error.",
             "properties": {"time": _TIME, "message": {"type": "string"}},
         },
     },
 }
 _CLASS: Final[Obj] = {
-    "driver": {"type": "string", "description": "The driver of the volumes that it is for."},
-    "deletionPolicy": {"type": "string", "enum": ["Delete", "Retain"], "description": "What becomes of the data in the end."},
+    "driver": {"type": "string", "description": "The driver of its volumes."},
+    "deletionPolicy": {"type": "string", "enum": ["Delete", "Retain"], "description": "What happens to the data on deletion."},
     "parameters": {
         "type": "object",
         "additionalProperties": {"type": "string"},
-        "description": "Not shown: they are the host's.",
+        "description": "Not shown: they belong to the host.",
     },
 }
 

@@ -1,9 +1,9 @@
-"""A policy inside a plane that takes from new pods, of some kinds, the privileges that the host would refuse them for. Pure.
+"""A policy inside a plane that removes from new pods of some kinds the privileges for which the host would refuse them. Pure.
 
     pods that a NodeSet of slinky.slurm.net controls ──> without `privileged`, without capabilities beyond Pod Security baseline
 
-It only ever removes, and from no other pod. It guards nothing: a tenant is free to change it, and the host refuses such pods
-whoever made them. So where it fails, the pod is made as it was asked for, and its refusal says what to do.
+It only removes, and only from these pods. It protects nothing: a tenant may change it, and the host refuses such pods in any
+case. So if it fails, the pod is created unchanged, and its refusal tells the tenant what to do.
 """
 
 from typing import Final
@@ -32,19 +32,19 @@ def served_by(version: str) -> bool:
 
 
 def objects(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """The policy and its binding, where the tenant wants them."""
+    """The policy and its binding, if the tenant has set that."""
     return _both() if spec.isolation.drop_privileges == SLINKY_WORKERS else ()
 
 
 def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """What of an earlier wish is to go again."""
+    """Objects of an earlier choice that must be deleted."""
     return () if objects(spec) else _both()
 
 
 def _both() -> tuple[Obj, ...]:
     policy = {
         "failurePolicy": "Ignore",
-        # Once more where a webhook of the tenant's own put them back; that changes nothing of what has none.
+        # Runs again if a webhook of the tenant has added privileges; pods without any stay unchanged.
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": {
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
@@ -65,7 +65,7 @@ def _object(kind: str, spec: Obj) -> Obj:
 
 
 def _patch_of(field: str) -> str:
-    """The patches of one list of containers. No names of containers are alike, so a name has one index."""
+    """The patches of one list of containers. Names of containers are unique, so a name has one index."""
     listed = f"object.spec.?{field}.orValue([])"
     at = f"'/spec/{field}/' + string({listed}.map(e, e.name).indexOf(c.name)) + '/securityContext"
     added = "c.?securityContext.?capabilities.?add.orValue([])"

@@ -1,1 +1,1 @@
-"""What a tenant consists of, a folder each: the facet, what it says of itself (pure), and what only it needs."""
+"""The parts of a tenant, a folder each: the facet, its report (pure), and what only it needs."""

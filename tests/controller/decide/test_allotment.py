@@ -89,7 +89,7 @@ def test_a_resource_that_the_class_no_longer_counts_is_refused_and_what_runs_sta
     refusal = refuse(case(tenant(), {"spec": {"gpuResources": ["amd.com/gpu"]}}))
     assert refusal is not None
     assert refusal.reason is Reason.IMPOSSIBLE_QUOTA
-    assert "knows no resource nvidia.com/gpu, only amd.com/gpu" in refusal.message
+    assert "has no resource nvidia.com/gpu, only amd.com/gpu" in refusal.message
 
 
 @pytest.mark.parametrize("nominal", ["1k", "1e3", 1000, "1000"])
@@ -186,12 +186,14 @@ def test_what_is_no_quantity_and_what_nobody_knows_is_refused(name: str, nominal
 def test_a_class_that_cannot_be_read_is_refused_with_the_field() -> None:
     refusal = refuse(case(tenant(), of_class(memory={"maxPerPod": "1e40"})))
     assert refusal is not None
-    assert "class: spec.quota.resources[memory].maxPerPod: '1e40'" in refusal.message
+    assert (
+        "class: spec.quota.resources[memory].maxPerPod: must be a quantity such as 64 or 512Gi, not '1e40'" in refusal.message
+    )
 
 
 def test_a_class_whose_number_of_objects_cannot_be_read_is_refused_with_the_field() -> None:
     refusal = refuse(case(tenant(), tenant_class(quota={"objects": {"pods": "many"}})))
-    assert refusal == Refusal(Reason.IMPOSSIBLE_QUOTA, "class: spec.quota.objects[pods]: 'many' is no quantity")
+    assert refusal == Refusal(Reason.IMPOSSIBLE_QUOTA, "class: spec.quota.objects[pods]: must be a quantity, not 'many'")
     asked = refuse(case(tenant(quota={"objects": {"count/a.b": "many"}}), tenant_class()))
     assert asked is not None
     assert (asked.reason, "spec.quota.objects[count/a.b]: many" in asked.message) == (Reason.OUT_OF_BOUNDS, True)
@@ -282,8 +284,8 @@ def why(**given: Any) -> str:
     ],
 )  # fmt: skip
 def test_a_class_has_quotas_of_what_the_host_counts_and_each_under_one_name(name: str) -> None:
-    assert f"[{name}]: no quota is of that, only of cpu" in why(quota={"resources": {name: {"default": 4}}})
-    assert f"{name}: no quota is of that" in why(gpuResources=[name])
+    assert f"[{name}]: cannot be counted, only cpu" in why(quota={"resources": {name: {"default": 4}}})
+    assert f"{name}: cannot be counted, only" in why(gpuResources=[name])
     asked = refuse(case(tenant(quota={"resources": {name: {"nominal": 4}}}), {"spec": {}}))
     assert asked is not None
     assert asked.reason is Reason.IMPOSSIBLE_QUOTA
@@ -291,7 +293,7 @@ def test_a_class_has_quotas_of_what_the_host_counts_and_each_under_one_name(name
 
 def test_a_quota_of_limits_needs_a_limit_for_pods_that_name_none() -> None:
     quota = {"resources": {"limits.memory": {"default": "64Gi"}}}
-    said = "[limits.memory]: a pod without a limit would be refused; needs containerDefaults.limits.memory, which gives it one"
+    said = "[limits.memory]: the host would reject pods without a limit; set containerDefaults.limits.memory as their default"
     without: tuple[dict[str, Any], ...] = ({}, {"limits": {"cpu": 1}}, {"requests": {"memory": "1Gi"}})
     for defaulted in without:
         assert said in why(quota=quota, containerDefaults=defaulted)
@@ -322,7 +324,7 @@ def test_what_a_class_gives_containers_keeps_to_its_own_bounds(bound: Any, given
 @pytest.mark.parametrize("name", ["pods", "requests.cpu", "storage", "nvidia.com/gpu"])
 def test_containers_are_given_what_every_container_uses_and_nothing_else(name: str) -> None:
     for part in ("requests", "limits"):
-        assert f"containerDefaults.{part}[{name}]: containers are given cpu" in why(containerDefaults={part: {name: 1}})
+        assert f"containerDefaults.{part}[{name}]: defaults exist only for cpu" in why(containerDefaults={part: {name: 1}})
 
 
 def test_the_syncer_is_told_what_containers_are_given() -> None:
@@ -341,15 +343,24 @@ PATIENT = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect"
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"operator": "Exists"}, ".key: without one every taint is tolerated"),
-        ({"key": "", "operator": "Exists", "effect": "NoSchedule"}, ".key: without one"),
-        ({"key": None}, ".key: without one"),
-        ({}, ".key: without one"),
-        ({"key": "bulkhead.dev/tenant", "operator": "Exists"}, ".key: bulkhead.dev/tenant: taints of bulkhead.dev"),
-        ({"key": "x.bulkhead.dev/tenant", "value": "a"}, ".key: x.bulkhead.dev/tenant: taints of bulkhead.dev"),
-        ({"key": "node-role.kubernetes.io/control-plane"}, ".key: node-role.kubernetes.io/control-plane: keeps the host's"),
-        ({"key": "pool=gpu", "operator": "Exists"}, ": pool=gpu= is no key and value"),
-        ({"key": "a", "value": "b c"}, ": a=b c is no key and value"),
+        ({"operator": "Exists"}, ".key: must be the key of a taint: without it, every taint is tolerated"),
+        ({"key": "", "operator": "Exists", "effect": "NoSchedule"}, ".key: must be the key of a taint"),
+        ({"key": None}, ".key: must be the key of a taint"),
+        ({}, ".key: must be the key of a taint"),
+        (
+            {"key": "bulkhead.dev/tenant", "operator": "Exists"},
+            ".key: bulkhead.dev/tenant: tolerations of bulkhead.dev taints are not allowed",
+        ),
+        (
+            {"key": "x.bulkhead.dev/tenant", "value": "a"},
+            ".key: x.bulkhead.dev/tenant: tolerations of bulkhead.dev taints are not allowed",
+        ),
+        (
+            {"key": "node-role.kubernetes.io/control-plane"},
+            ".key: node-role.kubernetes.io/control-plane: is not allowed: it keeps tenants off",
+        ),
+        ({"key": "pool=gpu", "operator": "Exists"}, ": pool=gpu= is not a valid key and value"),
+        ({"key": "a", "value": "b c"}, ": a=b c is not a valid key and value"),
         ({"key": "a", "operator": "Exists", "value": "b"}, ".value: b: operator Exists compares no value"),
         ({"key": "a", "tolerationSeconds": 0}, ".tolerationSeconds: needs effect NoExecute"),
     ],

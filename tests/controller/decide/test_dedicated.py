@@ -110,7 +110,9 @@ def test_a_pool_beyond_what_the_class_gives_is_refused_with_both_numbers() -> No
     refusing = told(nodes, [claim("red", most=2)])["red"].refusing
     assert refusing is not None
     assert refusing.reason is Reason.OUT_OF_BOUNDS
-    assert all(word in refusing.message for word in ("3 nodes", "pool=a", "2 (nodes.maxDedicated)"))
+    assert all(
+        word in refusing.message for word in ("3 nodes", "pool=a", "more than the 2 that the class allows (nodes.maxDedicated)")
+    )
 
 
 def test_a_patch_keeps_the_taints_of_others_and_holds_for_the_version_that_was_seen() -> None:

@@ -250,9 +250,9 @@ def test_a_tenant_that_runs_keeps_the_names_that_are_its_own() -> None:
 
 
 def test_the_installations_domains_lie_apart() -> None:
-    with pytest.raises(SettingsError, match=r"a\.x\.org lies below another"):
+    with pytest.raises(SettingsError, match=r"a\.x\.org must not be a subdomain of another"):
         load({"BULKHEAD_EXPOSURE_DOMAINS": "x.org,a.x.org"})
-    with pytest.raises(SettingsError, match="ANNOTATIONS: no JSON object"):
+    with pytest.raises(SettingsError, match="ANNOTATIONS: must be a JSON object"):
         load({"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS": "[1]"})
 
 
@@ -261,12 +261,12 @@ def test_the_installations_domains_lie_apart() -> None:
 )
 def test_an_annotation_that_no_api_server_takes_stops_the_controller_at_its_start(key: str) -> None:
     variable = "BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS"
-    with pytest.raises(SettingsError, match=f"{variable}: .* (is no key of an annotation|is the platform's own)"):
+    with pytest.raises(SettingsError, match=f"{variable}: .* (must be such as|is reserved for Bulkhead)"):
         load({variable: json.dumps({key: "x"})})
-    with pytest.raises(SettingsError, match="more than 65536 bytes"):
+    with pytest.raises(SettingsError, match="must be at most 65536 bytes together"):
         load({variable: json.dumps({"example.com/x": "x" * 65536})})
     assert load({variable: json.dumps({"example.com/Scheme_1": "internal", "plain": ""})}).load_balancer_annotations
-    with pytest.raises(SettingsError, match="LOAD_BALANCER_CLASS: 'a b' is no name"):
+    with pytest.raises(SettingsError, match=r"LOAD_BALANCER_CLASS: must be a name such as example\.com/internal, not 'a b'"):
         load({"BULKHEAD_EXPOSURE_LOAD_BALANCER_CLASS": "a b"})
 
 
@@ -278,7 +278,7 @@ WORDS = {
     'admission webhook "no.example.com" denied the request: no': "a policy or webhook of the host",
     "the server could not find the requested resource": "choose another type",
     'User "x" cannot patch resource "services"': "helm upgrade",
-    "something else": "fix what the host names",
+    "something else": "fix what the host reports",
 }
 
 

@@ -48,9 +48,9 @@ STEPS = {
     "a patch back": ("v1.35.4", "v1.35.1", ""),
     "a minor up": ("v1.35.1", "v1.36.3", ""),
     "a minor back": ("v1.36.3", "v1.35.1", "the plane runs v1.36.3 and cannot go back to v1.35.1"),
-    "two minors back": ("v1.36.3", "v1.34.9", "ask for v1.36.x or newer"),
+    "two minors back": ("v1.36.3", "v1.34.9", "set v1.36.x or newer"),
     "two minors up": ("v1.34.9", "v1.36.3", "the plane runs v1.34.9 and cannot go to v1.36.3 at once"),
-    "what is between": ("v1.34.9", "v1.36.3", "ask first for v1.35.1 or v1.35.4"),
+    "what is between": ("v1.34.9", "v1.36.3", "first set v1.35.1 or v1.35.4"),
     "three minors up": ("v1.34.9", "v1.37.0", "one minor version at a time"),
 }
 WHO = {
@@ -126,7 +126,7 @@ def test_a_pod_that_is_no_member_and_an_image_without_a_version_say_nothing() ->
 
 def test_where_nothing_between_is_offered_that_is_said() -> None:
     said = versions.fault(("v1.34.9",), "v1.36.3", ("v1.36.3",))
-    assert "ask first for a version v1.35.x, which class and installation do not offer yet" in said
+    assert "first set a version v1.35.x, which class and installation do not offer yet" in said
 
 
 def test_a_tenant_that_is_held_at_its_version_keeps_its_nodes() -> None:

@@ -159,7 +159,7 @@ def test_over_data_no_other_key_is_drawn_where_both_copies_are_gone(damage: str 
     lost = {name: secret for name, secret in secrets.items() if name not in KEYS}
     if damage is not None:
         lost |= {name: secrets[name] | {"data": dict.fromkeys(secrets[name]["data"], damage)} for name in KEYS}
-    with pytest.raises(KeysLostError, match=r"pki-service-account .* pki-apiserver .* no other key is drawn over it"):
+    with pytest.raises(KeysLostError, match=r"pki-service-account .* pki-apiserver .* no other key is created over it"):
         assemble(spec, lost, NOW, has_data=True)
     # The way back: either copy will do. And where there is no data yet, or none any more, a key is drawn.
     for name in KEYS:

@@ -362,12 +362,12 @@ async def test_a_real_server_takes_the_policies(host_client: Client) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ([{"podSelector": {}, "ports": {}}], "is no peer: ipBlock, namespaceSelector, podSelector"),
-        ([{"podSelector": []}], "is no peer"),
-        ([{}], "is no peer"),
-        (["podSelector"], "is no peer"),
-        ({"podSelector": {}}, "is no list of at most 16 peers"),
-        ([{"podSelector": {}}] * 17, "is no list of at most 16 peers"),
+        ([{"podSelector": {}, "ports": {}}], "a peer must be an object with ipBlock, namespaceSelector, podSelector"),
+        ([{"podSelector": []}], "a peer must be an object"),
+        ([{}], "a peer must be an object"),
+        (["podSelector"], "a peer must be an object"),
+        ({"podSelector": {}}, "must be a list of at most 16 peers"),
+        ([{"podSelector": {}}] * 17, "must be a list of at most 16 peers"),
     ],
 )
 def test_what_can_be_no_peer_of_a_policy_is_refused(asked: object, told: str) -> None:

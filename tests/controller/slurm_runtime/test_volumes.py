@@ -109,8 +109,8 @@ async def test_volumes_that_cannot_grow_say_so_and_hold_up_nothing(server: ApiSe
     async with bench(server, "fixed") as made:
         before = await made.set_of("slurmctld")
         said = await made.apply(asked("fixed", "4Gi", "40Gi", extra_conf=(("MaxArraySize", "7000"),)))
-        assert f"{STATE} stays at 1Gi: 4Gi is asked for" in said
-        assert f"{HOME} stays at 10Gi: 40Gi is asked for" in said
+        assert f"{STATE} stays at 1Gi: 4Gi is requested" in said
+        assert f"{HOME} stays at 10Gi: 40Gi is requested" in said
         assert "allowVolumeExpansion: true on StorageClass fixed" in said
         after = await made.set_of("slurmctld")
         assert after["spec"]["template"]["metadata"]["annotations"] != before["spec"]["template"]["metadata"]["annotations"]
@@ -122,8 +122,8 @@ async def test_volumes_that_cannot_grow_say_so_and_hold_up_nothing(server: ApiSe
         assert await made.apply(asked("fixed", "4Gi", "40Gi", extra_conf=(("MaxArraySize", "7000"),))) == said
         assert await made.set_of("slurmctld") == before
         moved = await made.apply(asked("fast", "1Gi", "5Gi"))
-        assert f"{STATE} stays in StorageClass fixed: fast is asked for" in moved
-        assert f"{HOME} stays at 10Gi: 5Gi is asked for" in moved
+        assert f"{STATE} stays in StorageClass fixed: fast is requested" in moved
+        assert f"{HOME} stays at 10Gi: 5Gi is requested" in moved
         assert await made.apply(asked("fixed", "1Gi", "10Gi")) == ""
 
 

@@ -55,7 +55,7 @@ async def test_who_has_an_address_of_the_slice_is_named_once_the_teardown_is_blo
     found = await Dismantler(cast("Any", host)).step(TENANT, blocked=blocked)
     assert not found.done
     assert found.message.startswith("removing rights and the address slice: ServiceCIDR bh-red")
-    assert ("bulkhead-system/bulkhead-controller has 10.112.5.186; delete them" in found.message) is blocked
+    assert ("bulkhead-system/bulkhead-controller has 10.112.5.186; delete and recreate them" in found.message) is blocked
     assert "plane has" not in found.message
     assert "default/web" not in found.message
     # Nobody else pays for a tenant that has been going for minutes.
@@ -70,4 +70,4 @@ async def test_where_no_service_holds_the_slice_none_is_blamed() -> None:
 async def test_many_are_counted() -> None:
     host = Host(**{f"default/web-{number}": f"10.112.4.{100 + number}" for number in range(5)})
     found = await Dismantler(cast("Any", host)).step(TENANT, blocked=True)
-    assert "default/web-2 has 10.112.4.102 and 2 more; delete them" in found.message
+    assert "default/web-2 has 10.112.4.102 and 2 more; delete and recreate them" in found.message

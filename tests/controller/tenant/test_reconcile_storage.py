@@ -128,10 +128,10 @@ async def test_a_class_that_asks_for_more_than_can_be_keeps_no_tenant_of_it_from
         await offer(client, "keeping", size="4Gi", className="storage-fast")
         status, reason, message = stored(await world.settle("keeping"))
         assert (status, reason) == ("False", "VolumeKept")
-        assert "data-plane-0 stays at 2Gi: 4Gi is asked for" in message
+        assert "data-plane-0 stays at 2Gi: 4Gi is requested" in message
         assert "allowVolumeExpansion: true on StorageClass storage-fixed" in message
-        assert "data-plane-0 stays in StorageClass storage-fixed: storage-fast is asked for" in message
-        assert "data-plane-0 stays at 8Gi: 4Gi is asked for" in stored(await world.settle("shrinking"))[2]
+        assert "data-plane-0 stays in StorageClass storage-fixed: storage-fast is requested" in message
+        assert "data-plane-0 stays at 8Gi: 4Gi is requested" in stored(await world.settle("shrinking"))[2]
         for name in ("keeping", "shrinking"):
             await upkeep(client, world, name)
             assert ready(await world.settle(name))[1] != "HostRefused"

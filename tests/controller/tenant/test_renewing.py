@@ -137,7 +137,7 @@ async def test_a_ca_that_ends_while_its_tenant_is_paused_is_told_in_time_and_not
         clock.later = timedelta(days=5 * 365 - 80)
         found = await world.settle(name)
         message = next(each["message"] for each in found["status"]["conditions"] if each["type"] == "Ready")
-        assert "CAs of the plane are replaced only while its Tenant is looked after, and these end: client (" in message
+        assert "CAs of the plane are replaced only while its Tenant is reconciled, and these expire: client (" in message
         assert (await client.get(kinds.SECRETS, "pki-ca-client", f"bh-{name}"))["data"] == authority
         assert (await client.get(kinds.SECRETS, "pki-etcd", f"bh-{name}"))["data"]["server.key"] == broken["data"]["server.key"]
         await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None}})

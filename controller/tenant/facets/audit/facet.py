@@ -1,4 +1,4 @@
-"""The receiver of the plane's audit trail, where the class names one."""
+"""The receiver of the plane's audit trail, if the class names one."""
 
 from dataclasses import dataclass, replace
 
@@ -16,14 +16,14 @@ from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class AuditReceiver(Facet):
-    """What the plane signs in by to the receiver: the host objects are made with it."""
+    """The credential that the plane sends to the receiver; the host objects contain it."""
 
     name = "audit receiver"
     needs = (GroundLaid,)
     receivers: AuditReceivers
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Read the credential as it is now."""
+        """Read the present credential."""
         asked, copy = turn.spec.audit, turn.observed.get(kinds.SECRETS, auditreceiver.SECRET, turn.spec.namespace)
         receiver = await self.receivers.signed_in(turn.tenant, asked.receiver if asked is not None else None, copy)
         if asked is None:
@@ -35,20 +35,20 @@ class AuditReceiver(Facet):
         return report(seen.turn.spec, seen.turn.of(Losses))
 
     async def forget(self, tenant: str) -> None:
-        """Look at no Secret for this tenant."""
+        """Stop watching Secrets for this tenant."""
         self.receivers.forget(tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTrail(Facet):
-    """What was lost of a trail that is sent; an answer of minutes ago will do."""
+    """The number of lost events of a trail that is sent; a count from some minutes ago is good enough."""
 
     name = "audit trail"
     needs = (PlaneHealth,)
     losses: AuditLosses
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Ask a plane that answers and sends."""
+        """Ask a plane that answers and sends its trail."""
         if turn.spec.audit is None or turn.spec.audit.receiver is None:
             self.losses.forget(turn.tenant)
             return turn
@@ -57,5 +57,5 @@ class AuditTrail(Facet):
         return turn.plus(found)
 
     async def forget(self, tenant: str) -> None:
-        """Drop what was counted."""
+        """Drop the counts."""
         self.losses.forget(tenant)

@@ -18,12 +18,12 @@ _WHY: Final = {
 
 
 def report(spec: PlaneSpec, losses: Losses | None) -> Report:
-    """`losses` is None where the plane was not asked yet."""
+    """`losses` is None if the plane was not asked yet."""
     return Report(conditions={ConditionType.AUDIT_DELIVERED: verdict(spec, losses)})
 
 
 def verdict(spec: PlaneSpec, losses: Losses | None) -> Verdict | None:
-    """Nothing where no receiver is named."""
+    """The verdict on the trail; None if the class names no receiver."""
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is None:
         return None
@@ -47,8 +47,8 @@ def _delivered(receiver: Receiver, losses: Losses | None) -> Verdict:
     if not losses.count:
         return Verdict("True", Reason.READY, f"no event was lost on the way to {receiver.host}")
     why = ", ".join(f"{number} {_WHY[cause]}" for cause, number in losses.total if number)
-    said = f"lost since the API server started: {why}"
+    lost = f"lost since the API server started: {why}"
     if losses.growing:
         hint = "the plane runs on; check the receiver and its answers (log of container kube-apiserver)"
-        return Verdict("False", Reason.EVENTS_LOST, f"{said}; {hint}")
-    return Verdict("True", Reason.READY, f"no event was lost recently on the way to {receiver.host}; {said}")
+        return Verdict("False", Reason.EVENTS_LOST, f"{lost}; {hint}")
+    return Verdict("True", Reason.READY, f"no event was lost recently on the way to {receiver.host}; {lost}")

@@ -1,4 +1,4 @@
-"""The ways out of the tenant's pods. Their policies are among the host objects: here is what is said of them."""
+"""The egress of the tenant's pods. Its policies are among the host objects; this facet only reports on them."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from controller.tenant.turn import Facet, Seen
 
 @dataclass(frozen=True, slots=True)
 class Egress(Facet):
-    """See the module."""
+    """Reports on the egress."""
 
     name = "egress"
 
     def report(self, seen: Seen) -> Report:
-        """What is open, and what may be all the same."""
+        """What is open, and what may be open although it should not be."""
         return report(seen.turn.spec)

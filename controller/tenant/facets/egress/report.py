@@ -1,4 +1,4 @@
-"""What a Tenant's status says of the ways out of its pods: what is not opened, and what may be open all the same. Pure."""
+"""The report on the egress of a tenant's pods: what is not opened, and what may be open although it should not be. Pure."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _MOST_SERVERS: Final = 8
 
 
 def report(spec: PlaneSpec) -> Report:
-    """Follows from the plane's spec alone."""
+    """Computed from the plane's spec only."""
     return Report(
         conditions={ConditionType.EGRESS_APPLIED: applied(spec), ConditionType.STORAGE_CLOSED: storage(spec)},
         needed=(ConditionType.EGRESS_APPLIED,),
@@ -20,7 +20,7 @@ def report(spec: PlaneSpec) -> Report:
 
 
 def applied(spec: PlaneSpec) -> Verdict:
-    """Whether every egress CIDR is open, but for what is the host's."""
+    """Whether every egress CIDR is open, except addresses of the host."""
     if closed := network.withheld(spec):
         message = "; ".join(f"isolation.network.egressCIDRs: {cidr}" for cidr in closed)
         remedy = "remove it, or list what the pods should reach in the class's isolation.network.reachReserved"
@@ -29,7 +29,7 @@ def applied(spec: PlaneSpec) -> Verdict:
 
 
 def storage(spec: PlaneSpec) -> Verdict | None:
-    """Which servers of the host's storage may be open; None where none is, and nothing is to be done."""
+    """Which servers of the host's storage may be reachable; None if none is, and nothing has to be done."""
     names = network.left_open(spec)
     if not names:
         return None

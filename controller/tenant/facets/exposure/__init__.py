@@ -1,4 +1,4 @@
-"""By what names the plane is reached from outside of the host.
+"""The names under which the plane is reached from outside the host.
 
 Its page: docs/decisions/0035-exposure.md.
 """

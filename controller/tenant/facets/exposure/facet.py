@@ -1,4 +1,4 @@
-"""The way to the plane from outside of the host. Its objects are among the extras: here is what is said of them."""
+"""The way to the plane from outside the host. Its objects are among the extras; this facet only reports on them."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from controller.tenant.turn import Facet, HostRefused, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What the route names: empty where there is none."""
+    """The Gateway that the route names; empty if it does not exist."""
 
     obj: Obj
 
 
 @dataclass(frozen=True, slots=True)
 class Exposed(Facet):
-    """See the module."""
+    """Reads the Gateway, and reports whether the plane is reached."""
 
     name = "exposure"
     in_any_case = True
@@ -32,7 +32,7 @@ class Exposed(Facet):
         return turn if found is None else turn.plus(Gateway(found))
 
     def report(self, seen: Seen) -> Report:
-        """Whether the plane is reached; not looked at where not all is in that protects the tenant."""
+        """Whether the plane is reached; unknown until everything that protects the tenant is in place."""
         turn = seen.turn
         refused, gateway = turn.of(HostRefused), turn.of(Gateway)
         route = next((obj for (kind, name), obj in seen.there.items() if kind.kind == "TLSRoute" and name == PLANE), None)

@@ -1,7 +1,7 @@
-"""The Gateway that a tenant's route names, as the host has it: one request with each reconcile, and none of other tenants.
+"""The Gateway that a tenant's route names, as the host has it: one request in each reconcile of an exposed tenant.
 
-Implementations leave what they said of a route as it was when its Gateway goes, so the route alone does not tell. A host that
-does not let it be read loses that, and nothing else.
+When a Gateway is deleted, implementations leave their report on its routes unchanged, so the route's status is not enough. If
+the host does not permit the request, this check is lost and nothing else.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _SECONDS: Final = 10.0
 
 
 async def gateway_of(client: Client, exposure: Exposure) -> Obj | None:
-    """The Gateway of an exposure; empty where there is none, None where it has none or what there is cannot be known."""
+    """The Gateway of an exposure; empty if it does not exist, None if the exposure names none or the host does not tell."""
     named = exposure.gateway
     if named is None or not exposure.route_version:
         return None
@@ -29,5 +29,5 @@ async def gateway_of(client: Client, exposure: Exposure) -> Obj | None:
     except NotFound:
         return {}
     except (KubeError, TimeoutError) as error:
-        _log.warning("Gateway %s/%s: %s", named.namespace, named.name, error)
+        _log.warning("cannot read Gateway %s/%s: %s", named.namespace, named.name, error)
         return None

@@ -1,4 +1,4 @@
-"""What a Gateway reports on a tenant's TLSRoute, and what a person can do if it does not accept it. Pure.
+"""What a Gateway reports on a tenant's TLSRoute, and what a person can do if it does not accept the route. Pure.
 
     status.parents ──> those of the Gateway that the route names now ──> accepted, and its backend found? ──> "" or a sentence
 
@@ -17,14 +17,14 @@ from bulkhead.api.untrusted import mapping, mappings, text
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.ways import Gateway
 
-_MOST_PARENTS: Final = 32  # of the API itself
+_MOST_PARENTS: Final = 32  # the limit of the Gateway API
 _MESSAGE_CHARACTERS: Final = 512
 
 
 def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None, there: Obj | None = None) -> str:
     """Why the route leads nowhere, with what to do; empty if the Gateway has accepted it.
 
-    `there` is the Gateway, empty where there is none, None where that is not known.
+    `there` is the Gateway, empty if it does not exist, None if that is unknown.
     """
     if there is not None and not there:
         return f"{_called(gateway)} does not exist; next: create it, or name another (exposure.gateway of chart or class)"
@@ -42,8 +42,8 @@ def _unprogrammed(gateway: Gateway, there: Obj) -> str:
 
 def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
     status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
-    said = mappings(status.get("parents"), _MOST_PARENTS)
-    own = [parent for parent in said if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
+    parents = mappings(status.get("parents"), _MOST_PARENTS)
+    own = [parent for parent in parents if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
     # Several controllers may each have an entry for one Gateway: one that accepts the route is enough.
     found = [_of_parent(spec, gateway, parent, made.get("generation")) for parent in own]
     silent = f"{_called(gateway)} has not reported whether it accepts the route; {_ask(gateway, spec)}"
@@ -63,7 +63,7 @@ def _of_parent(spec: PlaneSpec, gateway: Gateway, parent: Mapping[str, Any], gen
 
 
 def _is_of(gateway: Gateway, ref: Mapping[str, Any], namespace: str) -> bool:
-    """Whether an entry is of the parent that the route names: implementations repeat the reference as it was written."""
+    """Whether an entry is about the parent that the route names: implementations repeat the reference as it was written."""
     there = (text(ref.get("namespace")) or namespace, text(ref.get("name")), text(ref.get("sectionName")))
     return there == (gateway.namespace, gateway.name, gateway.section)
 
@@ -100,6 +100,6 @@ def _advice(spec: PlaneSpec, gateway: Gateway, condition: Mapping[str, Any]) -> 
         "NoMatchingListenerHostname": f"give a listener of Gateway {name} {wanted}",
         "NoMatchingParent": f"name a listener that Gateway {name} has (exposure.gateway of chart or class), with {wanted}",
         "BackendNotFound": backend,
-        "EndpointsNotFound": backend,  # Envoy Gateway's word
+        "EndpointsNotFound": backend,  # a reason of Envoy Gateway
     }
-    return steps.get(text(condition.get("reason")), f"fix what it names, at Gateway {name} or its controller")
+    return steps.get(text(condition.get("reason")), f"fix what it reports, at Gateway {name} or its controller")

@@ -1,4 +1,4 @@
-"""What is said of the way to a plane from outside of the host: its names, and whether it is reached there. Pure."""
+"""The report on the way to a plane from outside the host: its names, and whether it is reached there. Pure."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from controller.verdict import Verdict
 def report(
     spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None, *, unseen: bool = False
 ) -> Report:
-    """See `verdict`; `unseen`: it was not looked at, and stays as it was reported."""
+    """See `verdict`. `unseen`: it was not looked at, and the previous report stays."""
     return Report(
         conditions={} if unseen else {ConditionType.EXPOSED: verdict(spec, route, refused, gateway)},
         fields={
@@ -27,20 +27,20 @@ def report(
 
 
 def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None) -> Verdict | None:
-    """The condition Exposed; None where the API server is not to be exposed.
+    """The condition Exposed; None if the API server is not exposed.
 
-    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete, `gateway` what the
-    route names: empty where there is none, None where that is not known.
+    `route` is the TLSRoute as last observed, `refused` what the host refused to apply or to delete, `gateway` the Gateway that
+    the route names: empty if it does not exist, None if that is unknown.
     """
-    if (said := extras.exposed(refused, spec)) is not None:
-        return said
+    if (refusal := extras.exposed(refused, spec)) is not None:
+        return refusal
     if spec.exposure.type == "None":
         return None
     return _missing(spec, route, gateway) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
 
 
 def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict | None:
-    """What keeps it from being reached, though the host took everything."""
+    """Why the API server is not reached, although the host accepted every object; None if it is reached."""
     exposure = spec.exposure
     if exposure.unmet:
         return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
@@ -50,16 +50,16 @@ def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict
         return None
     if not exposure.route_version:
         return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
-    said = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
-    return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
+    trouble = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
+    return Verdict("False", Reason.ROUTE_REFUSED, trouble) if trouble else None
 
 
 def _no_address(spec: PlaneSpec) -> str:
-    """Only the load balancer's controller knows why, and says it in events of the Service."""
+    """The message about a missing address. Only the load balancer's controller knows why; it writes Events of the Service."""
     balancer = spec.exposure.balancer
     whose = f" of class {balancer.class_name}" if balancer is not None and balancer.class_name else ""
     return (
         f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller{whose} on the host? "
-        f"next: if there is, its events say what keeps it, such as a pool without a free address: "
+        f"next: if there is, events of the Service give the reason, such as a pool without a free address: "
         f"kubectl -n {spec.namespace} describe service {PUBLIC}"
     )

@@ -1,4 +1,4 @@
-"""The two namespaces, the rights in them, and the note of what was accepted: what everything else of a tenant lies in.
+"""The ground of a tenant: its two namespaces, the rights in them, and the record of the accepted spec.
 
 Its page: docs/decisions/0027-what-the-controller-may-read-and-write.md.
 """

@@ -1,4 +1,7 @@
-"""What keys lie in and the right to read them, then the Secrets: read afresh, because keys must never be made twice."""
+"""The namespaces of the keys and the right to read them, then the Secrets.
+
+The Secrets are read from the API server, because keys must never be created twice.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +21,7 @@ from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Ground(Facet):
-    """See the module."""
+    """Applies the namespaces and rights, records the accepted spec, and reads the Secrets."""
 
     name = "ground"
     client: Client
@@ -26,7 +29,7 @@ class Ground(Facet):
     clock: Clock
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """What is accepted is noted before any of it is built, as soon as there is a namespace for the note."""
+        """Record the accepted spec before anything is built from it, as soon as the record's namespace exists."""
         observed, admitted = turn.observed, turn.admitted
         namespaces, rights = ground(turn.spec)
         note = () if admitted.held or admitted.edit else (record(observed.tenant),)
@@ -42,6 +45,6 @@ class Ground(Facet):
         return replace(turn.plus(GroundLaid()), observed=observed, refused=(*turn.refused, *stages.refused))
 
     def report(self, seen: Seen) -> Report:
-        """The namespaces, as they are at the end."""
+        """The namespaces at the end of the turn."""
         namespaces = tuple(seen.named(kinds.NAMESPACES).values())
         return report(seen.turn.spec, namespaces, seen.turn.observed.tenant_class)

@@ -1,4 +1,4 @@
-"""What is said of a tenant's namespaces, its slice and its class. Pure."""
+"""The report on a tenant's namespaces, its slice and its class. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from controller.verdict import Verdict
 
 
 def report(spec: PlaneSpec, namespaces: Sequence[Obj], tenant_class: Obj | None) -> Report:
-    """`namespaces` are those of the tenant that there are."""
+    """`namespaces` are the tenant's existing ones."""
     return Report(
         conditions={ConditionType.NAMESPACES_READY: _namespaces(namespaces)},
         needed=(ConditionType.NAMESPACES_READY,),
@@ -21,7 +21,7 @@ def report(spec: PlaneSpec, namespaces: Sequence[Obj], tenant_class: Obj | None)
 
 
 def _namespaces(found: Sequence[Obj]) -> Verdict:
-    leaving = [str(each["metadata"]["name"]) for each in found if each["metadata"].get("deletionTimestamp")]
+    leaving = [str(namespace["metadata"]["name"]) for namespace in found if namespace["metadata"].get("deletionTimestamp")]
     if leaving:
         return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(found) < 2:

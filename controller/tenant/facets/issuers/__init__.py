@@ -1,4 +1,4 @@
-"""The identity providers by whose tokens the tenant's users sign in.
+"""The identity providers whose tokens the tenant's users sign in with.
 
 Its page: docs/decisions/0036-identity-providers.md.
 """

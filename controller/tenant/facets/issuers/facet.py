@@ -1,4 +1,4 @@
-"""Identity providers. `controller.host.issuers` asks them for their keys: here what is known of them reaches the tenant."""
+"""Identity providers. `controller.host.issuers` fetches their keys; this facet passes on what is known about them."""
 
 from dataclasses import dataclass, replace
 
@@ -11,20 +11,20 @@ from controller.tenant.turn import Facet, Seen
 
 @dataclass(frozen=True, slots=True)
 class SignIn(Facet):
-    """See the module."""
+    """Passes the providers' keys to the admission and to the report."""
 
     name = "issuers"
     issuers: Issuers
 
-    def consider(self, case: Case, *, accepted: bool) -> Case:  # noqa: ARG002 - the class says whom to ask
-        """What is known of the class's providers."""
+    def consider(self, case: Case, *, accepted: bool) -> Case:  # noqa: ARG002 - the class names the providers
+        """What is known about the class's providers."""
         sources = (provider.source for provider in case.providers)
         return replace(case, issuers=self.issuers.look(str(case.tenant["metadata"]["name"]), sources))
 
     def report(self, seen: Seen) -> Report:
-        """As it was known at the admission."""
+        """The providers as they were known at the admission."""
         return report(seen.turn.spec)
 
     async def forget(self, tenant: str) -> None:
-        """Ask for this tenant no more."""
+        """Stop fetching keys for this tenant."""
         self.issuers.forget(tenant)

@@ -1,4 +1,4 @@
-"""Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""
+"""Keys and certificates: good ones are kept, others are issued. Renewals of different tenants are spread over time."""
 
 import logging
 from collections.abc import MutableMapping
@@ -25,22 +25,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """Why certificates that are due are not renewed yet; empty where none is."""
+    """Why certificates that are due are not renewed yet; empty if none is."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Keys(Facet):
-    """See the module. Nothing is written here: keys are among the host objects."""
+    """See the module. It writes nothing: keys are among the host objects."""
 
     name = "keys"
     needs = (GroundLaid,)
     renewals: Renewals
-    known: MutableMapping[str, Known]  # what was read of planes' certificates, by tenant
+    known: MutableMapping[str, Known]  # what was read from planes' certificates, by tenant
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Assemble them of what the plane's namespace has. Raises KeysLostError."""
+        """Assemble them from the Secrets in the plane's namespace. Raises KeysLostError."""
         observed, known = turn.observed, self.known[turn.tenant]
         secrets, has_data = observed.in_plane(kinds.SECRETS), bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
         assembled = assemble(turn.spec, secrets, observed.now, has_data=has_data, may_renew=self.renewals.take, known=known)
@@ -50,19 +50,19 @@ class Keys(Facet):
         return turn.plus(assembled.keys, PutOff(self.renewals.why_not if assembled.put_off else ""))
 
     def report(self, seen: Seen) -> Report:
-        """Whether they are there, and whom to believe by them."""
+        """Whether the keys exist, and the CA by which clients verify the plane."""
         keys, put_off = seen.turn.of(KeyMaterial), seen.turn.of(PutOff)
         authority = keys.authorities["serving"].certificate.decode() if keys is not None else ""
         return report(there=_there(seen), put_off=put_off.words if put_off is not None else "", authority=authority)
 
     async def forget(self, tenant: str) -> None:
-        """Drop what was read of the plane's certificates."""
+        """Drop what was read from the plane's certificates."""
         self.known.pop(tenant, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Presented(Facet):
-    """The plane's API server presents the certificate that there is now."""
+    """Makes the plane's API server present the current certificate."""
 
     name = "presented"
     needs = (KeyMaterial, Plan)
@@ -76,7 +76,7 @@ class Presented(Facet):
 
 
 def _there(seen: Seen) -> bool:
-    """Whether the keys are there, written now or before; as reported before, where the turn did not come so far."""
+    """Whether the keys exist, written now or before. If the turn did not reach this facet, the previous report counts."""
     if seen.turn.of(KeyMaterial) is None:
         return seen.failure is not None and seen.was_true(ConditionType.PKI_READY)
     written = seen.turn.observed.in_plane(kinds.SECRETS).keys()

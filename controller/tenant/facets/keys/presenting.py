@@ -1,9 +1,9 @@
-"""Has running planes present a changed serving certificate at once: a touch on the pod makes its kubelet look at its volumes.
+"""Makes running planes present a changed serving certificate at once: a touch on the pod makes its kubelet update its volumes.
 
     Secret pki-apiserver ──> annotation on pod plane-N ──> kubelet syncs the pod ──> files ──> kube-apiserver reads them again
 
-Without it a kubelet looks when it would anyway, which takes a minute or more. It restarts nothing: the template of the
-StatefulSet does not know the annotation.
+Without it a kubelet updates the volumes in its usual round, which takes a minute or more. The touch restarts nothing: the
+template of the StatefulSet does not contain the annotation.
 """
 
 import logging
@@ -25,13 +25,13 @@ async def present(client: Client, spec: PlaneSpec, keys: KeyMaterial, pods: Iter
     wanted = keys.leaf("pki-apiserver/server")
     for pod in pods:
         meta = pod["metadata"]
-        own, said = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
-        if own.get(labels.COMPONENT) != PLANE or meta.get("deletionTimestamp") or said == wanted:
+        own, touched_for = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
+        if own.get(labels.COMPONENT) != PLANE or meta.get("deletionTimestamp") or touched_for == wanted:
             continue
         body = {"metadata": {"uid": meta["uid"], "annotations": {LEAF_ANNOTATION: wanted}}}
         try:
             await client.patch(kinds.PODS, str(meta["name"]), body, spec.namespace)
         except (NotFound, Conflict):
-            continue  # gone, or another of its name by now: its informer brings the tenant again
+            continue  # gone or replaced by another of its name: its informer enqueues the tenant again
         except KubeError as error:
-            _log.warning("not touched: %s: %s", meta["name"], error, extra={"tenant": spec.tenant})
+            _log.warning("cannot touch pod %s: %s", meta["name"], error, extra={"tenant": spec.tenant})

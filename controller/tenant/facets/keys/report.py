@@ -1,4 +1,4 @@
-"""What is said of a plane's keys and certificates. Pure."""
+"""The report on a plane's keys and certificates. Pure."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _PUT_OFF_SECONDS: Final = 30.0
 
 
 def report(*, there: bool, put_off: str = "", authority: str = "") -> Report:
-    """`put_off` is why certificates that are due are not renewed yet; `authority` the PEM of the plane's API server."""
+    """`put_off` is why certificates that are due are not renewed yet; `authority` is the CA of the plane's API server, PEM."""
     return Report(
         conditions={ConditionType.PKI_READY: _pki(put_off, there=there)},
         needed=(ConditionType.PKI_READY,),

@@ -1,4 +1,4 @@
-"""Nodes that are the tenant's alone.
+"""Nodes that are dedicated to the tenant.
 
 Its page: docs/decisions/0024-a-class-is-a-bound.md.
 """

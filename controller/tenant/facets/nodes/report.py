@@ -1,4 +1,4 @@
-"""What is said of nodes that are the tenant's alone. Pure."""
+"""The report on nodes that are dedicated to the tenant. Pure."""
 
 from typing import Final
 
@@ -12,9 +12,9 @@ _MOST_NODES: Final = 64
 
 
 def report(found: Finding | None, *, unseen: bool = False) -> Report:
-    """Nothing where they were not looked at (`unseen`); without a claim (None) neither condition nor field is there.
+    """Empty if the nodes were not looked at (`unseen`). Without a claim (None), the condition and the field are removed.
 
-    The tenant's API can be used all the same, and pods may wait for nodes.
+    Missing nodes do not affect Ready: the tenant's API works, and pods can wait for nodes.
     """
     if found is not None:
         return Report(conditions={ConditionType.NODES_DEDICATED: _nodes(found)}, fields=_field(found))

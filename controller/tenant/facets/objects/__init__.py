@@ -1,4 +1,4 @@
-"""All host objects of a tenant: those that it does not run without, those that follow, and those that it runs without.
+"""All host objects of a tenant: those that it needs, those that follow the plane, and those that it runs without.
 
 Its page: docs/decisions/0009-plane.md.
 """

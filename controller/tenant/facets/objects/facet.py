@@ -1,4 +1,4 @@
-"""The plane and all that belongs to it on the host, as `controller.decide.plan` has it: three facets, with a plane between.
+"""The plane and all its objects on the host, from the Plan (`controller.decide.plan`): three facets, with the plane's between.
 
 Objects: CAs, parts, workloads, orphans ──> the plane answers ──> Followers: syncer, DNS
                                        └──> Extras: the way in, disruption budgets; whatever failed in between
@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Objects(Facet):
-    """All that a tenant does not run without; where a Plan was made, all that protects the tenant is in."""
+    """Everything that a tenant cannot run without. If it produced a Plan, everything that protects the tenant is in place."""
 
     name = "objects"
     needs = (KeyMaterial,)
     applier: Applier
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """CAs first, and never over others; then the rest in its stages, and orphans."""
+        """Apply the CAs first, never overwriting existing ones; then the other stages, and delete orphans."""
         observed = turn.observed
         made = plan(turn.spec, turn.need(KeyMaterial), observed.existing, held=turn.held)
         authorities, *rest = made.stages
@@ -42,20 +42,20 @@ class Objects(Facet):
         return replace(turn.plus(made), refused=(*turn.refused, *stages.refused))
 
     async def forget(self, tenant: str) -> None:
-        """Drop what is known of its objects."""
+        """Drop the records of a deleted tenant's objects."""
         self.applier.forget((f"bh-{tenant}", f"bh-{tenant}-work", f"bh-{tenant}-syncer-nodes"))
 
 
 @dataclass(frozen=True, slots=True)
 class Followers(Facet):
-    """What needs a plane that answers; its pods take longer to start than the plane's own objects are applied."""
+    """What needs a plane that answers. Its pods take longer to start than the plane's own objects take to apply."""
 
     name = "followers"
     needs = (Plan, PlaneHealth)
     applier: Applier
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Apply those that are to be there by now."""
+        """Apply those that should exist by now."""
         stages = Stages(self.applier, turn.observed)
         answers = turn.need(PlaneHealth).ready
         await stages.apply(turn.need(Plan).followers(plane_answers=answers, existing=turn.observed.existing))
@@ -70,7 +70,7 @@ class Followers(Facet):
 
 @dataclass(frozen=True, slots=True)
 class Extras(Facet):
-    """What the plane runs without, its way in from outside first of all; what the host refuses of it is told."""
+    """What the plane runs without, above all its way in from outside; refusals by the host are reported."""
 
     name = "extras"
     needs = (Plan,)
@@ -78,16 +78,16 @@ class Extras(Facet):
     applier: Applier
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Apply and delete each for itself."""
+        """Apply and delete each object independently."""
         made = turn.need(Plan)
         refused = await self.applier.extras(made.rendered.extras, made.extra_deletions, turn.observed.objects)
-        for each in refused:
-            metrics.refused_objects.labels(each.slot.kind).inc()
-            extra = {"tenant": turn.tenant, "object": f"{each.slot.kind} {each.slot.name}"}
-            _log.warning("refused: %s", each.words, extra=extra)
+        for refusal in refused:
+            metrics.refused_objects.labels(refusal.slot.kind).inc()
+            extra = {"tenant": turn.tenant, "object": f"{refusal.slot.kind} {refusal.slot.name}"}
+            _log.warning("refused: %s", refusal.words, extra=extra)
         return turn.plus(HostRefused((*turn.refused, *made.kept, *refused)))
 
     def report(self, seen: Seen) -> Report:
-        """What the host did not take, of these and of all before."""
+        """Everything that the host refused, of these objects and of all earlier ones."""
         refused = seen.turn.of(HostRefused)
         return refusals(seen.turn.spec, refused.objects if refused is not None else ())

@@ -1,4 +1,4 @@
-"""What is said of host objects: whether syncer and DNS run, and what the host did not take. Pure."""
+"""The report on host objects: whether syncer and DNS run, and what the host refused. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,13 +15,13 @@ _REFUSED_SECONDS: Final = 30.0
 
 
 def followers(deployments: Mapping[str, Obj], pods: Sequence[Obj], pull_trouble: str = "", *, was: bool) -> Report:
-    """Of the syncer and the DNS; `was`: they were ready before."""
+    """The report on syncer and DNS; `was`: whether they were ready before."""
     verdict = _syncer(deployments, pods, pull_trouble, was=was)
     return Report({ConditionType.SYNCER_READY: verdict}, needed=(ConditionType.SYNCER_READY,))
 
 
 def refusals(spec: PlaneSpec, refused: Sequence[Refused]) -> Report:
-    """Of everything that the host refused."""
+    """The report on everything that the host refused."""
     return Report(
         stuck=extras.stuck(refused, spec),
         remarks=extras.besides(refused, spec),

@@ -1,4 +1,4 @@
-"""The plane's API server: whether it answers with the data that it had, and what lies inside every plane.
+"""The plane's API server: whether it answers with its data, and the objects inside every plane.
 
 Its page: docs/decisions/0009-plane.md.
 """

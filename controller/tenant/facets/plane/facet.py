@@ -1,4 +1,4 @@
-"""The plane's API server: whether it answers, and what every plane begins with inside it."""
+"""The plane's API server: whether it answers, and the objects that every plane starts with."""
 
 from dataclasses import dataclass
 
@@ -17,18 +17,18 @@ from controller.tenant.turn import Facet, PullTrouble, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Plane(Facet):
-    """Whether it answers, and all that is said of it."""
+    """Whether the API server answers, and the report on the plane."""
 
     name = "plane"
     needs = (Plan, KeyMaterial)
     interior: Interior
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Ask it."""
+        """Ask the API server."""
         return turn.plus(await self.interior.health(turn.need(Plan), turn.need(KeyMaterial)))
 
     def report(self, seen: Seen) -> Report:
-        """As it answered last."""
+        """The plane as it answered last."""
         turn = seen.turn
         health, pulls = turn.of(PlaneHealth) or PlaneHealth(), turn.of(PullTrouble)
         found = Found(
@@ -42,14 +42,14 @@ class Plane(Facet):
         return report(turn.observed.tenant, turn.spec, found)
 
     async def leave(self, tenant: str, *, ends: bool) -> None:
-        """Close what goes to a plane that is taken down."""
+        """Close the connections to a plane that is being torn down."""
         if ends:
             await self.interior.forget(tenant)
 
 
 @dataclass(frozen=True, slots=True)
 class Inside(Facet):
-    """What every plane begins with inside it, and which data the host remembers of it."""
+    """The objects that every plane starts with, and the host's record of the plane's data."""
 
     name = "inside"
     needs = (Plan, PlaneHealth)
@@ -57,7 +57,7 @@ class Inside(Facet):
     interior: Interior
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Look after what is made inside a plane that answers."""
+        """Apply those objects, if the plane answers."""
         identity = await recorded_identity(self.client, turn.spec.namespace)
         health = await self.interior.bootstrap(turn.need(Plan), turn.need(PlaneHealth))
         return turn.plus(identity, health)

@@ -1,7 +1,7 @@
 """The members of a plane, each a pod of its StatefulSet: which of them serve, and why the others do not. Pure.
 
-A plane serves while a quorum of its members does: with fewer, no etcd takes a write. Which pods there are to be follows from
-how many members its etcd was begun with, so that one of which no pod is left is missed too.
+A plane serves while a quorum of its members does: with fewer, etcd accepts no writes. The expected pods are computed from the
+number of members with which its etcd was started, so that a member without any pod is also missed.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from controller.verdict import why_down
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """A member that does not serve; a reason only where that is more than a matter of time."""
+    """A member that does not serve; with a reason only if it will not recover by itself."""
 
     reason: Reason | None
     message: str
@@ -31,32 +31,32 @@ class Members:
 
     @property
     def serving(self) -> int:
-        """How many serve."""
+        """The number of members that serve."""
         return self.wanted - len(self.down)
 
     @property
     def quorum(self) -> int:
-        """How many must."""
+        """The number of members that must serve."""
         return self.wanted // 2 + 1
 
     @property
     def quorate(self) -> bool:
-        """Whether enough of them serve."""
+        """Whether enough members serve."""
         return self.serving >= self.quorum
 
     @property
     def trouble(self) -> Down | None:
-        """The first that does not come up by itself."""
+        """The first member that will not recover by itself; None if there is none."""
         return next((member for member in self.down if member.reason is not None), None)
 
     @property
     def named(self) -> str:
-        """Every member that is down, with its cause."""
+        """Every member that is down, with the cause."""
         return "; ".join(member.message for member in self.down)
 
     @property
     def note(self) -> str:
-        """What a plane that serves all the same says of them; empty where none is down."""
+        """The remark of a plane that serves with members down; empty if none is down."""
         if not self.down:
             return ""
         left = self.serving - self.quorum
@@ -65,7 +65,7 @@ class Members:
 
 
 def look(pods: Iterable[Obj], replicas: int) -> Members:
-    """The members of a plane, by its pods."""
+    """The members of a plane, from its pods."""
     there = {str(pod["metadata"]["name"]): pod for pod in pods}
     found = ((name, there.get(name)) for name in (f"{PLANE}-{number}" for number in range(replicas)))
     return Members(replicas, tuple(Down(*why_down(name, pod)) for name, pod in found if pod is None or not serves(pod)))

@@ -1,4 +1,4 @@
-"""What is said of a plane: whether its API server answers, with the data that it had, and which of its members serve. Pure."""
+"""The report on a plane: whether its API server answers, whether it has its data, and which of its members serve. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,30 +14,30 @@ from controller.tenant.facets.plane.members import Members
 from controller.tenant.status import Report, was_true
 from controller.verdict import Verdict, is_of, not_starting
 
-# While a plane's data is not what it was, and after it came back: its syncer looks each half minute.
+# While a plane's data is lost or replaced, and after it came back: its syncer looks every 30 s.
 _IDENTITY_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of a plane."""
+    """The state of a plane."""
 
-    ready: bool = False  # it answers, and what every plane begins with is in it
+    ready: bool = False  # it answers, and it has the objects that every plane starts with
     message: str = ""
-    uid: str = ""  # of its data, as it says itself
-    identity: Recorded = field(default_factory=Recorded)  # of its data, as the host remembers it
-    pods: Sequence[Obj] = ()  # of the plane and of what follows it
+    uid: str = ""  # of its data, as the plane reports it
+    identity: Recorded = field(default_factory=Recorded)  # of its data, as the host has recorded it
+    pods: Sequence[Obj] = ()  # of the plane, its syncer and its DNS
     pull_trouble: str = ""
 
 
 def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
-    """`tenant` has the status that was reported before."""
+    """`tenant` has the previous status."""
     was, seen = was_true(tenant, ConditionType.PLANE_READY), _members(spec, found)
     why = _lost(tenant, found)
     lost = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, why)) if why else None
-    # The status keeps the identity that the host's objects were made for, until an admin accepts another one.
+    # The status keeps the identity for which the host's objects were created, until an admin accepts another one.
     uid = found.identity.uid or ("" if lost else found.uid)
-    # It answers again: with which data, its syncer may not have said yet.
+    # It answers again, but its syncer may not have reported yet with which data.
     came_back = found.ready and not was
     return Report(
         conditions={ConditionType.PLANE_READY: lost or _plane(found, seen, was=was)},
@@ -51,7 +51,7 @@ def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
 
 
 def _lost(tenant: Obj, found: Found) -> str:
-    """Why the plane's data is not what it was; empty where it is."""
+    """Why the plane's data is not the expected one; empty if it is."""
     reported = str((tenant.get("status") or {}).get("planeClusterUID") or "")
     return planeidentity.lost(found.identity, reported, found.uid)
 
@@ -69,7 +69,7 @@ def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
         if seen.down:
             return Verdict("True", Reason.MEMBERS_DOWN, f"the API server answers; {seen.note}")
         return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
-    # What one of several members has is not why a plane does not answer whose quorum is up.
+    # If a quorum is up, trouble of one of several members is not the reason that a plane does not answer.
     trouble = None if seen.quorate else seen.trouble
     if trouble is not None and trouble.reason is not None:
         return not_starting(trouble.reason, _of_members(seen, trouble.message), found.pull_trouble)
@@ -83,7 +83,11 @@ def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
 
 
 def _waiting(pod: Obj, found: Found) -> str:
-    waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    waiting = [
+        str(container["name"])
+        for container in (pod.get("status") or {}).get("containerStatuses") or []
+        if not container.get("ready")
+    ]
     return f"not ready yet: {', '.join(waiting)}" if found.ready and waiting else found.message
 
 
@@ -92,7 +96,7 @@ def _members(spec: PlaneSpec, found: Found) -> Members:
 
 
 def _of_members(seen: Members, message: str) -> str:
-    """Why a plane is not ready: of several members each that is down."""
+    """Why a plane is not ready; with several members, each one that is down."""
     if seen.wanted == 1 or not seen.down:
         return message
     if seen.quorate:
@@ -105,5 +109,5 @@ def _versions(spec: PlaneSpec) -> Obj:
 
 
 def _tag(image: str) -> str:
-    """What an image is called after its name, without a digest."""
+    """The tag of an image, without a digest."""
     return image.partition("@")[0].rpartition(":")[2][:32]

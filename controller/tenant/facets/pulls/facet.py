@@ -1,4 +1,4 @@
-"""The Secret with which images are pulled, where it is to be and nowhere else."""
+"""Copies the pull Secret to the namespaces that need it, and removes it from all others."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pulls(Facet):
-    """See the module. What goes wrong holds up nothing: it is told where an image is not pulled."""
+    """See the module. A failure blocks nothing: it is reported with an image that cannot be pulled."""
 
     name = "pulls"
     needs = (GroundLaid,)
@@ -30,13 +30,13 @@ class Pulls(Facet):
     secrets: PullSecrets
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Copy it into both namespaces, and delete copies that are not to be there."""
+        """Copy the Secret into both namespaces, and delete copies where it is not needed."""
         not_copied = ""
         try:
             await self._copy(turn)
         except KubeError as error:
-            _log.warning("pull secret: %s", error, extra={"tenant": turn.tenant})
-            not_copied = f"the pull secret of the platform was not copied: {error}"
+            _log.warning("cannot copy the pull secret: %s", error, extra={"tenant": turn.tenant})
+            not_copied = f"the platform's pull secret could not be copied: {error}"
         return turn.plus(PullTrouble(not_copied or self.secrets.trouble))
 
     async def _copy(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""What the host counts of a tenant, and up to where.
+"""What the host counts for a tenant, and the limits.
 
 Its page: docs/decisions/0022-quotas.md.
 """

@@ -1,4 +1,4 @@
-"""The tenant's quota. Its objects are among the host objects: here is what is said of them."""
+"""The tenant's quota. Its objects are among the host objects; this facet only reports on them."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from controller.tenant.turn import Facet, Seen
 
 @dataclass(frozen=True, slots=True)
 class Quota(Facet):
-    """See the module."""
+    """Reports on the quota."""
 
     name = "quota"
 
     def report(self, seen: Seen) -> Report:
-        """As the host counts it."""
+        """The quota as the host counts it."""
         return report(seen.turn.spec, seen.named(kinds.RESOURCE_QUOTAS))

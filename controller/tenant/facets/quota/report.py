@@ -1,4 +1,4 @@
-"""What is said of a tenant's quota: whether the host enforces it, and what is used, borrowed and lent. Pure."""
+"""The report on a tenant's quota: whether the host enforces it, and what is used, borrowed and lent. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 
 def report(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Report:
-    """`quotas` are the host's of the tenant, by name."""
+    """`quotas` are the tenant's ResourceQuotas on the host, by name."""
     return Report(
         conditions={ConditionType.QUOTA_APPLIED: _applied(spec, quotas)},
         needed=(ConditionType.QUOTA_APPLIED,),
@@ -41,7 +41,7 @@ def _fields(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Obj:
 
 
 def _held_gpus(spec: PlaneSpec, quotas: Mapping[str, Obj], lines: Lines) -> int:
-    """GPUs that the tenant's pods hold. In the host's quota are those of pods, too, that only wait for the ledger."""
+    """GPUs that the tenant's running pods hold. The host's quota also counts pods that still wait for the ledger."""
     used = (quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
     judged = {resource for _, resource in lines}
     return sum(
@@ -53,7 +53,7 @@ def _held_gpus(spec: PlaneSpec, quotas: Mapping[str, Obj], lines: Lines) -> int:
 
 
 def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
-    """What the tenant borrows and lends of GPUs, where it has a cohort."""
+    """How many GPUs the tenant borrows and lends, if it has a cohort."""
     found = [counts for (_, resource), counts in lines.items() if resource in spec.quota.gpu_resources]
     return {part: sum(counts[part] for counts in found) for part in ("borrowed", "lent")} if found else {}
 
@@ -61,12 +61,12 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 def _standing(lines: Lines) -> list[Obj]:
     return [
         {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
-        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES]
+        for line, counts in sorted(lines.items(), key=lambda item: line_name(*item[0]))[:_MOST_LINES]
     ]
 
 
 def _applied(spec: PlaneSpec, quotas: Mapping[str, Obj]) -> Verdict:
-    wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
+    wanted = {str(wanted_quota["metadata"]["name"]) for wanted_quota in quota.resource_quotas(spec)}
     if missing := sorted(wanted - quotas.keys()):
         return Verdict("False", Reason.PROVISIONING, f"being created: ResourceQuota {', '.join(missing)}")
     for name in sorted(wanted):

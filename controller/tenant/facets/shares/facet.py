@@ -1,4 +1,4 @@
-"""What the host shares with the tenant: handed to a task of its own (`controller.shares.loop`), once the plane has answered."""
+"""What the host shares with the tenant. Its own task copies it (`controller.shares.loop`), once the plane has answered."""
 
 from dataclasses import dataclass
 
@@ -12,21 +12,21 @@ from controller.tenant.turn import Facet, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the last look into the plane found; nothing before the first one."""
+    """What the last look into the plane found; None before the first one."""
 
     found: Found | None
 
 
 @dataclass(frozen=True, slots=True)
 class Shares(Facet):
-    """See the module."""
+    """Hands the shares to their task, and reports what the task found."""
 
     name = "shares"
     in_any_case = True
     loops: ShareLoops
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Order what is to be shared now."""
+        """Order what is shared now."""
         tenant, admitted, health = turn.tenant, turn.admitted, turn.of(PlaneHealth)
         if (health is not None and health.bootstrapped) or self.loops.runs(tenant):
             self.loops.order(tenant, admitted.shares, admitted.class_name)
@@ -34,7 +34,7 @@ class Shares(Facet):
         return turn.plus(Shared(self.loops.found(tenant))) if gives else turn
 
     def report(self, seen: Seen) -> Report:
-        """As it was found last."""
+        """The shares as they were last found."""
         shared = seen.turn.of(Shared)
         return report(verdict(shared.found) if shared is not None else None)
 

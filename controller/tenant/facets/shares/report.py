@@ -1,4 +1,4 @@
-"""What is said of what the host shares with a tenant. Pure."""
+"""The report on what the host shares with a tenant. Pure."""
 
 from bulkhead.api.conditions import ConditionType
 from controller.tenant.status import Report

@@ -1,4 +1,4 @@
-"""The tenant's Slurm cluster: handed to a task of its own (`controller.slurm.ordering`), once the plane has answered."""
+"""The tenant's Slurm cluster. Its own task builds it (`controller.slurm.ordering`), once the plane has answered."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ from controller.tenant.turn import Facet, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Slurm(Facet):
-    """See the module."""
+    """Hands the cluster to its task, and reports what the task found."""
 
     name = "slurm"
     needs = (PlaneHealth,)
     ordering: Ordering
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Order the cluster; one that is refused stays as it is."""
+        """Order the cluster; a refused one stays as it is."""
         wanted = turn.admitted.slurm
         if isinstance(wanted, Refusal):
             return turn
@@ -32,7 +32,7 @@ class Slurm(Facet):
         return turn.plus(Ordered(wanted=True, spec=wanted)) if wanted is not None else turn
 
     def report(self, seen: Seen) -> Report:
-        """As it was found last."""
+        """The cluster as it was last found."""
         unseen = seen.turn.held and isinstance(seen.turn.admitted.slurm, Refusal)
         return report(seen.turn.observed.tenant, _part(seen), unseen=unseen)
 

@@ -1,4 +1,4 @@
-"""What is said of a tenant's Slurm cluster. Pure."""
+"""The report on a tenant's Slurm cluster. Pure."""
 
 from bulkhead.api.conditions import ConditionType
 from bulkhead.api.objects import Obj
@@ -7,9 +7,9 @@ from controller.tenant.status import Report
 
 
 def report(tenant: Obj, part: SlurmPart | None, *, unseen: bool = False) -> Report:
-    """Nothing where it was not looked at (`unseen`); without a cluster (None) neither condition nor field is there.
+    """Empty if the cluster was not looked at (`unseen`). Without a cluster (None), the condition and the field are removed.
 
-    `tenant` has the status that was reported before. None deletes a field in a merge patch.
+    `tenant` has the previous status. None deletes a field in a merge patch.
     """
     if part is not None:
         before = (tenant.get("status") or {}).get("slurm")

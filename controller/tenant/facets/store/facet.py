@@ -13,7 +13,7 @@ from controller.tenant.turn import Facet, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class StoreRoom(Facet):
-    """See the module."""
+    """Observes the store, starts to free space, and reports."""
 
     name = "store"
     needs = (KeyMaterial,)
@@ -21,13 +21,13 @@ class StoreRoom(Facet):
     interior: Interior
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Ask each member; where room is to be made, that is begun."""
+        """Ask each member; start to free space if that is needed."""
         return turn.plus(await self.stores.look(turn.spec, turn.need(KeyMaterial), self.interior.addresses(turn.spec)))
 
     def report(self, seen: Seen) -> Report:
-        """As it was found."""
+        """The store as it was found."""
         return report(seen.turn.spec, seen.turn.of(Store))
 
     async def forget(self, tenant: str) -> None:
-        """End what is done about it."""
+        """End the task that frees space."""
         await self.stores.forget(tenant)

@@ -10,18 +10,18 @@ from controller.plane.storestate import Store, must_go
 from controller.tenant.status import Report
 from controller.verdict import Verdict
 
-# While it is full: its tenant deletes, and waits for room.
+# While it is full, its tenant deletes objects and waits for room.
 _FULL_SECONDS: Final = 15.0
 FIELD: Final = "controlPlane.storage.quota"
 _MIB: Final = 1 << 20
-# From here on the status reports that little is left; in steps, so that it is not written for every object.
+# From here on the status reports how little is left; in steps, so that it is not written for every object.
 _FILLING_PERCENT: Final = 80
 _STEP_PERCENT: Final = 5
 _REMEDY: Final = f"delete objects of the tenant's API, or raise {FIELD} of the Tenant or its class"
 
 
 def report(spec: PlaneSpec, store: Store | None) -> Report:
-    """Nothing where the store was not looked at. The API of a full one answers, but takes no new objects."""
+    """Empty if the store was not looked at. The API of a full store answers, but accepts no new objects."""
     if store is None:
         return Report()
     return Report(
@@ -32,12 +32,12 @@ def report(spec: PlaneSpec, store: Store | None) -> Report:
 
 
 def verdict(spec: PlaneSpec, store: Store) -> Verdict:
-    """One line on the store, the worst first."""
+    """The verdict on the store, the worst fault first."""
     if store.unread:
         return Verdict("Unknown", Reason.WAITING_FOR_PLANE, store.unread)
     if store.full:
         return Verdict("False", Reason.STORE_FULL, _full(store))
-    # As it runs: of a tenant that is held, and before a restart, that is not what it is to have.
+    # The quota as etcd runs: for a held tenant, and before a restart, it differs from the spec.
     percent, quota = store.size * 100 // max(1, store.quota), store.quota // _MIB
     if percent >= _FILLING_PERCENT:
         taken = percent // _STEP_PERCENT * _STEP_PERCENT
@@ -70,5 +70,5 @@ def _full(store: Store) -> str:
 
 
 def _rounded(percent: int) -> int:
-    """The next of 50, 60, 70 and 80, so that a store that is used does not make the status change."""
+    """Rounded up to 50, 60, 70 or 80, so that a store in use does not change the status all the time."""
     return max(50, (percent // 10 + 1) * 10)

@@ -14,14 +14,14 @@ from controller.tenant.turn import Facet, Seen, Turn
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Which claims were asked to grow and do not, and why."""
+    """The claims that were patched to grow and did not, and why."""
 
     refused: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Volumes(Facet):
-    """See the module."""
+    """Grows the volumes and reports on them."""
 
     name = "volumes"
     needs = (Plan,)
@@ -29,12 +29,12 @@ class Volumes(Facet):
     client: Client
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Have them grow, but for a tenant that is held: how much it may have is for people to say."""
+        """Grow the claims, unless the tenant is held: people decide then how much it may have."""
         if turn.held:
             return turn
         return turn.plus(Grown(await grow(self.client, turn.spec, turn.observed.existing)))
 
     def report(self, seen: Seen) -> Report:
-        """How far they are."""
+        """How far the volumes are."""
         spec, grown = seen.turn.spec, seen.turn.of(Grown)
         return report(spec, claims_of(seen.there.values(), spec.namespace), grown.refused if grown is not None else None)

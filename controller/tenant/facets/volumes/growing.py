@@ -1,4 +1,4 @@
-"""Has the claims of a plane's etcd ask for more, each for itself; what the host refuses is told and holds up nothing."""
+"""Grows the claims of a plane's etcd independently of each other; a refusal by the host is reported and blocks nothing."""
 
 import asyncio
 import logging
@@ -15,10 +15,10 @@ _SECONDS = 15.0
 
 
 async def grow(client: Client, spec: PlaneSpec, existing: Existing) -> dict[str, str]:
-    """Patch the claims that have less than is asked for; returns the host's words of those that it refused."""
+    """Patch the claims that are smaller than requested; returns the host's words for those that it refused."""
     found = growths(spec, existing)
-    answers = await asyncio.gather(*(_grow(client, spec, each) for each in found))
-    return {each.claim: words for each, words in zip(found, answers, strict=True) if words}
+    answers = await asyncio.gather(*(_grow(client, spec, growth) for growth in found))
+    return {growth.claim: words for growth, words in zip(found, answers, strict=True) if words}
 
 
 async def _grow(client: Client, spec: PlaneSpec, growth: Growth) -> str:
@@ -29,7 +29,7 @@ async def _grow(client: Client, spec: PlaneSpec, growth: Growth) -> str:
     except NotFound:
         return ""
     except (KubeError, TimeoutError) as error:
-        _log.warning("volume not grown: %s", error, extra={"tenant": spec.tenant, "object": growth.claim})
-        return error.message if isinstance(error, ApiError) else str(error) or "it did not answer in time"
-    _log.info("volume grows", extra={"tenant": spec.tenant, "object": growth.claim, "size": growth.size})
+        _log.warning("cannot grow volume: %s", error, extra={"tenant": spec.tenant, "object": growth.claim})
+        return error.message if isinstance(error, ApiError) else str(error) or "the host did not answer in time"
+    _log.info("growing volume", extra={"tenant": spec.tenant, "object": growth.claim, "size": growth.size})
     return ""

@@ -1,4 +1,4 @@
-"""What is said of the volumes under a plane's etcd. Pure."""
+"""The report on the volumes under a plane's etcd. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from controller.tenant.status import Report
 
 
 def report(spec: PlaneSpec, claims: Sequence[Obj], refused: Mapping[str, str] | None) -> Report:
-    """`refused` is by claim why it does not grow; None where that was not tried, and all stays as it was reported."""
+    """`refused` is why claims did not grow, by claim; None if that was not tried, and then the previous report stays."""
     if refused is None:
         return Report()
     return Report(conditions={ConditionType.STORAGE_APPLIED: storage.verdict(spec, claims, refused)})

@@ -89,7 +89,7 @@ REFUSALS = {
     "NotAllowedByListeners": "from: Selector and the label app.kubernetes.io/managed-by=bulkhead",
     "NoMatchingListenerHostname": "protocol TLS, tls.mode Passthrough and hostname *.k8s.example.org, or none",
     "NoMatchingParent": "name a listener that Gateway infra/public has",
-    "UnsupportedValue": "fix what it names",
+    "UnsupportedValue": "fix what it reports",
     "BackendNotFound": "see Service bh-team-a/plane and its EndpointSlices",
 }
 

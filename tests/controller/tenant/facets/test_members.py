@@ -93,7 +93,7 @@ def test_a_quorum_whose_api_server_does_not_answer_is_not_ready() -> None:
 
 
 ABSENT = {
-    "no pod": (None, "pod plane-1: there is none"),
+    "no pod": (None, "pod plane-1: does not exist"),
     "one that goes": (member(1, ready=True, deletionTimestamp="2026-06-01T12:00:00Z"), "pod plane-1: is being deleted"),
     "one that starts": (member(1, {"name": "etcd", "ready": False}), "pod plane-1: not ready: etcd"),
     "one that started again": (
