@@ -206,10 +206,10 @@ def _agreed(said: Sequence[Gang]) -> _Said:
     )
     remarks = []
     if len(sizes) > 1:
-        remarks.append(f"its pods say sizes from {sizes[0]} to {sizes[-1]}: {sizes[-1]} holds")
+        remarks.append(f"its pods state sizes from {sizes[0]} to {sizes[-1]}: {sizes[-1]} applies")
     if len(topologies) > 1:
         remarks.append(
-            "its pods say different topologies: " + (f"{topologies[0].key} holds" if topologies[0] else "none holds")
+            "its pods state different topologies: " + (f"{topologies[0].key} applies" if topologies[0] else "none applies")
         )
     return sizes[-1], topologies[0], "; ".join(remarks)
 
