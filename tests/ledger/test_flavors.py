@@ -64,8 +64,10 @@ def test_own_quota_of_the_next_kind_comes_before_what_would_be_borrowed_of_the_p
 CANNOT = {
     "a kind that it has no quota of": (
         pod("w", {GPU: 2}, "other"),
-        "NeverFits: requests 2 nvidia.com/gpu; 1 node matches, of flavor other; your quota is for other flavors: 4 of fast and "
-        "4 of slow",
+        (
+            "NeverFits: requests 2 nvidia.com/gpu; 1 node matches, of flavor other; "
+            "your quota is for other flavors: 4 of fast and 4 of slow"
+        ),
     ),
     "a kind that nobody has named": (
         pod("w", {GPU: 2}, "elsewhere"),
