@@ -10,5 +10,5 @@
                                  └─ everything comes from the host's API; nothing is remembered
 
 Pure: no network, clock, randomness or logging. Time is passed in, as seconds since 1970. It trusts
-nothing that a tenant wrote, except where a field of `model` says so. The reasons stand in docs/decisions/0040-ledger.md.
+nothing that a tenant wrote, except where a field of `model` says so. The reasons are in docs/decisions/0040-ledger.md.
 """

@@ -1,11 +1,11 @@
 """Computes what each tenant holds of each line, may still take, borrows and has lent. Every change can be undone.
 
-    QuotaAccount(tenants) ── add what runs ──> room(tenant, line): what it may take more
+    QuotaAccount(tenants) ── add what runs ──> room(tenant, line): how much more it may use
                           ── reserve for the next workload ──> all other tenants have less room, no share is larger
                           └─ mark, undo
 
-The formulas stand in docs/decisions/0040-ledger.md. This module knows amounts, and no pods, nodes, times
-or order. Tenants may hold more than there is quota for, because quotas are lowered while pods run. Their room is 0 then.
+The formulas are in docs/decisions/0040-ledger.md. This module knows amounts. It does not know pods, nodes, times or order.
+Tenants may hold more than their quota, because quotas are lowered while pods run. Their room is 0 then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,8 @@ from typing import Final, Literal, TypeAlias
 from bulkhead.ledger.model import Amounts, Line, Share, Standing, Tenant
 
 Charge: TypeAlias = Mapping[Line, int]
-# What a charge fails on: its tenant's own ceiling even if nothing ran, what its tenant holds, what others of the cohort hold.
+# Why a charge does not fit. "never": it exceeds the tenant's ceiling even if nothing runs. "own": the tenant itself holds too
+# much. "cohort": other tenants of the cohort hold the quota.
 Lack: TypeAlias = Literal["never", "own", "cohort"]
 _UNBOUNDED: Final = 1 << 80
 
@@ -26,7 +27,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.nominal = 0
-        # What can be lent at most, and how much more than they keep to themselves its members hold.
+        # The most that can be lent, and how much its members hold beyond what each keeps to itself (`guaranteed`).
         self.capacity = 0
         self.taken = 0
         self.borrowed = 0
@@ -46,14 +47,14 @@ class TenantLine:
         self.borrowing = _UNBOUNDED if share.borrowing is None else max(0, share.borrowing)
         self.used = 0
         self.reserved = 0
-        # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and no other's.
+        # Reserved for a workload that waits for its own tenant's quota: it reduces the room of this tenant only.
         self.own = 0
         self.pool = pool
-        # The most that the tenant may ever hold; known once all members of the pool are.
+        # The most that the tenant may ever hold; computed once all members of the pool are known.
         self.ceiling = 0
 
     def change(self, used: int, reserved: int, own: int) -> None:
-        """Count what is taken (or given back, where it is negative)."""
+        """Add these amounts; negative amounts are given back."""
         if used or reserved:
             before = self.used + self.reserved
             self.pool.taken += _crossing(before, before + used + reserved, self.guaranteed)
@@ -64,14 +65,14 @@ class TenantLine:
         self.own += own
 
     def room(self) -> int:
-        """What the tenant may take more now."""
+        """How much more the tenant may use now."""
         held = self.used + self.reserved
         own = self.ceiling - held - self.own
         return max(0, min(own, max(0, self.guaranteed - held) + max(0, self.pool.capacity - self.pool.taken)))
 
 
 class QuotaAccount:
-    """All cohorts. Tenants and lines that it does not know are not limited here."""
+    """The quota of all cohorts. Tenants and lines that it does not know are not limited here."""
 
     def __init__(self, tenants: Mapping[str, Tenant]) -> None:
         self._entries: dict[str, dict[Line, TenantLine]] = {}
@@ -92,38 +93,38 @@ class QuotaAccount:
             entry.ceiling = entry.nominal + min(entry.borrowing, others)
 
     def charge(self, tenant: str, asks: Amounts, flavors: Mapping[str, str]) -> dict[Line, int]:
-        """What of these amounts counts, by line; `flavors` by resource, for those that have flavors."""
+        """The part of these amounts that counts against quota, by line; `flavors` has the flavor of resources that have any."""
         entries = self._entries.get(tenant)
         if not entries:
             return {}
-        # By lines, of which there are fewer than amounts: this runs for each pod.
+        # This runs for each pod. It loops over lines because there are fewer lines than amounts.
         return {line: amount for line in entries
                 if (amount := asks.get(line[1], 0)) > 0 and flavors.get(line[1], "") == line[0]}  # fmt: skip
 
     def add(self, tenant: str, charge: Charge, times: int = 1) -> None:
-        """The tenant holds that, from now on; with `times` of -1 no more."""
+        """Count a charge as held by the tenant; with `times` of -1, as no longer held."""
         entries = self._entries.get(tenant, {})
         for line, amount in charge.items():
             self._change(entries[line], amount * times, 0, 0)
 
     def reserve(self, tenant: str, charge: Charge, times: int = 1, *, own: bool = False) -> None:
-        """Keep that for what the tenant has waiting; with `own` from its own other workloads alone."""
+        """Reserve a charge for a waiting workload; with `own`, only other workloads of the same tenant lose that room."""
         entries = self._entries.get(tenant, {})
         for line, amount in charge.items():
             self._change(entries[line], 0, 0 if own else amount * times, amount * times if own else 0)
 
     def mark(self) -> int:
-        """The state as it is, for `undo`."""
+        """The present state, for `undo`."""
         return len(self._log)
 
     def undo(self, mark: int) -> None:
-        """Everything is again as it was at the mark."""
+        """Restore the state at the mark."""
         while len(self._log) > mark:
             entry, used, reserved, own = self._log.pop()
             entry.change(-used, -reserved, -own)
 
     def lacks(self, tenant: str, charge: Charge) -> Lack | None:
-        """What the tenant's room is too small for first of all; None where it fits."""
+        """The most serious reason why a charge does not fit the tenant's room; None if it fits."""
         worst: Lack | None = None
         for line, amount in charge.items():
             entry = self._entries[tenant][line]
@@ -139,11 +140,11 @@ class QuotaAccount:
         return worst
 
     def could_ever(self, tenant: str, charge: Charge) -> bool:
-        """Whether the tenant could hold that if no tenant held anything."""
+        """Whether the tenant could hold this charge if no tenant held anything."""
         return all(amount <= self._entries[tenant][line].ceiling for line, amount in charge.items())
 
     def within_nominal(self, tenant: str, charge: Charge) -> bool:
-        """Whether the tenant would borrow of none of these lines."""
+        """Whether the tenant would stay within its nominal quota of all these lines."""
         entries = self._entries.get(tenant, {})
         return all(
             entries[line].used + entries[line].reserved + amount <= entries[line].nominal for line, amount in charge.items()
@@ -156,13 +157,16 @@ class QuotaAccount:
         return {line: amount for line, amount in over.items() if amount > 0}
 
     def borrowed(self, tenant: str, charge: Charge) -> dict[Line, int]:
-        """How much of this charge, added last, lies beyond nominal."""
+        """How much of this charge, which was added last, is beyond nominal."""
         entries = self._entries.get(tenant, {})
         over = {line: min(amount, entries[line].used - entries[line].nominal) for line, amount in charge.items()}
         return {line: amount for line, amount in over.items() if amount > 0}
 
     def share(self, tenant: str, charge: Charge | None = None, *, reserved: bool = True) -> float:
-        """What the tenant borrows of its cohort, by weight: with what is reserved for it, and with one more charge."""
+        """The part of its cohort's nominal quota that the tenant borrows, divided by its weight; the largest of all lines.
+
+        Includes `charge` and, if `reserved`, what is reserved for the tenant.
+        """
         most = 0.0
         more = charge or {}
         for line, entry in self._entries.get(tenant, {}).items():
@@ -174,7 +178,7 @@ class QuotaAccount:
         return most
 
     def borrowers(self, tenant: str, lines: Iterable[Line]) -> set[str]:
-        """Who else borrows of these lines of the tenant's cohort."""
+        """The other tenants of the cohort that borrow quota of these lines."""
         pools = (self._entries[tenant][line].pool for line in lines)
         return {member.tenant for pool in pools if pool.borrowed > 0 for member in pool.members
                 if member.used > member.nominal and member.tenant != tenant}  # fmt: skip
@@ -189,7 +193,7 @@ class QuotaAccount:
         return any(self._entries[tenant][line].used < self._entries[tenant][line].nominal for line in lines)
 
     def over(self, tenant: str) -> dict[Line, int]:
-        """Of which lines the tenant holds more than it may ever hold, and how much more."""
+        """How much the tenant holds beyond its ceiling, for the lines of which it does."""
         entries = self._entries.get(tenant, {})
         return {line: entry.used - entry.ceiling for line, entry in entries.items() if entry.used > entry.ceiling}
 
@@ -202,7 +206,7 @@ class QuotaAccount:
         return iter(self._entries.get(tenant, {}).items())
 
     def standings(self) -> dict[str, dict[Line, Standing]]:
-        """What each tenant has of each line."""
+        """Each tenant's standing in each line."""
         lent = self._lent()
         return {tenant: {line: _standing(entry, lent.get(entry, 0)) for line, entry in entries.items()}
                 for tenant, entries in self._entries.items()}  # fmt: skip
@@ -217,14 +221,14 @@ class QuotaAccount:
 
 
 def _crossing(before: int, after: int, mark: int) -> int:
-    """How much more lies beyond a mark than before."""
+    """By how much the part beyond a mark grows from `before` to `after`; negative if it shrinks."""
     if after > mark:
         return after - max(before, mark)
     return mark - before if before > mark else 0
 
 
 def _lent(pool: Pool) -> dict[TenantLine, int]:
-    """Who has lent what others borrow: in proportion to what each could lend and does not use; the rest goes to the first."""
+    """How much each tenant lends: in proportion to its idle quota that it may lend. Remainders go to the first tenants."""
     idle = [(entry, min(entry.nominal - entry.guaranteed, entry.nominal - entry.used)) for entry in pool.members]
     idle = [(entry, amount) for entry, amount in idle if amount > 0]
     total = sum(amount for _, amount in idle)

@@ -1,11 +1,11 @@
 """Judges one workload after the other: it is admitted, or it waits, and what it waits for is reserved for it.
 
-    next in order ──> quota and room are there ───────────────────────> admitted
-                  ──> it ends before those it passes can start ───────> admitted
-                  ──> suffices once what is on its way out is gone ───> reserved for it
-                  ──> suffices once some that borrow are gone ────────> those are taken back, and it is reserved
-                  ──> first to wait for this quota or room ───────────> reserved as it comes free
-                  ──> else ───────────────────────────────────────────> behind
+    next in order ──> quota and room are available ────────────────────> admitted
+                  ──> it ends before those it overtakes can start ─────> admitted
+                  ──> it fits once the pods on their way out are gone ─> quota and room reserved
+                  ──> it fits once some borrowers' pods are gone ──────> pods reclaimed, quota and room reserved
+                  ──> first to wait for this quota or room ────────────> reserved as it comes free
+                  ──> else ────────────────────────────────────────────> behind
 
 Reserved capacity is unavailable to later workloads unless they are known to finish first. A workload that waits for its own
 tenant's ceiling reserves nothing from other tenants. A workload that can never start reserves nothing. Successors of moved pods
@@ -33,27 +33,27 @@ from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.reserved import reserved_rooms
 from bulkhead.ledger.takeback import Reclamation, gang_of
 
-# Bounds of one turn; what lies beyond them waits for the next one, with a shorter answer.
+# Limits of one turn. Workloads beyond them get a shorter message and wait for the next turn.
 _MOST_SEARCHES: Final = 64
 _MOST_FORECASTS: Final = 8
 _MOST_LIFTED_PODS: Final = 20_000  # pods whose reservations are lifted on trial
 # How many seconds the first workload in line keeps its nodes reserved when its start cannot be forecast.
 KEPT_WITHOUT_FORECAST_SECONDS: Final = 1800.0
-# From the decision to the end of a pod there are more steps than its run: binding, starting, stopping.
+# Allowance for binding, starting and stopping a pod, in addition to its run.
 _START_AND_STOP_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of all that was judged."""
+    """The results of all judgements of one turn."""
 
     admitted: list[Admission] = field(default_factory=list)
     reclamations: list[Reclamation] = field(default_factory=list)
-    # When something ripens.
+    # When borrowing pods reach the end of their minimum runtime.
     times: list[float] = field(default_factory=list)
     # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: list[str] = field(default_factory=list)
-    # Who has quota and no room, where pods may be moved: the first of each cohort.
+    # By cohort and lines, the first workload that has quota and no room, if the cohort allows moves.
     broken: dict[tuple[object, ...], Broken] = field(default_factory=dict)
 
 
@@ -66,25 +66,25 @@ class AdmissionJudge:
         self.answers = Answers(books)
         self._heads = Heads(snapshot, books)
         self._homes = Homes(snapshot.moved, books)
-        # Of what is missing of gangs: how it may be charged, and the pods beside which it comes.
+        # For the missing members of gangs: how they may be charged, and the pods of the gang that stay.
         self._rested: dict[int, tuple[Choice, ...]] = {}
         self._mates: dict[int, list[Pod]] = {}
-        # As what a workload was asked, where it was not for its best flavor.
+        # The turn at which a workload was judged, if that was not the turn of its best flavor.
         self._turns: dict[int, Turn] = {}
-        # Gangs that were taken back in this turn.
+        # Gangs that are reclaimed in this turn.
         self._going: set[tuple[object, ...]] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._searches, self._forecasts, self._lifted = _MOST_SEARCHES, _MOST_FORECASTS, _MOST_LIFTED_PODS
 
     def charges(self, workload: Workload) -> list[Charge]:
-        """What a workload may be charged; its place in the order goes by that, and by no flavor that no node has for it."""
+        """What a workload may be charged, which decides its place in the queue; without flavors that have no node for it."""
         choices = self._choices(workload)
         if len(choices) > 1:
             choices = tuple(choice for choice in choices if self._could_ever(workload, choice)) or choices
         return [self._books.charge(workload, choice) for choice in choices]
 
     def can_start(self, workload: Workload) -> bool:
-        """Whether it could start if nothing else ran on the nodes that there are; if not, it reserves nothing."""
+        """Whether it could start if nothing else ran on the present nodes; if not, it reserves nothing."""
         choices = self._choices(workload)
         account = self._books.now.account
         given = [choice for choice in choices if account.could_ever(workload.tenant, self._books.charge(workload, choice))]
@@ -97,7 +97,7 @@ class AdmissionJudge:
         return self._books.could_ever(workload, choice, self._mates.get(id(workload), ()))
 
     def joins(self, workload: Workload, group: Group) -> None:
-        """Have what is missing of a gang come to its flavor and domain."""
+        """Restrict the missing members of a gang to the gang's flavor and domain."""
         pods = [pod for pod in group.pods if is_staying(pod)]
         choices = list(self._choices(workload))
         topology = workload.topology
@@ -112,12 +112,12 @@ class AdmissionJudge:
         self._mates[id(workload)] = pods
 
     def is_own(self, workload: Workload) -> bool:
-        """Whether some way to charge it stays within its tenant's nominal."""
+        """Whether its tenant stays within nominal by at least one way to charge it."""
         account = self._books.now.account
         return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
     def rule_on(self, workload: Workload) -> Charge | None:
-        """Admit a workload, or say why it waits; a charge, if it is to be asked again when it has its turn for that."""
+        """Admit a workload, or say why it waits. Returns a charge if it should be judged again at the turn of that charge."""
         if workload.is_rest and gang_of(workload) in self._going:
             self.answers.say(workload, verdict.behind(workload))
             return None
@@ -136,7 +136,7 @@ class AdmissionJudge:
         return None
 
     def _is_out_of_turn(self, workload: Workload, charge: Charge) -> bool:
-        """Whether it has its turn for another flavor, which is not to be had, and others come before it for this one."""
+        """Whether its turn was for another flavor, which is not available, and other workloads precede it for this one."""
         if workload.is_rest:
             return False
         turn = self.turn(workload, charge)
@@ -149,16 +149,17 @@ class AdmissionJudge:
         return True
 
     def turn(self, workload: Workload, charge: Charge) -> Turn:
-        """Its place among all that wait, if it is charged that."""
+        """Its place among all waiting workloads with this charge."""
         account = self._books.now.account
         if account.within_nominal(workload.tenant, charge):
             return 0, 0.0
         return (1, 0.0) if self._comes_back(workload, charge) else (2, account.share(workload.tenant, charge))
 
     def _comes_back(self, workload: Workload, charge: Charge) -> bool:
-        """Whether it completes a gang before others that borrow: where none of these could take it back at once.
+        """Whether it completes an admitted gang, and therefore precedes other borrowers.
 
-        Its tenant borrows no more then than it did when the gang was admitted.
+        This needs a cohort without fair preemption, so that no borrower could reclaim it at once. Its tenant must not borrow
+        more than it did when the gang was admitted.
         """
         if workload.rest_of is None or self._rules(workload).fair_preemption:
             return False
@@ -169,17 +170,17 @@ class AdmissionJudge:
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
         charged = [(choice, self._books.charge(workload, choice)) for choice in self._choices(workload)]
         if len(charged) > 1:
-            # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
+            # Flavors within nominal come first: they gave the workload its place in the queue.
             charged.sort(key=lambda charged: not self._books.now.account.within_nominal(workload.tenant, charged[1]))
         return charged
 
     def returns(self, workload: Workload) -> bool:
-        """Admit the successor of a moved pod; or let it wait for that pod's end."""
+        """Admit the successor of a moved pod, or let it wait until that pod is gone; false if it is not a successor."""
         home = self._homes.of(workload)
         if home is None:
             return False
         if home.is_there:
-            # The quota of one is not that of two.
+            # The moved pod still holds the quota; there is none for both.
             within = self._rules(workload).reclaim_within
             text = verdict.comes_back(verdict.asks(workload.asks), None, 0, within, mine=False)
             self.answers.say(workload, PodVerdict(Why.RECLAIMING, text))
@@ -216,7 +217,7 @@ class AdmissionJudge:
         self.outcome.admitted.extend(reversed(admitted))
 
     def _gang(self, workload: Workload, charge: Charge) -> AdmittedGang | None:
-        """What is noted of a gang as it is admitted, for members that come back to it."""
+        """The record of a gang that is written at its admission, by which members that return are recognised."""
         if workload.rest_of is not None and workload.rest_of.gang is not None:
             return workload.rest_of.gang
         if not workload.is_gang:
@@ -234,7 +235,7 @@ class AdmissionJudge:
         )
 
     def _passes(self, workload: Workload, options: Sequence[Option]) -> bool:
-        """Admit it in the room and quota that is kept for others, if it ends before any of these can start."""
+        """Admit it in the room and quota that are reserved for others, if it ends before any of them can start."""
         if workload.lasts is None or workload.is_rest:
             return False
         ends = self._now + workload.lasts + _START_AND_STOP_SECONDS
@@ -258,7 +259,7 @@ class AdmissionJudge:
         return False
 
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
-        """Find out what it waits for."""
+        """Find out what it waits for, reserve that for it if possible, and tell it."""
         possible = [option for option in options if option.lack != "never" and self._could_ever(workload, option.choice)]
         if not possible:
             self.answers.say(workload, verdict.never(workload))
@@ -266,17 +267,17 @@ class AdmissionJudge:
         kept = next((option for option in possible if self._comes(workload, option)), None)
         kept = kept or next((option for option in possible if self._reclaims(workload, option)), None)
         if kept is None:
-            # The one for which the least is missing.
+            # The option that lacks the least.
             best = min(possible, key=lambda option: _SEVERITY[option.lack])
             kept = best if self._hold_place(workload, best) else None
             self._is_broken(workload, best)
-        # What is not kept for it, it may take all the same when it comes free: who is behind it would take that back in vain.
+        # It may take options without a reservation, too, once they are free: a workload behind it would reclaim them in vain.
         for option in possible:
             if option is not kept:
                 self._heads.stall(workload.tenant, option.charge)
 
     def _is_broken(self, workload: Workload, option: Option) -> None:
-        """See at the end of the turn whether it helps to move pods, unless it starts soon anyway."""
+        """Note it for consolidation at the end of the turn, unless it starts soon anyway."""
         rules = self._rules(workload)
         if rules.max_moves <= 0 or option.lack is not None or workload.is_rest:
             return
@@ -287,7 +288,7 @@ class AdmissionJudge:
             self.outcome.broken.setdefault((cohort, *sorted(option.charge)), broken)
 
     def consolidate(self) -> None:
-        """Have pods moved for workloads that have quota and no room. No workload is judged after this."""
+        """Plan moves for workloads that have quota and no room. No workload is judged after this."""
         if not self.outcome.broken:
             return
         consolidation = Consolidation(self._snapshot, self._books, self._candidates, self._now)
@@ -306,11 +307,11 @@ class AdmissionJudge:
         self.outcome.times.extend(consolidation.times)
 
     def reserved_rooms(self) -> tuple[ReservedRoom, ...]:
-        """The free devices that are reserved for workloads that wait, once all have been judged and before any pod is moved."""
+        """The free devices that are reserved for waiting workloads. Call it after all judgements and before `consolidate`."""
         return reserved_rooms(self._books, self._heads.reservations())
 
     def _comes(self, workload: Workload, option: Option) -> bool:
-        """Keep for it what is on its way out, if that is enough."""
+        """Reserve for it what pods on their way out hold, if that is enough; whether it was."""
         if not self._books.is_any_coming:
             return False
         later = self._books.later
@@ -325,7 +326,7 @@ class AdmissionJudge:
         return True
 
     def _reclaims(self, workload: Workload, option: Option) -> bool:
-        """Take back what it needs, and keep it for it."""
+        """Reclaim what it needs from borrowers, and reserve it; whether that is possible now."""
         found = self._search(workload, option, self._now)
         if found is None:
             return False
@@ -344,14 +345,14 @@ class AdmissionJudge:
         return True
 
     def _search(self, workload: Workload, option: Option, at: float) -> Found | None:
-        """Find borrowed quota that suffices if it is taken back."""
+        """Find borrowers' pods whose reclaim lets it start, without pods that are in their minimum runtime at `at`."""
         key = (workload.tenant, workload.shape, workload.topology, option.choice.name, at)
         if option.lack == "own" or key in self._futile or self._heads.is_stalled(workload.tenant, option.charge):
             return None
         if not self._books.later.account.borrowers(workload.tenant, option.charge):
             return None
         if self._searches <= 0 or self._candidates.budget <= 0:
-            # Beyond the bounds of this turn: there will be another one at once.
+            # This turn has reached its limits; the next one follows after a second.
             self.outcome.times.append(self._now + 1.0)
             return None
         self._searches -= 1
@@ -363,13 +364,13 @@ class AdmissionJudge:
         return found
 
     def _reclaiming(self, workload: Workload, option: Option, nodes: Sequence[str], deadline: float | None) -> None:
-        """It waits for what is on its way out."""
+        """Reserve nodes for it, and tell it that it waits for a reclaim."""
         text = self.answers.comes_back(workload, option, self._rules(workload).reclaim_within)
         self._heads.keep(workload, option, nodes, None)
         self.answers.say(workload, PodVerdict(Why.RECLAIMING, text, deadline))
 
     def _hold_place(self, workload: Workload, option: Option) -> bool:
-        """It is the first that waits for this, or it is behind the one that is; whether it is the first."""
+        """Reserve what it waits for if it is the first to wait for that, and tell it; returns whether it is the first."""
         answers = self.answers
         missing = answers.missing(workload, option)[0] if option.lack == "own" else None
         first = self._heads.is_first(workload, option, missing)
@@ -378,38 +379,41 @@ class AdmissionJudge:
             answers.say(workload, answers.behind(workload, option))
             return False
         if option.lack is None:
-            said = answers.of_room(workload, option.choice) or verdict.behind(workload)
+            answer = answers.of_room(workload, option.choice) or verdict.behind(workload)
         else:
-            said = answers.of_quota(workload, option)
-        answers.say(workload, self._first(workload, option, said) if first else said)
+            answer = answers.of_quota(workload, option)
+        answers.say(workload, self._first(workload, option, answer) if first else answer)
         return first
 
-    def _first(self, workload: Workload, option: Option, said: PodVerdict) -> PodVerdict:
-        """Reserve for the first one what it waits for, and say when it can start, if that can be known."""
+    def _first(self, workload: Workload, option: Option, answer: PodVerdict) -> PodVerdict:
+        """Reserve what the first workload waits for, and add to its verdict when it can start, if that can be known."""
         nodes: tuple[str, ...] = ()
         until: float | None = None
         start = self._forecast(workload, option)
         if start is not None:
             nodes, until = () if option.lack == "own" else start.nodes, start.at
-            said = replace(said, message=verdict.starts(said.message, start.at), starts_by=start.at)
+            answer = replace(answer, message=verdict.starts(answer.message, start.at), starts_by=start.at)
         else:
             ripe = self._search(workload, option, float("inf"))
             if ripe is not None:
                 self.outcome.times.append(ripe.ripe)
                 nodes = ripe.nodes if option.lack is None else ()
                 by = ripe.ripe + self._rules(workload).reclaim_within
-                said = replace(said, message=verdict.ripens(said.message, ripe.ripe), starts_by=by)
+                answer = replace(answer, message=verdict.ripens(answer.message, ripe.ripe), starts_by=by)
             elif option.lack is None:
                 nodes = self._without_forecast(workload, option)
         self._heads.keep(workload, option, nodes, until)
-        return said
+        return answer
 
     def _without_forecast(self, workload: Workload, option: Option) -> tuple[str, ...]:
-        """Room that is kept for it for a while: what it waits for may never come free, and idles as long as it is kept."""
+        """The nodes to reserve for it when no forecast exists; none after half an hour.
+
+        The limit is there because a reserved device idles, and the others that the workload needs may never become free.
+        """
         first = workload.pods[0].uid
         self.outcome.keeps.append(first)
         ends = self._snapshot.kept_since.get(first, self._now) + KEPT_WITHOUT_FORECAST_SECONDS
-        # A workload that may go to one node alone chose that node, and waits for its pods; others may use the rest of the node.
+        # A workload that allows only one node has chosen to wait for the pods there; others may use the rest of that node.
         is_pinned = _chose(workload) and self._books.now.board.reach(workload.pods, option.choice.flavor) <= 1
         if ends <= self._now or is_pinned:
             return ()
@@ -431,12 +435,12 @@ _SEVERITY: Final[Mapping[Lack | None, int]] = {None: 0, "cohort": 1, "own": 2, "
 
 
 def _chose(workload: Workload) -> bool:
-    """Whether it says itself to which nodes it may go."""
+    """Whether its pods restrict their nodes by a selector or by affinity."""
     return any(pod.needs.selector or pod.needs.terms for pod in workload.pods)
 
 
 def _narrowed(choice: Choice, workload: Workload, key: str, domain: str) -> Choice:
-    """The same choice in one domain alone."""
+    """The same choice, restricted to one domain."""
     flavor = choice.flavor
     resource = flavor.resource if flavor else next(iter(sorted(name for name in workload.asks if "/" in name)), "")
     labels = {**(flavor.node_labels if flavor else {}), key: domain}

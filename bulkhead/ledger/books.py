@@ -1,7 +1,7 @@
 """Quota and room together: as they are now, and as they will be once ending and reclaimed pods are gone.
 
     Snapshot ──> Books ──> now:   all that holds something
-                       ──> later: the same without what is ending or being taken back; made on first use
+                       ──> later: the same without pods that are ending or reclaimed; computed on first use
 
 Both hold what is admitted or reserved, so capacity that comes free is given away once. A pod without a node that the host's
 scheduler will still place holds a likely node: the one that it is pinned to, or one found as the scheduler would. This module
@@ -23,7 +23,7 @@ Where: TypeAlias = tuple[Shape, str, Topology | None, str]
 Mark: TypeAlias = tuple[int, int, set[Where]]
 _MOST_NOTES_COPIED: Final = 64  # notes that are worth a copy
 _NO_MATTER_WHEN: Final = float("inf")
-# So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
+# A pod may take this much longer than the deadline to end, whatever grace it has, so that lent quota returns in time.
 LAST_GRACE_SECONDS: Final = 30
 # A pod that is still there this many seconds after its deadline is on a lost or hanging node: its end is unknown.
 OVERDUE_SECONDS: Final = 60.0
@@ -31,23 +31,23 @@ OVERDUE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pod that holds something, and what."""
+    """A pod that holds quota or room, and how much."""
 
     pod: Pod
-    # Where it runs, is pinned, or will likely run; "" where that is unknown.
+    # Where it runs, is pinned, or will likely run; "" if that is unknown.
     node: str
     charge: Charge
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a workload got, or has reserved for it."""
+    """What a workload was given, or what is reserved for it."""
 
     workload: Workload
     charge: Charge
     nodes: Sequence[str] = ()
     reserved: bool = False
-    # It waits for its own tenant: others are not kept from anything.
+    # It waits for its own tenant's quota, so the reservation does not affect other tenants.
     own: bool = False
 
 
@@ -57,30 +57,30 @@ class Side:
     def __init__(self, account: QuotaAccount, board: Board) -> None:
         self.account = account
         self.board = board
-        # What found no room; true until room comes free.
+        # Workloads that found no room; valid until room comes free.
         self._full: set[Where] = set()
 
     def mark(self) -> Mark:
-        """The state as it is, for `undo`."""
+        """The present state, for `undo`."""
         full = self._full
         self._full = set(full) if len(full) < _MOST_NOTES_COPIED else set()
         return self.account.mark(), self.board.mark(), full
 
     def undo(self, mark: Mark) -> None:
-        """Everything is again as it was at the mark."""
+        """Restore the state at the mark."""
         self.account.undo(mark[0])
         self.board.undo(mark[1])
         self._full = mark[2]
 
     def hold(self, held: Held) -> None:
-        """A pod takes quota and room."""
+        """Count a pod's quota and room as held."""
         if held.charge:
             self.account.add(held.pod.tenant, held.charge)
         if held.node:
             self.board.hold(held.node, held.pod.asks)
 
     def free(self, held: Held) -> None:
-        """A pod gives back both."""
+        """Count a pod's quota and room as free."""
         if held.charge:
             self.account.add(held.pod.tenant, held.charge, -1)
         if held.node:
@@ -88,7 +88,7 @@ class Side:
             self._full = set()
 
     def do(self, done: Done, times: int = 1) -> None:
-        """A workload takes what it gets or has reserved; with `times` of -1 it gives it back."""
+        """Count what a workload was given, or what is reserved for it; with `times` of -1, no longer."""
         tenant = done.workload.tenant
         if done.reserved:
             self.account.reserve(tenant, done.charge, times, own=done.own)
@@ -101,8 +101,8 @@ class Side:
             self._full = set()
 
     def place(self, workload: Workload, choice: Choice) -> tuple[str, ...] | None:
-        """A node for each of its pods."""
-        # What fits nowhere fits nowhere for any tenant; a tenant with nodes to avoid has an entry of its own.
+        """A node for each of its pods; None if not all of them find room."""
+        # If a shape fits nowhere, that holds for all tenants; a tenant with nodes to avoid has an entry of its own.
         avoids = workload.tenant if self.board.avoids(workload.tenant) else ""
         where = (workload.shape, choice.name, workload.topology, avoids)
         if where in self._full and not workload.is_rest:
@@ -124,32 +124,32 @@ class Books:
     def __init__(self, snapshot: Snapshot, now: float = _NO_MATTER_WHEN) -> None:
         self._snapshot = snapshot
         self._now = now
-        # Pods of the host: its DaemonSets, planes, what else its admins run. Nothing here ends them, or knows when they end.
+        # Pods of the host: DaemonSets, planes, and whatever else admins run. The ledger neither ends them nor knows their end.
         self._staying = tuple(pod for pod in snapshot.pods if is_of_the_host(pod))
         self.flavors = Flavors(snapshot)
         self.now = self._blank()
         self.held: dict[str, Held] = {}
         self._coming: set[str] = set()
-        # Past their deadline: they still hold their devices, no workload waits for them, and no reclaim selects them again.
+        # Pods past their deadline: they still hold devices, but no workload waits for them and no reclaim selects them again.
         self._stuck: set[str] = set()
-        # What that is of each line of each tenant.
+        # By tenant and line, what the pods in `_coming` will give back.
         self._returning: dict[str, Counter[Line]] = {}
         self._later: Side | None = None
         self._bare: Board | None = None
         self._ever: dict[Where, bool] = {}
-        # What was done to `now` beside the pods that it began with, for a `later` that is made afterwards.
+        # Changes to `now` since the snapshot, to be repeated on a `later` that is computed afterwards.
         self._since: list[tuple[Done, int]] = []
         self._open(snapshot.pods)
 
     def _blank(self) -> Side:
-        """Without pods. What claims hold is never taken back; it is charged as the flavor that its tenant prefers."""
+        """A side without pods. Claims are counted, as the flavor that their tenant prefers; they are never reclaimed."""
         account = QuotaAccount(self._snapshot.tenants)
         for claim in self._snapshot.claims:
             account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
         return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid, self._staying))
 
     def _open(self, pods: Iterable[Pod]) -> None:
-        """Hold what is held; then find a likely node for what will get one without us."""
+        """Count what pods hold; then find a likely node for pods that the scheduler still has to place."""
         homeless = []
         dead = {node.name for node in self._snapshot.nodes if not node.usable}
         for pod in pods:
@@ -170,11 +170,11 @@ class Books:
             self._settle(held)
 
     def is_overdue(self, pod: Pod) -> bool:
-        """Whether it had to be gone for a while, and is there."""
+        """Whether it still exists `OVERDUE_SECONDS` after it should have ended."""
         return pod.ends_by is not None and pod.ends_by + OVERDUE_SECONDS < self._now < _NO_MATTER_WHEN
 
     def _ends_soon(self, pod: Pod) -> bool:
-        """Whether a pod that is being deleted is gone as soon as one that is taken back: its tenant chose its grace."""
+        """Whether a pod that is being deleted is gone no later than a reclaimed one would be; its tenant chose the grace."""
         if not pod.ending or pod.ends_at is None:
             return pod.ending
         tenant = self._snapshot.tenants.get(pod.tenant)
@@ -200,7 +200,7 @@ class Books:
 
     @property
     def later(self) -> Side:
-        """Once all is gone that is on its way out."""
+        """Quota and room once all pods on their way out are gone."""
         if self._later is None:
             side = self._later = self._blank()
             for uid, held in self.held.items():
@@ -211,21 +211,21 @@ class Books:
         return self._later
 
     def is_coming(self, pod: Pod) -> bool:
-        """Whether what a pod holds is on its way back."""
+        """Whether a pod is on its way out, so that what it holds becomes free."""
         return pod.uid in self._coming
 
     @property
     def is_any_coming(self) -> bool:
-        """Whether anything is."""
+        """Whether any pod is on its way out."""
         return bool(self._coming)
 
     @property
     def coming(self) -> list[Held]:
-        """What is on its way back."""
+        """The pods on their way out, with what they hold."""
         return [self.held[uid] for uid in sorted(self._coming)]
 
     def comes(self, group: Group) -> None:
-        """From now on these pods are on their way out."""
+        """Count these pods as on their way out."""
         for pod in group.pods:
             if pod.uid not in self._coming and pod.uid not in self._stuck:
                 if self._later is not None:
@@ -237,21 +237,21 @@ class Books:
         self._returning.setdefault(held.pod.tenant, Counter()).update(held.charge)
 
     def excess(self, tenant: str) -> dict[Line, int]:
-        """Of each of its lines how much more a tenant will hold than it may, as `later` knows it and without making that."""
+        """How much a tenant will hold beyond its ceiling, by line: the numbers of `later`, without computing `later`."""
         back: Charge = self._returning.get(tenant, {})
         return {line: entry.used - entry.ceiling - back.get(line, 0) for line, entry in self.now.account.lines(tenant)}
 
     def staying(self, group: Group) -> list[Held]:
-        """What a group holds that is not on its way out, and could be."""
+        """The pods of a group that are not on their way out and could be reclaimed, with what they hold."""
         return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming and pod.uid not in self._stuck]
 
     def could_ever(self, workload: Workload, choice: Choice, beside: Iterable[Pod] = ()) -> bool:
-        """Whether there would be room if the usable nodes were empty of all that may go, but for the pods of its own gang.
+        """Whether there would be room if the usable nodes were empty, except for pods of the host and those in `beside`.
 
-        What is avoided, is so for a while.
+        Avoided nodes count, since they are avoided only for a while.
         """
         where = (workload.shape, choice.name, workload.topology, "")
-        # The rest of a gang goes where the others are: that is not the same for all that look like it.
+        # The rest of a gang must join the others, so the answer is not the same for all workloads of its shape.
         found = None if workload.is_rest else self._ever.get(where)
         if found is None:
             if self._bare is None:
@@ -270,7 +270,7 @@ class Books:
         return self.now.account.charge(workload.tenant, workload.asks, choice.of)
 
     def do(self, done: Done, times: int = 1) -> None:
-        """A workload holds that from now on, or has it kept for it; with `times` of -1 no more."""
+        """Count what a workload was given or what is reserved for it, now and later; with `times` of -1, no longer."""
         self._since.append((done, times))
         self.now.do(done, times)
         if self._later is not None:

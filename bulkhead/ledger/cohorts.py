@@ -29,22 +29,22 @@ _WORK: Final = "its tenants lend each other what is idle by these rules"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One cohort."""
+    """The numbers and faults of one cohort."""
 
     tenants: tuple[str, ...] = ()
-    # By line what `_SUMS` names; workloads that wait for it.
+    # By line: the sums that `_SUMS` names, and the number of workloads that wait for the line.
     lines: Mapping[Line, Mapping[str, int]] | None = None
     waiting_for: Mapping[Line, int] | None = None
     waiting: int = 0
     faults: tuple[tuple[CohortReason, str], ...] = ((CohortReason.NO_TENANTS, "no tenant is in it"),)
 
 
-# Of a cohort without tenants.
+# The summary of a cohort without tenants.
 EMPTY: Final = Summary()
 
 
 def summaries(snapshot: Snapshot, decisions: Decisions, cohorts: Collection[str]) -> dict[str, Summary]:
-    """These cohorts, once that is done which was decided."""
+    """The summaries of these cohorts, as they are once the decisions are carried out."""
     members: dict[str, list[Tenant]] = {name: [] for name in cohorts}
     for tenant in snapshot.tenants.values():
         if tenant.cohort in members:
@@ -57,7 +57,7 @@ def summaries(snapshot: Snapshot, decisions: Decisions, cohorts: Collection[str]
 
 
 def status(summary: Summary, before: Mapping[str, Any], generation: int, now: datetime) -> dict[str, Any]:
-    """The whole status; `before` is the one that is there."""
+    """The whole status of a Cohort; `before` is its present status."""
     lines = summary.lines or {}
     devices = [sums for (_, resource), sums in lines.items() if "/" in resource]
     reason, text = summary.faults[0][0] if summary.faults else CohortReason.WORK, _told(summary.faults)
@@ -114,7 +114,7 @@ def _summary(
 
 
 def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, str]) -> dict[str, Counter[Line | None]]:
-    """By cohort how many workloads wait for a line, and at None how many in all; each for what its tenant likes best."""
+    """By cohort, how many workloads wait for each line, and in all (key None). Each waits for its tenant's preferred flavor."""
     admitted = {admission.pod.uid for admission in decisions.admit}
     wanted: dict[WorkloadKey, set[Line]] = {}
     flavors, chosen = Flavors(snapshot), dict[tuple[str, frozenset[str]], frozenset[Line]]()
@@ -134,7 +134,7 @@ def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, s
 
 
 def _faults(members: Sequence[Tenant], rules: Rules, nodes: Iterable[Node]) -> Iterator[tuple[CohortReason, str]]:
-    """What of the rules cannot work, the gravest first."""
+    """The rules that cannot work, the most serious first."""
     if not members:
         yield from EMPTY.faults
     known = {(flavor.name, flavor.resource) for flavor in rules.flavors}
@@ -183,12 +183,12 @@ def _called(line: Line) -> str:
 
 
 def _told(faults: Sequence[tuple[CohortReason, str]]) -> str:
-    """All faults in one message; of each kind the first."""
+    """All faults in one message; of each kind only the first ones, and how many more there are."""
     if not faults:
         return _WORK
-    said: list[str] = []
+    sentences: list[str] = []
     for reason in dict.fromkeys(reason for reason, _ in faults):
         texts = [text for fault, text in faults if fault is reason]
-        said += texts[:_MOST_FAULTS_NAMED]
-        said += [f"and {len(texts) - _MOST_FAULTS_NAMED} more like this"] if len(texts) > _MOST_FAULTS_NAMED else []
-    return "; ".join(said)
+        sentences += texts[:_MOST_FAULTS_NAMED]
+        sentences += [f"and {len(texts) - _MOST_FAULTS_NAMED} more like this"] if len(texts) > _MOST_FAULTS_NAMED else []
+    return "; ".join(sentences)

@@ -1,11 +1,11 @@
 """Chooses pods that move to other nodes, so that a workload with quota finds room where accelerators are free in pieces.
 
-    has quota, no room ──> nodes (or domains) that the least has to leave ──> small pods released one by one until it fits
+    has quota, no room ──> nodes (or domains) where the least must leave ──> small pods released one by one until it fits
                                                                          ──> each of them fits elsewhere, now ──> they are moved
 
-Only single pods move that a controller in their plane makes again, and whose place depends on nothing that is not checked here.
-They belong to the beneficiary's own tenant; if the beneficiary stays within nominal, also to tenants that borrow, up to what
-these borrow. No pod moves that has a higher priority, that has not run for its minimum runtime, or that is not smaller than the
+Only single pods move, which a controller in their plane recreates, and whose placement depends only on what is checked here.
+They belong to the beneficiary's own tenant. If the beneficiary stays within nominal, pods of tenants that borrow move too, up
+to what these borrow. A pod stays if it has a higher priority, has not run for its minimum runtime, or is not smaller than the
 beneficiary. A larger workload never makes way for a smaller one, so no two workloads move each other in turn.
 
 A moved pod keeps its quota, and room on its new node (`homes`); that room is free at once. Moves are considered at the end of a
@@ -36,30 +36,30 @@ class Broken:
     workload: Workload
     choice: Choice
     charge: Charge
-    # What is kept for it as it waits, if it is the first.
+    # What is reserved for it while it waits, if it is the first to wait.
     kept: Done | None
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod that goes, and where room is kept for its successor."""
+    """A pod that is moved, and the node on which room is reserved for its successor."""
 
     group: Group
     to: str
 
 
-# Where the workload starts then, and the moves.
+# The nodes on which the workload then starts, and the moves.
 _Found: TypeAlias = tuple[tuple[str, ...], tuple[Move, ...]]
 
 
 class Consolidation:
-    """Of one turn."""
+    """Plans the moves of one turn."""
 
     def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
         self._snapshot, self._books, self._candidates, self._now = snapshot, books, candidates, now
-        # When a pod that could be moved has run for its minimum.
+        # When pods that could be moved reach the end of their minimum runtime.
         self.times: list[float] = []
-        # One after the other: while pods of a cohort are on their way, no others go for it.
+        # Cohorts that have moved pods on their way out; no others are moved for these until they are gone.
         on_their_way = (held.pod for held in books.coming if held.pod.reclaim_cause == Cause.MOVED)
         self._busy = {snapshot.tenants[pod.tenant].cohort for pod in on_their_way if pod.tenant in snapshot.tenants}
 
@@ -91,8 +91,8 @@ class _Search:
     ripens: float | None = None
     _side: Side = field(init=False)
     _resource: str = field(init=False)
-    # What each of its pods asks for, at most.
-    _each: int = field(init=False)
+    # The most devices that one of its pods requests.
+    _pod_asks: int = field(init=False)
     _on: dict[str, list[Group]] = field(init=False, default_factory=dict)
     _places: int = field(init=False, default=_MOST_PLACES_TRIED)
 
@@ -101,11 +101,11 @@ class _Search:
         flavor, workload = self.broken.choice.flavor, self.broken.workload
         devices = sorted(name for name in workload.asks if "/" in name)
         self._resource = flavor.resource if flavor is not None else next(iter(devices), "")
-        self._each = max(pod.asks.get(self._resource, 0) for pod in workload.pods)
+        self._pod_asks = max(pod.asks.get(self._resource, 0) for pod in workload.pods)
 
     def run(self) -> tuple[Move, ...]:
         """Try nodes or domains one after the other."""
-        if self._each <= 0:
+        if self._pod_asks <= 0:
             return ()
         mark = self._side.mark()
         if self.broken.kept is not None:
@@ -127,7 +127,7 @@ class _Search:
                 self._side.undo(before)
 
     def _look(self) -> None:
-        """Who may be moved, by node."""
+        """Collect the pods that may be moved, by node."""
         account, workload = self._side.account, self.broken.workload
         lends = account.within_nominal(workload.tenant, self.broken.charge)
         borrowers = account.borrowers(workload.tenant, self.broken.charge) if lends else set()
@@ -157,7 +157,7 @@ class _Search:
         return (pod.priority, own) <= (workload.priority, than) and 0 < self._asks(group) < workload.asks[self._resource]
 
     def _units(self) -> list[list[str]]:
-        """Nodes that are tried together: those first that the least has to leave, and of these where the least work is lost."""
+        """Sets of nodes to try together: those first where the fewest devices must become free, then the least work is lost."""
         ranked = sorted((self._lacks(node), self._work(node), node) for node in self._on)
         nodes = [node for lack, _, node in ranked if lack <= sum(map(self._asks, self._on[node]))]
         topology = self.broken.workload.topology
@@ -170,15 +170,15 @@ class _Search:
         return [[node] for node in nodes[:_MOST_UNITS_TRIED]] if len(self.broken.workload.pods) == 1 else [nodes]
 
     def _work(self, node: str) -> float:
-        """What was done there since these began, which those that leave lose."""
+        """The work that movable pods of a node have done, in device-seconds; a pod that moves loses its part."""
         return sum((self.now - group.since) * self._asks(group) for group in self._on[node])
 
     def _lacks(self, node: str) -> int:
-        """How much has to come free on a node for one pod more."""
-        return self._each - self._side.board.free(node, self._resource) % self._each
+        """How many devices must become free on a node for one pod more."""
+        return self._pod_asks - self._side.board.free(node, self._resource) % self._pod_asks
 
     def _within(self, nodes: Sequence[str], order: Callable[[int], int]) -> _Found | None:
-        """Where it starts, and who makes room for it on these nodes."""
+        """The workload's nodes, and the moves that make room for it on some of these nodes; None if that fails."""
         taken: list[Group] = []
         for node in nodes:
             while self._clear(node, order, taken):
@@ -187,7 +187,7 @@ class _Search:
         return None
 
     def _clear(self, node: str, order: Callable[[int], int], taken: list[Group]) -> bool:
-        """Release pods of a node until one pod more has room there."""
+        """Release pods of a node until one pod more has room there; whether that worked."""
         mark, before, lack = self._side.mark(), len(taken), self._lacks(node)
         for group in sorted(self._on[node], key=lambda group: order(self._asks(group))):
             if lack <= 0 or len(taken) >= self.most:
@@ -202,14 +202,14 @@ class _Search:
         return lack <= 0
 
     def _may_take(self, group: Group) -> bool:
-        """Of others no more than they borrow."""
+        """Whether a pod may be moved: pods of other tenants only up to what these borrow."""
         if group.tenant == self.broken.workload.tenant:
             return True
         charge = self._held(group).charge
         return any(line in self.broken.charge and self._side.account.borrows(group.tenant, line) for line in charge)
 
     def _settled(self, taken: list[Group]) -> _Found | None:
-        """Who really has to go, and where to; None unless each of them has room elsewhere."""
+        """The moves that are really needed, with their destinations; None unless each moved pod has room elsewhere."""
         for group in taken[::-1]:
             mark = self._side.mark()
             self._side.hold(self._held(group))
@@ -231,7 +231,7 @@ class _Search:
         return nodes, tuple(moves)
 
     def _elsewhere(self, held: Held, left: set[str]) -> str:
-        """A node with room for a pod as things are, of the kind that it is on; "" for none."""
+        """A node with room for a pod now, of the pod's present flavor; "" if there is none."""
         pod, flavors = held.pod, self.books.flavors
         used = flavors.used(pod)
         choice = next((choice for choice in flavors.choices(pod.tenant, pod.asks) if choice.of == used), None)
@@ -242,7 +242,7 @@ class _Search:
         return found[0] if found is not None else ""
 
     def _carry_out(self, nodes: tuple[str, ...], moves: tuple[Move, ...]) -> None:
-        """The books as they will be: no workload is judged any more, so `later` is not needed."""
+        """Change the books to the state after the moves. No workload is judged afterwards, so `later` stays as it is."""
         if self.broken.kept is not None:
             self._side.do(self.broken.kept, -1)
         for move in moves:

@@ -1,6 +1,6 @@
 """Makes decisions from a snapshot: what the ledger's shell does next.
 
-    Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs, successors of moved pods
+    Snapshot ──> workloads ──> reclaims that no workload causes ──> rests of gangs, successors of moved pods
                  ──> the queue, one by one ──> moves ──> Decisions
 
 The same snapshot, its pods in any order, gives the same decisions. They are made at one moment and fit each other, so the
@@ -22,7 +22,7 @@ from bulkhead.ledger.takeback import Reclamation, gang_of, over_quotas, plan_rec
 
 
 def decide(snapshot: Snapshot, now: float) -> Decisions:
-    """What is to be done now."""
+    """What the ledger's shell should do now."""
     snapshot = replace(
         snapshot, pods=tuple(sorted(snapshot.pods, key=age)), nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name))
     )
@@ -42,13 +42,13 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
             queue.judged(workload)
         else:
             queue.again(workload, charge)
-    # Consolidation leaves the books as they will be: what it moves is still where it was, and holds what it held.
+    # Before consolidation, because it changes the books to the state after its moves, while the pods still hold their devices.
     reserved = judge.reserved_rooms()
     judge.consolidate()
     outcome = judge.outcome
     for unready in found.unready:
-        said = verdict.of_unready(unready)
-        judge.answers.verdicts.update((pod.uid, said) for pod in unready.pods)
+        reason = verdict.of_unready(unready)
+        judge.answers.verdicts.update((pod.uid, reason) for pod in unready.pods)
     return Decisions(
         admit=tuple(outcome.admitted),
         reclaim=tuple(_reclaims(outcome.reclamations)),
@@ -75,8 +75,8 @@ def _rests(judge: AdmissionJudge, found: Sorted, reclamations: Iterable[Reclamat
     for workload in found.rests:
         gang = gang_of(workload)
         if gang in gone:
-            said: PodVerdict = verdict.behind(workload)
-            judge.answers.verdicts.update((pod.uid, said) for pod in workload.pods)
+            behind: PodVerdict = verdict.behind(workload)
+            judge.answers.verdicts.update((pod.uid, behind) for pod in workload.pods)
             continue
         judge.joins(workload, groups[gang])
         if not judge.can_start(workload):
@@ -97,7 +97,7 @@ def _reclaims(reclamations: Iterable[Reclamation]) -> Iterable[Reclaim]:
 
 
 def _next(snapshot: Snapshot, outcome: Outcome, times: Iterable[float], now: float) -> float | None:
-    """When something is due by itself."""
+    """When the next turn is due even if nothing changes."""
     deadlines = [pod.reclaim_by for pod in snapshot.pods if pod.reclaim_by is not None]
     deadlines += [moved.until for moved in snapshot.moved if moved.until is not None]
     due_times = [*deadlines, *times, *outcome.times, *(reclamation.deadline for reclamation in outcome.reclamations)]

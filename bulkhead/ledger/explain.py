@@ -1,6 +1,6 @@
 """Tells waiting workloads why they wait: the sentences of `verdict` with the numbers of one turn.
 
-    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for all alike, bounded) ──> PodVerdict
+    workload, what it lacks ──> quota of its tenant, room on nodes (looked up once for each shape, bounded) ──> PodVerdict
 
 This module decides nothing.
 """
@@ -16,13 +16,13 @@ from bulkhead.ledger.model import Flavor, Line, PodVerdict
 from bulkhead.ledger.order import Workload
 from bulkhead.ledger.place import Shortfall
 
-# Bounds of one turn; what lies beyond them gets a shorter answer.
+# Limits of one turn; workloads beyond them get a shorter message.
 _MOST_EXPLAINED: Final = 256
 _MOST_EXPLAINED_OF_ONE_TENANT: Final = 32
 
 
 class Answers:
-    """By UID of the pod why it waits."""
+    """The verdicts of one turn, by the pod's UID."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -30,21 +30,21 @@ class Answers:
         self._shortfalls: dict[tuple[object, ...], Shortfall] = {}
         self._explained: dict[str, int] = {}
 
-    def say(self, workload: Workload, said: PodVerdict) -> None:
-        """The same to all pods of a workload."""
+    def say(self, workload: Workload, answer: PodVerdict) -> None:
+        """Record the same verdict for all pods of a workload."""
         if workload.is_rest:
-            said = verdict.unplaced_rest(said, workload)
-        said = verdict.remarked(said, workload)
+            answer = verdict.unplaced_rest(answer, workload)
+        answer = verdict.remarked(answer, workload)
         for pod in workload.pods:
-            self.verdicts[pod.uid] = said
+            self.verdicts[pod.uid] = answer
 
     def cannot(
         self, workload: Workload, choices: Sequence[Choice], given: Sequence[Choice], flavors: Iterable[Flavor]
     ) -> PodVerdict:
-        """Why it could not start even if nothing else ran; of several flavors by the one that its own needs leave."""
+        """Why it could not start even if nothing else ran; of several flavors, for one that its selector and affinity match."""
         if not choices:
             return verdict.flavors_apart(workload)
-        # Who waits for a node that is down does not wait for another kind.
+        # All nodes count as usable: a workload that waits for a node that is down does not wait for another flavor.
         board = self._books.now.board.emptied()
         left = [choice for choice in choices if not choice.name or board.reach(workload.pods, choice.flavor)]
         told = min(choices, key=lambda choice: (choice not in left, choice not in given))
@@ -62,25 +62,25 @@ class Answers:
         return line, option.charge[line] - entries[line].room()
 
     def of_quota(self, workload: Workload, option: Option) -> PodVerdict:
-        """Quota is too small, or held."""
+        """The quota is too small, or in use."""
         line, _ = self.missing(workload, option)
         entry = self._books.now.account.entry(workload.tenant, line)
         return verdict.of_quota(option.lack or "own", line, option.charge[line], entry)
 
     def of_room(self, workload: Workload, choice: Choice) -> PodVerdict | None:
-        """No nodes have room; None where too much was explained already."""
+        """No nodes have room; None if this turn has reached its limit of explanations."""
         short = self._shortfall(workload, choice)
         return None if short is None else verdict.of_room(short, workload.topology, choice.name)
 
     def behind(self, workload: Workload, option: Option) -> PodVerdict:
-        """Others are first."""
+        """Other workloads come first."""
         if option.lack is None:
             return verdict.behind(workload)
         line, _ = self.missing(workload, option)
         return verdict.behind(workload, line, self._books.now.account.entry(workload.tenant, line))
 
     def comes_back(self, workload: Workload, option: Option, within: float) -> str:
-        """What it lacks is on its way out."""
+        """The message that what it lacks is being reclaimed."""
         if option.lack is None:
             return verdict.comes_back(verdict.asks(workload.asks), None, 0, within, mine=False)
         line, missing = self.missing(workload, option)
@@ -88,7 +88,7 @@ class Answers:
         return verdict.comes_back(self.of_quota(workload, option).message, line, missing, within, mine=mine)
 
     def _nominals(self, tenant: str, resources: Iterable[str]) -> dict[Line, int]:
-        """What a tenant has of each flavor of these resources."""
+        """A tenant's nominal quota of each flavor of these resources."""
         lines = self._books.now.account.lines(tenant)
         return {line: entry.nominal for line, entry in lines if line[0] and line[1] in resources}
 

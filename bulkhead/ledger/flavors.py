@@ -1,11 +1,11 @@
 """Tells which flavors of a resource a workload may use, and which one a running pod uses.
 
-    tenant, what is asked ──> choices, in the order of the tenant's preference ──> charge, placement
+    tenant, requested resources ──> choices, in the order of the tenant's preference ──> charge, placement
     pod with a node ──> the first flavor of which the node has all labels
 
-The labels of a node decide as which flavor its devices count. The note on a pod counts only where the node's labels say
-nothing. A workload that asks for two resources with flavors gets a flavor of the same name in both, because a flavor is one
-kind of node. A flavor that no Cohort lists has no nodes. Pure.
+The labels of a node decide as which flavor its devices count. A pod's annotation counts only if the node's labels match no
+flavor. A workload that requests two resources with flavors gets a flavor of the same name in both, because a flavor is one kind
+of node. A flavor that no Cohort lists has no nodes. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ class Choice:
     """One way to charge and place a workload."""
 
     name: str = ""
-    # By resource, for what has flavors.
+    # The flavor of each requested resource that has flavors.
     of: Mapping[str, str] = field(default_factory=dict)
     flavor: Flavor | None = None
 
@@ -38,7 +38,7 @@ class Flavors:
         self._on: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
 
     def choices(self, tenant: str, asks: Iterable[str]) -> tuple[Choice, ...]:
-        """What a workload that asks for these resources may use, the best first; none where flavors have no name in common."""
+        """What a workload with these requests may use, preferred choices first; empty if its flavors have no name in common."""
         named = self._named.get(tenant)
         resources = sorted(resource for resource in asks if resource in named) if named else []
         if not named or not resources:
@@ -53,12 +53,12 @@ class Flavors:
         )
 
     def best(self, tenant: str, asks: Iterable[str]) -> Mapping[str, str]:
-        """By resource the flavors that a tenant likes best; none where those have no name in common."""
+        """The tenant's preferred flavor of each resource; empty if the flavors have no name in common."""
         choices = self.choices(tenant, asks)
         return choices[0].of if choices else {}
 
     def used(self, pod: Pod) -> Mapping[str, str]:
-        """The flavors that a pod uses that is admitted or runs."""
+        """The flavor that an admitted or running pod uses, by resource."""
         named = self._named.get(pod.tenant)
         if not named:
             return {}
@@ -96,7 +96,7 @@ def _is_of(node: Node | None, flavor: Flavor) -> bool:
 
 
 def named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
-    """The flavors of which a tenant has a quota, by resource, in the order of preference."""
+    """The flavors for which a tenant has a quota, by resource, in the order of preference."""
     found: dict[str, tuple[str, ...]] = {}
     for resource in sorted({resource for flavor, resource in tenant.shares if flavor}):
         there = sorted(flavor for flavor, name in tenant.shares if flavor and name == resource)
@@ -106,7 +106,7 @@ def named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
 
 
 def whole(asks: Iterable[Amounts]) -> dict[str, int]:
-    """What pods ask for together."""
+    """The sum of what pods request."""
     found: dict[str, int] = {}
     for amounts in asks:
         for name, amount in amounts.items():

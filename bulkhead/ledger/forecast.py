@@ -1,13 +1,12 @@
 """Forecasts when a waiting workload can start, if that can be known, and chooses the nodes that it waits for.
 
-    what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
+    pods that hold something ──> those that end by a known time, in that order ──> the first moment when quota and room suffice
 
-Known ends are those of activeDeadlineSeconds and the deadlines of reclaims, unless a deadline has passed without effect. The
-end of everything else is unknown, and then there is no forecast. A workload that waits for room still has nodes
-reserved, those with the least in use, and later workloads cannot use them: otherwise small workloads would take whatever
-becomes free, forever.
+Known ends are those of activeDeadlineSeconds and the deadlines of reclaims, unless a deadline has passed without effect. All
+other ends are unknown. If the start depends on those, there is no forecast, but a workload that waits for room still has nodes
+reserved: those with the least in use. Otherwise small workloads would take whatever becomes free, forever.
 
-Works on `Books.later` and leaves it as it was. The number of places tried is logarithmic in what is held.
+It works on `Books.later` and leaves it unchanged. It tries a number of placements that is logarithmic in the number of pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +28,14 @@ class Start:
 
 
 def by_known_ends(books: Books, workload: Workload, choice: Choice, charge: Charge) -> Start | None:
-    """The first moment at which it fits, if only what is known to end ends."""
+    """The first moment at which it fits if only pods with a known end end; None if there is none."""
     sure = ((uid, held.pod) for uid, held in books.held.items() if not books.is_coming(held.pod))
     known = ((pod.ends_by, uid) for uid, pod in sure if not books.is_overdue(pod))
     ends = sorted((at, uid) for at, uid in known if at is not None)
     side = books.later
     start, low = side.mark(), 0
     found: tuple[str, ...] | None = None
-    # Steps that double find a moment at which it fits; halving what the last step took finds the first.
+    # Doubling steps find a moment at which it fits; bisecting the last step finds the first one.
     step, high = 1, 0
     while high < len(ends) and found is None:
         before = side.mark()
@@ -62,7 +61,7 @@ def by_known_ends(books: Books, workload: Workload, choice: Choice, charge: Char
 
 
 def nodes_to_wait_for(books: Books, workload: Workload, choice: Choice, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Where it starts if the time is unknown: on nodes (or in a domain) of which as little as possible has to come free."""
+    """The nodes on which it starts at an unknown time: those (or a domain) where the fewest devices must become free."""
     side = books.later
     units = _units(books, workload, nodes)
     start = side.mark()
@@ -85,7 +84,7 @@ def _fit(books: Books, workload: Workload, choice: Choice, charge: Charge) -> tu
 
 
 def _units(books: Books, workload: Workload, nodes: Mapping[str, Node]) -> Sequence[Sequence[Held]]:
-    """What is held, by node or domain: those first on which the least is."""
+    """The pods that hold something, by node or domain: first the nodes or domains with the fewest devices in use."""
     topology = workload.topology if workload.topology is not None and workload.topology.required else None
     units: dict[str, list[Held]] = {}
     for _, held in sorted(books.held.items()):

@@ -1,10 +1,10 @@
 """Puts the pods of a gang together: which held pods are one gang, and which waiting pods belong to it.
 
-    held pods of one name ──> by the moment that is noted on them ──> groups: gangs, and single pods beside them
-    a group, pods that wait ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
+    held pods of one name ──> by the admission time in their annotation ──> groups: gangs, and single pods
+    a group, waiting pods ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
 
-A gang is fixed when it is admitted. Its tenant may delete pods and make others under their names: one that asks for more, or
-has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides about
+A gang is fixed when it is admitted. Its tenant may delete pods and create others with the same names. A pod that requests more,
+or has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides about
 Workloads, whose podSets cannot be changed. Pure.
 """
 
@@ -20,51 +20,51 @@ from bulkhead.ledger.model import Admission, AdmittedGang, Expression, Needs, Po
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Pods of one gang that were admitted together, or as members of it that came back."""
+    """Pods of one gang that were admitted together, or later as returning members."""
 
     pods: tuple[Pod, ...]
-    # None where an older ledger admitted them and noted nothing.
+    # None if an older ledger admitted them, which recorded nothing.
     gang: AdmittedGang | None
 
     @property
     def since(self) -> float | None:
-        """What tells it from others of its name."""
+        """When the gang was admitted, which distinguishes it from other gangs of its name; None if not recorded."""
         return None if self.gang is None else self.gang.since
 
     @property
     def staying(self) -> tuple[Pod, ...]:
-        """Those that are not on their way out."""
+        """The pods that are not on their way out."""
         return tuple(pod for pod in self.pods if is_staying(pod))
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What holds for the pods that a gang lacks."""
+    """The rules for the pods that a gang lacks."""
 
     size: int
     topology: Topology | None
     flavor: str
-    # As it was noted; None where it was not.
+    # As recorded at admission; None if nothing was recorded.
     gang: AdmittedGang | None
 
     @property
     def since(self) -> float | None:
-        """What tells the gang from others of its name."""
+        """When the gang was admitted, which distinguishes it from other gangs of its name; None if not recorded."""
         return None if self.gang is None else self.gang.since
 
     @property
     def borrowed(self) -> tuple[tuple[str, int], ...]:
-        """How much more than nominal its tenant held with it, by resource."""
+        """How much more than nominal its tenant held once it was admitted, by resource."""
         return () if self.gang is None else self.gang.borrowed
 
 
 def is_staying(pod: Pod) -> bool:
-    """Whether a pod is neither ending nor being taken back."""
+    """Whether a pod is neither ending nor being reclaimed."""
     return not pod.ending and pod.reclaim_by is None
 
 
 def generations(held: Iterable[Pod]) -> list[Generation]:
-    """The gangs that bear one name, the oldest first; without pods that were admitted by themselves."""
+    """The gangs of one name, the oldest first; without pods that were admitted by themselves."""
     found: dict[float | None, list[Pod]] = {}
     gangs: dict[float | None, AdmittedGang | None] = {}
     for pod in held:
@@ -76,7 +76,7 @@ def generations(held: Iterable[Pod]) -> list[Generation]:
 
 
 def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterator[Pod]:
-    """Those of the pods that wait which the gang lacks, in their order; `size` is what its pods say where nothing was noted."""
+    """The waiting pods that the gang lacks, in their order; `size`, as its pods state it, counts if nothing was recorded."""
     staying = generation.staying
     if generation.gang is not None:
         missing = Counter(dict(generation.gang.members))
@@ -87,7 +87,7 @@ def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterat
                 missing[shape] -= 1
                 yield pod
         return
-    # An older ledger noted no members: what comes back looks like one that is still there.
+    # An older ledger recorded no members: a returning pod must look like one that is still there.
     known, left = {shape_of(pod) for pod in staying}, size - len(staying)
     for pod in waiting:
         if left > 0 and shape_of(pod) in known:
@@ -96,7 +96,7 @@ def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterat
 
 
 def fixed(generation: Generation, size: int, topology: Topology | None) -> Fixed:
-    """What the gang's later pods are judged by; size and topology are what its pods say, where nothing was noted."""
+    """The rules for the gang's later pods; `size` and `topology`, as its pods state them, count if nothing was recorded."""
     flavor = next((pod.flavor for pod in generation.staying if pod.flavor), "")
     gang = generation.gang
     if gang is None:
@@ -110,14 +110,14 @@ def members(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
 
 
 def as_admitted(admission: Admission) -> Pod:
-    """The pod with what is noted of its gang as it is admitted: of the gang, or that it bears the name of one and is alone."""
+    """The pod after its admission, with the record of its gang; `alone` if it names a gang and is admitted by itself."""
     pod, gang = admission.pod, admission.gang
     shape = "" if gang is None else shape_of(pod)
     return replace(pod, admitted_gang=gang, shape=shape, alone=gang is None and pod.gang is not None)
 
 
 def shape_of(pod: Pod) -> str:
-    """A digest of what a pod asks for and where it may go. A tenant cannot make two pods with the same digest on purpose."""
+    """A digest of what a pod requests and where it may go. No tenant can construct two different pods with the same digest."""
     return _digest(tuple(sorted(pod.asks.items())), pod.needs)
 
 
@@ -133,10 +133,10 @@ def _digest(asks: tuple[tuple[str, int], ...], needs: Needs) -> str:
 
 
 def _lasting(terms: tuple[tuple[Expression, ...], ...]) -> list[list[Expression]]:
-    """Without the nodes that a pod avoids: those are what its tenant had cordoned when it was made."""
+    """The terms without the nodes that a pod avoids: those are the ones that its tenant had cordoned when it was created."""
     left = [
         ([expression for expression in term if not (expression.of_name and expression.operator == "NotIn")], bool(term))
         for term in terms
     ]
-    # An alternative that asked for nothing else lets the pod go anywhere; one that was empty from the first, nowhere.
+    # A term that had only such expressions now matches every node. A term that was empty from the start matches none.
     return [] if any(had_some and not kept for kept, had_some in left) else [kept for kept, _ in left]

@@ -3,9 +3,10 @@
     Tenant + class ──> controller ──> tenant-quota: hard (the ceilings), annotation GIVEN ──> tenant_of ──> model.Tenant
     Cohort ──> rules_of ──> model.Rules
 
-Only the controller writes the note, together with the quota. So the ledger, the ceilings of other tenants and the command line
-go by what is applied, not by what is asked for: a tenant that is held, paused or refused keeps what it had, and a tenant that
-is taken down lends nothing once its note is gone. A note that cannot be read lends and borrows nothing. Pure.
+Only the controller writes the annotation, together with the quota. So the ledger, the ceilings of other tenants and the command
+line use what is applied, not what is requested: a tenant that is held, paused or refused keeps what it had, and a tenant that
+is being removed lends nothing once its annotation is gone. A tenant whose annotation cannot be read neither lends nor borrows.
+Pure.
 """
 
 import json
@@ -28,21 +29,24 @@ _MOST_MOVES: Final = 32
 
 
 def write(tenant: Tenant) -> str:
-    """The note of what a tenant was given."""
-    said: dict[str, Any] = {
+    """The annotation that records what a tenant was given."""
+    noted: dict[str, Any] = {
         "cohort": tenant.cohort,
         "weight": tenant.weight,
         "lines": {line_name(*line): _share(tenant.shares[line]) for line in sorted(tenant.shares, key=lambda line: line[::-1])},
     }
     if tenant.prefers:
-        said["prefers"] = {resource: list(flavors) for resource, flavors in sorted(tenant.prefers.items())}
+        noted["prefers"] = {resource: list(flavors) for resource, flavors in sorted(tenant.prefers.items())}
     if tenant.devices:
-        said["devices"] = dict(sorted(tenant.devices.items()))
-    return json.dumps(said, separators=(",", ":"))
+        noted["devices"] = dict(sorted(tenant.devices.items()))
+    return json.dumps(noted, separators=(",", ":"))
 
 
 def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
-    """The tenant of a ResourceQuota `tenant-quota`; one without a note lends nothing, and has what the host counts."""
+    """The tenant of a ResourceQuota `tenant-quota`; None if it names none.
+
+    A tenant without the annotation lends nothing. Its nominal quota is what the ResourceQuota enforces.
+    """
     meta = mapping(quota.get("metadata"))
     annotations = mapping(meta.get("annotations"))
     name = text(mapping(meta.get("labels")).get(labels.TENANT))
@@ -69,7 +73,7 @@ def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
 
 
 def rules_of(cohort: Mapping[str, Any]) -> Rules:
-    """The rules of a Cohort; what it does not say is as where there is none."""
+    """The rules of a Cohort; fields that it leaves out have the defaults of `Rules`."""
     spec, usual = mapping(cohort.get("spec")), Rules()
     reclaim, over = mapping(spec.get("reclaim")), mapping(spec.get("overQuota"))
     return Rules(
@@ -84,23 +88,23 @@ def rules_of(cohort: Mapping[str, Any]) -> Rules:
     )
 
 
-def _moves(said: Mapping[str, Any]) -> int:
-    most = said.get("maxMoves", _DEFAULT_MOVES)
+def _moves(consolidation: Mapping[str, Any]) -> int:
+    most = consolidation.get("maxMoves", _DEFAULT_MOVES)
     known = type(most) is int and 1 <= most <= _MOST_MOVES
-    return most if said.get("policy") == "WhenBroken" and known else 0
+    return most if consolidation.get("policy") == "WhenBroken" and known else 0
 
 
 def _share(share: Share) -> dict[str, int | None]:
-    said: dict[str, int | None] = {"nominal": share.nominal, "borrowing": share.borrowing}
-    return said if share.lending is None else said | {"lending": share.lending}
+    noted: dict[str, int | None] = {"nominal": share.nominal, "borrowing": share.borrowing}
+    return noted if share.lending is None else noted | {"lending": share.lending}
 
 
-def _read_share(said: Mapping[str, Any]) -> Share:
-    nominal, borrowing, lending = (said.get(field) for field in ("nominal", "borrowing", "lending"))
+def _read_share(noted: Mapping[str, Any]) -> Share:
+    nominal, borrowing, lending = (noted.get(field) for field in ("nominal", "borrowing", "lending"))
     return Share(
         nominal=_number(nominal),
-        borrowing=None if "borrowing" in said and borrowing is None else _number(borrowing),
-        lending=None if "lending" not in said else _number(lending),
+        borrowing=None if "borrowing" in noted and borrowing is None else _number(borrowing),
+        lending=None if "lending" not in noted else _number(lending),
     )
 
 
@@ -109,16 +113,16 @@ def _number(value: Any) -> int:
 
 
 def _counted(quota: Mapping[str, Any]) -> dict[Line, Share]:
-    """The devices of which the host's quota says how many; its numbers are ceilings, which without a note are nominal."""
+    """The shares of devices that the host's ResourceQuota limits; without the annotation its ceilings count as nominal."""
     hard = mapping(mapping(quota.get("spec")).get("hard"))
     names = [name for name in hard if name.startswith(f"{_COUNTED}hugepages-") or (name.startswith(_COUNTED) and "/" in name)]
     resources = {name.removeprefix(_COUNTED): readable(hard[name]) or Decimal(0) for name in names[:_MOST_LINES]}
     return {("", resource): Share(base_units(resource, number, "down"), lending=0) for resource, number in resources.items()}
 
 
-def _flavor(said: Mapping[str, Any]) -> Flavor:
-    node_labels = {key: value for key, value in mapping(said.get("nodeLabels")).items() if isinstance(value, str)}
-    return Flavor(text(said.get("name")), text(said.get("resource")), node_labels)
+def _flavor(listed: Mapping[str, Any]) -> Flavor:
+    node_labels = {key: value for key, value in mapping(listed.get("nodeLabels")).items() if isinstance(value, str)}
+    return Flavor(text(listed.get("name")), text(listed.get("resource")), node_labels)
 
 
 def _duration(value: Any, otherwise: float) -> float:

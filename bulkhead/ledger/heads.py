@@ -1,10 +1,10 @@
 """Keeps the reservations of one turn, and which workload is the first to wait for a quota or for room.
 
-    waits for its tenant's own ceiling, a cohort's quota, or room ──> none waits for that yet ──> the first: it is reserved
-                                                                └──> one does ──> behind
+    waits for its tenant's own ceiling, a cohort's quota, or room ──> no other waits for it yet ──> first: it is reserved
+                                                                └──> another one does ──> behind
 
-Reservations stand in the books, so later workloads cannot use them unless they are known to finish first. This module judges no
-workload and writes no messages.
+Reservations are counted in the books, so later workloads cannot use them unless they are known to finish first. This module
+judges no workload and writes no messages.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from bulkhead.ledger.reserved import Reservation
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to charge a workload, and what is missing now: a lack of quota, or room."""
+    """One way to charge a workload, and what is missing now: the lack of quota; None if only room is missing."""
 
     choice: Choice
     charge: Charge
@@ -28,41 +28,41 @@ class Option:
 
 
 class Heads:
-    """Of one turn."""
+    """The reservations of one turn."""
 
     def __init__(self, snapshot: Snapshot, books: Books) -> None:
         self._tenants, self._books = snapshot.tenants, books
-        # What is kept, and until when at least: None where it may be needed at any moment.
+        # Each reservation, and the time before which it is not needed; None if it may be needed at any moment.
         self._kept: list[tuple[Reservation, float | None]] = []
         # The quota and the room that a first workload waits for.
         self._quota: set[tuple[str, Line]] = set()
         self._own: set[tuple[str, Line]] = set()
         self._room: set[tuple[str, Line]] = set()
         self._led: set[tuple[str, str]] = set()
-        # Lines that a tenant's workload waits for and that are not reserved for it: the ones behind it take nothing back.
+        # Lines that a tenant's workload waits for without a reservation: workloads behind it reclaim nothing.
         self._stalled: set[tuple[str, Line]] = set()
 
     def keep(self, workload: Workload, option: Option, nodes: Sequence[str], until: float | None) -> Done:
-        """Keep quota, and these nodes, for a workload."""
+        """Reserve quota, and these nodes, for a workload."""
         done = Done(workload, option.charge, nodes, reserved=True, own=option.lack == "own")
         self._books.do(done)
         self._kept.append((Reservation(done, option.choice.of), until))
         return done
 
     def kept_for(self, workload: Workload) -> Done | None:
-        """What is kept for a workload."""
+        """What is reserved for a workload; None for nothing."""
         return next((kept.done for kept, _ in self._kept if kept.done.workload is workload), None)
 
     def reservations(self) -> list[Reservation]:
-        """Everything that is reserved, in the order in which it was."""
+        """All reservations, in the order in which they were made."""
         return [kept for kept, _ in self._kept]
 
     def not_needed_before(self, ends: float) -> list[Done]:
-        """What is kept for those who cannot start any sooner."""
+        """The reservations of workloads that cannot start before `ends`."""
         return [kept.done for kept, until in self._kept if until is not None and ends <= until]
 
     def is_first(self, workload: Workload, option: Option, missing: Line | None) -> bool:
-        """Whether it is the first that waits for this quota or room; from now on a workload waits for it."""
+        """Whether it is the first that waits for this quota or room; afterwards it counts as the first."""
         waits: set[tuple[str, Line]]
         if option.lack == "own" and missing is not None:
             waits, heads = {(workload.tenant, missing)}, self._own
@@ -76,7 +76,7 @@ class Heads:
         return True
 
     def leads(self, workload: Workload, option: Option) -> bool:
-        """Whether it is the first of its tenant that lacks this; from now on one is."""
+        """Whether it is the first of its tenant with this lack; afterwards it counts as the first."""
         led = (workload.tenant, str(option.lack))
         if led in self._led:
             return False
@@ -88,11 +88,11 @@ class Heads:
         return any(pool in self._quota for pool in self._pools(workload, charge))
 
     def stall(self, tenant: str, charge: Charge) -> None:
-        """One of the tenant waits for these lines, and they are not kept for it."""
+        """Note that a workload of the tenant waits for these lines without a reservation."""
         self._stalled.update((tenant, line) for line in charge)
 
     def is_stalled(self, tenant: str, charge: Charge) -> bool:
-        """Whether one does."""
+        """Whether a workload of the tenant waits for one of these lines without a reservation."""
         return any((tenant, line) in self._stalled for line in charge)
 
     def _pools(self, workload: Workload, charge: Charge) -> list[tuple[str, Line]]:

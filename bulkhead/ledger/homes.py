@@ -1,11 +1,10 @@
 """Keeps quota and room for the successors of moved pods.
 
-    Moved ──> room on its new node, and its quota once it is gone itself ──> reserved in the books
-    a workload that waits ──> the successor of one? ──> it starts there, before all others
+    Moved ──> room on its new node, and its quota once the pod itself is gone ──> reserved in the books
+    a waiting workload ──> the successor of a moved pod? ──> it starts there, before all others
 
-A successor has another UID, and often another name. It is recognised by its controller: a single pod, no older than the
-decision, that asks for the same, may go to the same nodes and has the same priorities. Among several such pods any one may be
-it.
+A successor has another UID, and often another name. It is a single pod of the same controller, no older than the decision, with
+the same requests, needs and priorities. If several pods match, any of them counts as the successor.
 """
 
 from collections.abc import Iterable
@@ -24,17 +23,17 @@ _STAMP_CUT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What is kept for one."""
+    """The reservation for the successor of one moved pod."""
 
     moved: Moved
-    # Room, and quota once the pod that was moved is gone.
+    # Room, and quota once the moved pod is gone.
     done: Done
-    # That pod is there still.
+    # Whether the moved pod still exists.
     is_there: bool
 
 
 class Homes:
-    """Of one turn."""
+    """The reservations for successors in one turn."""
 
     def __init__(self, moved: Iterable[Moved], books: Books) -> None:
         self._books = books
@@ -42,18 +41,18 @@ class Homes:
         for move in moved:
             pod, is_there = move.pod, move.pod.uid in books.held
             if is_there and not books.is_coming(pod):
-                # The host has not shown that it goes, or did not take the note.
+                # The host has not shown the reclaim yet, or refused to write it.
                 continue
             charge = books.now.account.charge(pod.tenant, pod.asks, books.flavors.used(replace(pod, node=move.node)))
             done = Done(single(pod), {} if is_there else charge, (move.node,), reserved=True)
             books.do(done)
             if is_there:
-                # Who waits for its end gets none of its quota.
+                # A workload that waits for the moved pod's end must not get its quota.
                 books.later.do(Done(single(pod), charge, reserved=True))
             self._homes.setdefault(_like(pod), []).append(Home(move, done, is_there))
 
     def of(self, workload: Workload) -> Home | None:
-        """What is kept for a workload; once its predecessor is gone it is not kept any more then."""
+        """The reservation for a workload; None if it is not a successor. If its predecessor is gone, the reservation ends."""
         if len(workload.pods) != 1 or workload.pods[0].gang is not None:
             return None
         mine = self._homes.get(_like(workload.pods[0]), [])
@@ -66,7 +65,7 @@ class Homes:
 
 
 def at_home(workload: Workload, home: Home) -> Workload:
-    """The same workload on that node alone."""
+    """The same workload, restricted to its reserved node."""
     pod = workload.pods[0]
     return single(replace(pod, needs=only(pod.needs, "In", (home.moved.node,))))
 

@@ -2,10 +2,10 @@
 
     nodes ──> by label and value, by taint: sets of bits ──> matching(needs, flavor): a few operations on whole sets
 
-A set of nodes is one whole number, bit N for node N, so what thousands of different needs cost does not grow with the nodes.
+A set of nodes is one integer, with bit N for node N, so the cost of thousands of different needs does not grow with the nodes.
 This module judges labels, names and taints; `room` judges room. Nodes that are not usable match nothing. A requirement that
-Kubernetes would refuse (an operator without its values, a value that no label can have) matches no node, as with the scheduler.
-Everything that is remembered here is bounded.
+Kubernetes would refuse (an operator without its values, a value that no label can have) matches no node, as in the scheduler.
+All caches here are bounded.
 """
 
 import re
@@ -33,7 +33,7 @@ def numbers(bits: Bits) -> Iterator[int]:
 
 
 def only(needs: Needs, operator: str, nodes: Iterable[str]) -> Needs:
-    """The same needs on one node alone (In), or on none of these nodes (NotIn)."""
+    """The same needs, restricted to one node (In), or to nodes other than these (NotIn)."""
     named = tuple(Expression("metadata.name", operator, (name,), of_name=True) for name in sorted(nodes))
     return replace(needs, terms=tuple((*term, *named) for term in needs.terms) or (named,)) if named else needs
 
@@ -43,14 +43,14 @@ class Domains:
     """Nodes by the value of one label."""
 
     masks: tuple[Bits, ...]
-    # By node: which domain it is in; -1 for none.
+    # By node: the number of its domain; -1 if it has none.
     of: tuple[int, ...]
-    # The nodes that are in one.
+    # The nodes that have the label.
     labelled: Bits
 
 
 class Nodes:
-    """All nodes, found by what pods need."""
+    """All nodes; finds those that pods may go to."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.numbers = {node.name: number for number, node in enumerate(nodes)}
@@ -68,7 +68,7 @@ class Nodes:
         self._domains: dict[str, Domains] = {}
 
     def matching(self, needs: Needs, flavor: Flavor | None = None) -> Bits:
-        """The usable nodes that a pod with these needs may go to, of that kind."""
+        """The usable nodes of the flavor that a pod with these needs may go to."""
         labels = () if flavor is None else tuple(sorted(flavor.node_labels.items()))
         found = self._matching.get((needs, labels))
         if found is None:
@@ -81,7 +81,7 @@ class Nodes:
         return found
 
     def named(self, names: Iterable[str]) -> Bits:
-        """The nodes of these names, as far as there are any."""
+        """The nodes with these names; unknown names are ignored."""
         return _union(self.numbers[name] for name in names if name in self.numbers)
 
     def domains(self, key: str) -> Domains:
@@ -122,7 +122,7 @@ class Nodes:
         return found
 
     def _term(self, term: tuple[Expression, ...]) -> Bits:
-        # A term that asks for nothing matches nothing.
+        # A term without requirements matches nothing.
         found = self._every if term else 0
         for expression in term:
             if not found:
@@ -146,7 +146,7 @@ class Nodes:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a pod with the toleration may go where the taint is."""
+    """Whether a pod with the toleration may go to a node with the taint."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -198,7 +198,7 @@ def _compared(labelled: Mapping[str, Bits], values: Sequence[str], further: Call
 
 
 def _integer(text: str) -> int | None:
-    """A number as Go reads one of 64 bits; Python would also take spaces, underscores and digits of other scripts."""
+    """A 64-bit integer as Go reads it; None for other text. Python's `int` would also accept spaces and underscores."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)

@@ -1,14 +1,14 @@
-"""Forms workloads, which are admitted in one piece, and says which of them is next.
+"""Forms workloads, which are admitted in one piece, and decides which of them is next.
 
-    pods ──> workloads: single pods, whole gangs, what is missing of gangs that are admitted already
-         └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
-    workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
+    pods ──> workloads: single pods, whole gangs, missing members of gangs that are admitted already
+         └─> pods that cannot be admitted yet: incomplete gangs, pods with other gates
+    workloads ──> Queue: one queue for each tenant and quota; next is the best of their first workloads
 
-Workloads that stay within their tenant's nominal quota come first, then those whose tenant would borrow least by weight; then
-host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before other
-borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too. A gang
-is as old as the pod that completed it. If pods of a gang contradict each other, the larger size and the required topology hold,
-so a contradiction brings no advantage. Pure; the same pods in any order give the same workloads.
+Workloads that stay within their tenant's nominal quota come first. Then come those whose tenant would borrow least by weight;
+then host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before
+other borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too. A
+gang is as old as the pod that completed it. If pods of a gang contradict each other, the larger size and the required topology
+apply, so a contradiction brings no advantage. Pure; the same pods in any order give the same workloads.
 """
 
 import heapq
@@ -23,37 +23,38 @@ from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_stay
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
 Key: TypeAlias = tuple[str, str, str]
-# Workloads of one tenant that may be charged to the same lines wait in one line; others do not stand in their way. Who may have
-# less to choose from, as what joins a gang has, is another: it would keep out those who have quota of another flavor.
+# Workloads of one tenant that may be charged to the same lines of quota wait in one queue, and do not delay others. A workload
+# with fewer choices, such as a missing member of a gang, has another queue: it would delay workloads with quota of other
+# flavors.
 _Line: TypeAlias = tuple[str, tuple[tuple[Line, ...], ...]]
-# First who stays within nominal, then who completes a gang before others that borrow, then by the share that is borrowed.
+# 0: within nominal; 1: completes a gang before other borrowers; 2: borrows. Among borrowers, the smaller share comes first.
 Turn: TypeAlias = tuple[int, float]
-_Said: TypeAlias = tuple[int, Topology | None, str]
+_Agreed: TypeAlias = tuple[int, Topology | None, str]
 Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is admitted in one piece: the pods of it that wait."""
+    """Pods that wait and are admitted in one piece."""
 
     tenant: str
     # Deterministic, unique: virtual namespace, name, UID of the first pod.
     key: Key
     pods: tuple[Pod, ...]
     asks: Amounts
-    # What it asks for and where it may go: the same for all of the same shape.
+    # What it requests and where it may go; workloads with the same shape are interchangeable.
     shape: Shape
     topology: Topology | None = None
     priority: int = 0
     own_priority: int = 0
     since: float = 0.0
-    # All pods of a gang that is to be admitted.
+    # It is a whole gang that is not admitted yet.
     is_gang: bool = False
-    # Pods of its gang are admitted already: what holds for these.
+    # If pods of its gang are admitted already, the rules that were fixed then.
     rest_of: Fixed | None = None
-    # That its gang runs on, which it goes back with; "" for any.
+    # The flavor of the gang that it joins; "" for any.
     flavor: str = ""
-    # Something that its tenant should know whatever becomes of it.
+    # A sentence that its tenant should read with every verdict.
     remark: str = ""
 
     @property
@@ -63,42 +64,42 @@ class Workload:
 
     @property
     def rank(self) -> tuple[bool, int, int, float, Key]:
-        """Its place among those of its tenant."""
+        """Its sort key among the workloads of its tenant; the smallest comes first."""
         return not self.is_rest, -self.priority, -self.own_priority, self.since, self.key
 
     @property
     def lasts(self) -> float | None:
-        """How long it runs at most; None: unknown."""
+        """How many seconds it runs at most; None: unknown."""
         times = [pod.lasts for pod in self.pods]
         return None if None in times else max((time for time in times if time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Unready:
-    """Pods that cannot be admitted whatever is free."""
+    """Pods that cannot be admitted, however much is free."""
 
     pods: tuple[Pod, ...]
-    # Of a gang: how many there are, and how many there have to be.
+    # For a gang: how many pods exist, how many must exist, and how many have gates of their own.
     there: int = 0
     size: int = 0
     blocked: int = 0
-    # They come after the pods of their gang.
+    # They exceed the size of their gang, and wait until it has started.
     beyond: bool = False
     remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is held in one piece, and is taken back in one piece."""
+    """Pods that hold quota, and are reclaimed in one piece."""
 
     tenant: str
     key: Key
     pods: tuple[Pod, ...]
-    # When it was admitted, whichever of its pods was made again since, and the lowest priority in it.
+    # When it was first admitted, even if pods were recreated since, and the lowest priority of its pods.
     since: float
     priority: int
     is_gang: bool
-    # Of a gang: what tells it from others of its name, as its rest says it too.
+    # For a gang: its admission time, which distinguishes it from other gangs of its name; its rest has the same.
     generation: float | None = None
 
 
@@ -113,12 +114,12 @@ class Sorted:
 
 
 def age(pod: Pod) -> tuple[float, str, str, str]:
-    """The order of pods that are alike otherwise."""
+    """The sort key of pods: the oldest first, then by name."""
     return pod.created, pod.namespace, pod.name, pod.uid
 
 
 def sort_out(pods: Iterable[Pod]) -> Sorted:
-    """Put the pods of tenants together."""
+    """Sort the pods of tenants into workloads, rests of gangs, pods that are not ready, and groups that hold quota."""
     found = Sorted()
     gangs: dict[WorkloadKey, list[Pod]] = {}
     for pod in pods:
@@ -145,7 +146,7 @@ def _single(pod: Pod, found: Sorted) -> None:
 
 
 def _gang(members: list[Pod], found: Sorted) -> None:
-    """The gangs of one name: what of them is held, what waits, what is too much."""
+    """Sort the pods of all gangs of one name: those that hold quota, those that wait, those beyond the gang's size."""
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in HELD]
     of_gangs = generations(held)
@@ -154,20 +155,20 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
-    # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
+    # Pods on their way out no longer belong to the gang: their replacements start together.
     running = next((generation for generation in reversed(of_gangs) if generation.staying), None)
     known = [*(pod for generation in of_gangs for pod in generation.pods), *waiting]
-    said = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
+    agreed = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
     if running is not None:
-        _rest(waiting, running, said, found)
+        _rest(waiting, running, agreed, found)
         return
-    # Those that were beyond the size of a gang that is gone run on, and count.
+    # Pods that exceeded the size of a gang that is gone still run, and count.
     missing = size - sum(1 for pod in held if pod.alone and is_staying(pod))
     if missing <= 0:
         for pod in waiting:
             _single(pod, found)
         return
-    # A pod with gates of others does not keep out one that has none.
+    # A pod with other gates must not take the place of a pod without.
     waiting.sort(key=lambda pod: pod.stage is Stage.BLOCKED)
     first, beyond = tuple(waiting[:missing]), tuple(waiting[missing:])
     blocked = sum(1 for pod in first if pod.stage is Stage.BLOCKED)
@@ -179,9 +180,9 @@ def _gang(members: list[Pod], found: Sorted) -> None:
         found.unready.append(Unready(beyond, size - missing + len(waiting), size, beyond=True, remark=remark))
 
 
-def _rest(waiting: Sequence[Pod], running: Generation, said: _Said, found: Sorted) -> None:
-    """What waits of a gang that is admitted: its members that come back first; then what else bears its name, pod by pod."""
-    size, topology, remark = said
+def _rest(waiting: Sequence[Pod], running: Generation, agreed: _Agreed, found: Sorted) -> None:
+    """Sort the waiting pods of an admitted gang: first its returning members, then other pods of its name, one by one."""
+    size, topology, remark = agreed
     now = fixed(running, size, topology)
     free = [pod for pod in waiting if pod.stage is Stage.WAITING]
     missing = tuple(lacking(running, free, size))
@@ -197,25 +198,25 @@ def _rest(waiting: Sequence[Pod], running: Generation, said: _Said, found: Sorte
     found.unready.extend(Unready((pod,), blocked=1) for pod in waiting if pod.stage is Stage.BLOCKED)
 
 
-def _agreed(said: Sequence[Gang]) -> _Said:
-    """What a gang's pods say of it: size, topology, and in what they contradict each other."""
-    sizes = sorted({gang.size for gang in said})
+def _agreed(stated: Sequence[Gang]) -> _Agreed:
+    """The size and topology that apply, as a gang's pods state them, and a remark if they contradict each other."""
+    sizes = sorted({gang.size for gang in stated})
     topologies = sorted(
-        {gang.topology for gang in said},
+        {gang.topology for gang in stated},
         key=lambda topology: (topology is None, topology and (not topology.required, topology.key)),
     )
     remarks = []
     if len(sizes) > 1:
-        remarks.append(f"its pods say sizes from {sizes[0]} to {sizes[-1]}: {sizes[-1]} holds")
+        remarks.append(f"its pods state sizes from {sizes[0]} to {sizes[-1]}: {sizes[-1]} applies")
     if len(topologies) > 1:
         remarks.append(
-            "its pods say different topologies: " + (f"{topologies[0].key} holds" if topologies[0] else "none holds")
+            "its pods state different topologies: " + (f"{topologies[0].key} applies" if topologies[0] else "none applies")
         )
     return sizes[-1], topologies[0], "; ".join(remarks)
 
 
 def single(pod: Pod) -> Workload:
-    """A pod by itself."""
+    """A workload of one pod."""
     return _workload((pod,))
 
 
@@ -241,7 +242,7 @@ def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, remark
 
 
 def _group(pods: tuple[Pod, ...], gang: Generation | None = None) -> Group:
-    # By its first pod, and by the least of its priorities: neither a pod that was made again nor one that was added shields it.
+    # Its first pod and its lowest priority count, so that neither a recreated nor an added pod protects it from a reclaim.
     since = min(map(_since, pods)) if gang is None or gang.since is None else gang.since
     priority = min(pod.priority for pod in pods)
     generation = None if gang is None else gang.since
@@ -249,10 +250,10 @@ def _group(pods: tuple[Pod, ...], gang: Generation | None = None) -> Group:
 
 
 def by_loss(groups: Iterable[Group]) -> list[Group]:
-    """In the order in which one tenant's groups are taken back: the lowest priority first, then the newest.
+    """The groups of one tenant in the order in which they are reclaimed: the lowest priority first, then the newest.
 
-    Of Slurm's workers, those that run nothing go before all else of their priority; the others share among themselves, by what
-    is lost with each, the places that their ages give them.
+    Slurm workers that run nothing come before all other pods of their priority. The other workers exchange their places among
+    themselves, so that the worker with the smallest loss comes first.
     """
     found = sorted(groups, key=lambda group: (group.priority, _loss(group) >= 0, -group.since, group.key))
     places: dict[int, list[int]] = {}
@@ -267,7 +268,7 @@ def by_loss(groups: Iterable[Group]) -> list[Group]:
 
 
 def _loss(group: Group) -> int:
-    """What is lost with a worker, from 1 on where it runs anything; 0 for other pods and unknown workers."""
+    """How much work is lost with a worker: at least 1 if it runs anything; 0 for other pods and unknown workers."""
     loss = group.pods[0].loss
     return 0 if loss is None or group.is_gang else min(loss, -1) if loss < 0 else loss + 1
 
@@ -281,7 +282,7 @@ def _key(pod: Pod) -> Key:
 
 
 class Queue:
-    """Which workload is next. What was taken and what is reserved since then changes the order of what is left."""
+    """Decides which workload is next. Admissions and reservations change the order of the workloads that are left."""
 
     def __init__(
         self,
@@ -289,9 +290,9 @@ class Queue:
         charges: Callable[[Workload], Sequence[Charge]],
         turn: Callable[[Workload, Charge], Turn],
     ) -> None:
-        # When a workload is to be judged, if it is charged that.
+        # The turn of a workload with a charge.
         self._turn = turn
-        # What a workload may be charged, the best first.
+        # The charges that a workload may have, preferred ones first.
         self._charges = charges
         self._lines: dict[_Line, list[Workload]] = {}
         for workload in workloads:
@@ -302,20 +303,20 @@ class Queue:
             self._push(line)
 
     def next(self) -> Workload | None:
-        """The one that is first now; the tenant's next one is looked at when this one was judged."""
+        """The first workload now; None if all are judged. Call `judged` or `again` for it before the next call."""
         if not self._heap:
             return None
         return self._lines[heapq.heappop(self._heap)[-1]][-1]
 
     def judged(self, workload: Workload) -> None:
-        """The workload has had its turn."""
+        """The workload has had its last turn."""
         line = self._line(workload)
         self._lines[line].pop()
         if self._lines[line]:
             self._push(line)
 
     def again(self, workload: Workload, charge: Charge) -> None:
-        """The workload had its turn for its best flavor, and has another one for this."""
+        """Give the workload another turn with this charge; it has had the turn of its best flavor."""
         self._put(self._line(workload), workload, [charge])
 
     def _line(self, workload: Workload) -> _Line:

@@ -1,15 +1,15 @@
 """Finds a node for each pod of a workload, all or nothing, on a working copy of the room of all nodes.
 
-    Board(nodes) ── hold what runs ──> place(pods) ──> a node for each, or None ──> explain(pods): why not, in numbers
+    Board(nodes) ── hold running pods ──> place(pods) ──> a node for each, or None ──> explain(pods): why not, in numbers
 
-- Pods that ask for all accelerators of a node get empty nodes. Smaller pods go where the fewest accelerators are left over, to
+- Pods that request all accelerators of a node get empty nodes. Smaller pods go where the fewest accelerators are left over, to
   nodes that are in use already, so that empty nodes stay empty. If an empty node has to be used, it is one in a rack and NVLink
   domain that is in use already.
 - With a required topology all pods go into one domain, the tightest with room. With a preferred topology they go into as few
   domains as possible, else anywhere. Larger pods are placed first.
 
-Deterministic: the same nodes and pods give the same answer. Needs (`nodes`) and room (`room`) decide; quotas and the order of
-workloads do not. Asking holds nothing.
+Deterministic: the same nodes and pods give the same answer. Only needs (`nodes`) and room (`room`) decide, not quotas or the
+order of workloads. `place` and `explain` hold nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,36 +28,37 @@ _EVERYWHERE: Final[Bits] = -1
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Why pods find no room, in numbers. All but the last are of the first kind of pod that does not fit."""
+    """Why pods find no room, in numbers. All fields but the last are about the first kind of pod that does not fit."""
 
-    # How many pods ask for how much of which resource: the one that the fewest nodes have enough of.
+    # How many pods there are, and how much each requests of the resource that the fewest nodes have enough of.
     pods: int
     resource: str
     asks: int
-    # Nodes that they may go to by their needs; on these, how much is free in sum and at most on one.
+    # How many nodes match their needs; how much of the resource is free there in total, and at most on one node.
     nodes: int
     free: int
     largest: int
-    # How many of them would find room now, and with a topology: domains with such nodes, and how many fit into the best.
+    # How many of the pods would find room now. With a topology: how many domains have such nodes, and how many pods fit into
+    # the best of these domains.
     fitting: int
     domains: int
     fitting_domain: int
-    # Whether all pods would find room if the nodes were empty, those that are not usable now among them.
+    # Whether all pods would find room if all nodes were empty, including nodes that are not usable now.
     could_ever: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Pods of a workload that ask for the same and may go to the same nodes."""
+    """Pods of a workload that request the same and may go to the same nodes."""
 
     asks: Amounts
     takes: Takes
-    # Of which they take the largest part of a node: accelerators, where they ask for any.
+    # The resource of which they take the largest part of a node, and how much: accelerators if they request any.
     column: Column
     amount: int
     allowed: Bits
     members: tuple[int, ...]
-    # Nodes by number for the members, as far as they were found.
+    # The numbers of the nodes that were found for members so far.
     placed: list[int]
 
     @property
@@ -66,10 +67,10 @@ class _Kind:
 
 
 class Board:
-    """A mutable working copy of all nodes' room. Each that holds something counts as one pod, beside what it asks for."""
+    """A mutable working copy of all nodes' room. Each pod takes what it requests, and one of the node's places for pods."""
 
     def __init__(self, nodes: Sequence[Node], avoid: Avoid = _NOTHING, staying: Iterable[Pod] = ()) -> None:
-        """`staying` are pods that never make way: they hold their room even on a board that is otherwise empty."""
+        """`staying` are pods that are never reclaimed: they hold their room even on a board that is otherwise empty."""
         self._all = nodes
         self._nodes = Nodes(nodes)
         self._avoid = avoid
@@ -78,22 +79,22 @@ class Board:
         self._room = Room(nodes)
         for pod in self._staying:
             self.hold(pod.node, pod.asks)
-        # Finest first; what a host does not label costs nothing.
+        # The smallest domains first. Labels that no node of the host has are left out.
         self._whole = tuple(found for found in map(self._nodes.domains, (NVLINK_DOMAIN, RACK)) if found.masks)
         self._empty: Board | None = None
 
     def avoids(self, tenant: str) -> bool:
-        """Whether a tenant's pods have nodes to avoid that others have not."""
+        """Whether a tenant has nodes to avoid that other tenants do not avoid."""
         return tenant in self._avoiding
 
     def hold(self, node: str, asks: Amounts) -> None:
-        """A pod takes its room; a node that is not there is ignored."""
+        """Count a pod's room on a node as taken; unknown nodes are ignored."""
         number = self._nodes.numbers.get(node)
         if number is not None:
             self._room.take(number, self._room.takes(asks), 1)
 
     def release(self, node: str, asks: Amounts) -> None:
-        """A pod gives its room back."""
+        """Count a pod's room on a node as free; unknown nodes are ignored."""
         number = self._nodes.numbers.get(node)
         if number is not None:
             self._room.take(number, self._room.takes(asks), -1)
@@ -104,11 +105,11 @@ class Board:
         return 0 if column is None or number is None else max(0, column.free[number])
 
     def mark(self) -> int:
-        """The state as it is, for `undo`."""
+        """The present state, for `undo`."""
         return self._room.mark()
 
     def undo(self, mark: int) -> None:
-        """Everything is again as it was at the mark."""
+        """Restore the state at the mark."""
         self._room.undo(mark)
 
     def place(
@@ -156,11 +157,11 @@ class Board:
         )
 
     def reach(self, pods: Sequence[Pod], flavor: Flavor | None = None) -> int:
-        """To how many usable nodes of that kind some of these pods may go by their needs."""
+        """How many usable nodes of the flavor match the needs of at least one of these pods."""
         return self._reached(pods, flavor).bit_count()
 
     def reached(self, pods: Sequence[Pod], flavor: Flavor | None = None) -> frozenset[str]:
-        """The names of these."""
+        """The names of the nodes that `reach` counts."""
         return frozenset(self._all[node].name for node in numbers(self._reached(pods, flavor)))
 
     def _reached(self, pods: Sequence[Pod], flavor: Flavor | None) -> Bits:
@@ -171,12 +172,12 @@ class Board:
         return found
 
     def _allowed(self, pod: Pod, flavor: Flavor | None) -> Bits:
-        """The nodes to which a pod may go, of the flavor if it asks for that."""
+        """The nodes to which a pod may go; only those of the flavor if it requests the flavor's resource."""
         found = self._nodes.matching(pod.needs, _of(flavor, pod))
         return found & ~self._nodes.named(self._avoid.get((pod.tenant, pod.needs), ())) if self._avoid else found
 
     def _of_nothing(self, pods: Sequence[Pod], flavor: Flavor | None, *, could_ever: bool) -> Shortfall:
-        """Some pods ask for what no node has at all."""
+        """The shortfall if some pods request a resource that no node has."""
         unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
         pod, name = next(unknown)
         of_them = [other for other in pods if other.asks == pod.asks and other.needs == pod.needs]
@@ -187,13 +188,13 @@ class Board:
         return resource not in self._room.columns
 
     def emptied(self) -> "Board":
-        """All nodes, the ones that are not usable now or avoided among them, without what holds room there and may go."""
+        """A board of all nodes, including unusable and avoided ones, on which only the staying pods hold room."""
         if self._empty is None:
             self._empty = Board([replace(node, usable=True) for node in self._all], staying=self._staying)
         return self._empty
 
     def _kinds(self, pods: Sequence[Pod], flavor: Flavor | None) -> list[_Kind] | None:
-        """The pods by what they ask for and need, the big ones first; None where no node has what one asks for."""
+        """The pods grouped by requests and needs, the largest first; None if some pod requests a resource that no node has."""
         alike: dict[tuple[Needs, tuple[tuple[str, int], ...]], list[int]] = {}
         for member, pod in enumerate(pods):
             alike.setdefault((pod.needs, tuple(sorted(pod.asks.items()))), []).append(member)
@@ -211,11 +212,11 @@ class Board:
         return found
 
     def _fill(self, kinds: Sequence[_Kind], within: Bits = _EVERYWHERE) -> bool:
-        """Place what is missing of each kind; false as soon as one does not fit whole."""
+        """Place the missing pods of each kind; false as soon as one kind does not fit completely."""
         return all(self._put(kind, within) for kind in kinds)
 
     def _put(self, kind: _Kind, within: Bits) -> bool:
-        """Place as many of a kind as find room; whether these are all."""
+        """Place as many pods of a kind as find room; whether all of them did."""
         missing, room = kind.missing, self._room
         if not missing:
             return True
@@ -230,7 +231,7 @@ class Board:
         return False
 
     def _order(self, kind: _Kind, nodes: Bits) -> Iterator[int]:
-        """The nodes with enough, best first. A node is filled before the next is asked for."""
+        """The nodes with enough room for one pod, best first. The caller fills a node before it takes the next."""
         column = kind.column
         if not isinstance(column, Devices):
             having, touched = 0, 0
@@ -247,7 +248,7 @@ class Board:
             yield from self._breaking(column, some & ~touched)
 
     def _breaking(self, column: Devices, nodes: Bits) -> Iterator[int]:
-        """Nodes of which nothing is taken, those first whose domains are broken most."""
+        """Nodes that are completely free: first those whose domains have the fewest such nodes left."""
         while nodes:
             some = nodes
             for domains in self._whole:
@@ -256,7 +257,7 @@ class Board:
             yield from numbers(some)
 
     def _together(self, kinds: Sequence[_Kind], topology: Topology) -> bool:
-        """All in one domain, or, if that is only preferred, in as few as possible."""
+        """Place all pods in one domain, or, if that is only preferred, in as few as possible; whether all found room."""
         domains = self._nodes.domains(topology.key)
         if self._in_one(kinds, domains):
             return True
@@ -283,7 +284,7 @@ class Board:
         return self._fill(kinds)
 
     def _in_one(self, kinds: Sequence[_Kind], domains: Domains) -> bool:
-        """Place what is missing in the tightest domain that has room for all of it."""
+        """Place the missing pods in the domain that has room for all of them and the least beyond; false if there is none."""
         rooms_of_kinds = [_rooms(kind, domains) for kind in kinds]
         enough = (
             domain
@@ -301,29 +302,29 @@ class Board:
 
 
 def _rooms(kind: _Kind, domains: Domains) -> list[int]:
-    """How many pods each domain has room for, going by what they ask most of."""
+    """How many pods of a kind each domain has room for, by their largest request only."""
     return kind.column.rooms(kind.allowed, kind.amount, domains)
 
 
 def _open_rooms(kind: _Kind, domains: Domains) -> list[int]:
-    """The same of the domains that they may go to at all."""
+    """The same for the domains with nodes that the pods may go to."""
     rooms = zip(_rooms(kind, domains), domains.masks, strict=True)
     return [room for room, mask in rooms if mask & kind.allowed]
 
 
 def _of(flavor: Flavor | None, pod: Pod) -> Flavor | None:
-    """A pod of a gang that asks for none of the flavor's resource may go to any node."""
+    """The flavor, if it applies to the pod: pods that request none of the flavor's resource may go to any node."""
     return flavor if flavor is not None and pod.asks.get(flavor.resource, 0) > 0 else None
 
 
 def _part(take: tuple[Column, int]) -> tuple[bool, float, str]:
-    """How much of a node that is; accelerators before all else."""
+    """Sort key: the part of a node that a request takes; accelerators rank above all else."""
     column, amount = take
     return isinstance(column, Devices), amount / column.most, column.resource
 
 
 def _scarcest(takes: Takes, nodes: Bits) -> tuple[Column, int]:
-    """Of which the fewest nodes have enough; accelerators are named before all else, and the number of pods last."""
+    """The request that the fewest nodes can fulfil. Among equals accelerators come first, and the number of pods last."""
     found, fewest = takes[-1], nodes.bit_count() + 1
     for take in sorted(takes, key=lambda take: (not isinstance(take[0], Devices), take[0].resource == PODS)):
         column, amount = take
@@ -336,7 +337,7 @@ def _scarcest(takes: Takes, nodes: Bits) -> tuple[Column, int]:
 
 
 def _most_broken(domains: Domains, nodes: Bits, column: Devices) -> Bits:
-    """Of some nodes those whose domain has the fewest whole nodes; domains that are whole come last, the smallest first."""
+    """The nodes whose domain has the fewest completely free nodes; entirely free domains come last, smallest first."""
     outside = nodes
     best, found = None, 0
     for mask in domains.masks:

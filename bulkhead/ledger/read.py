@@ -1,12 +1,12 @@
 """Reads nodes, pods and claims of the host as the ledger sees them.
 
     Node ──> node_of ──> model.Node         labels, taints that keep pods away, room, Ready
-    Pod  ──> pod_of  ──> model.Pod | None   asks, stage, gang, needs; None once it has ended
-    ResourceClaim ──> bare_claim ──> claim_of ──> model.Claim | None   what it asks for of the classes that stand for a resource
+    Pod  ──> pod_of  ──> model.Pod | None   requests, stage, gang, needs; None once it has ended
+    ResourceClaim ──> bare_claim ──> claim_of ──> model.Claim | None   its requests of classes that stand for a resource
 
-Objects may hold anything. A field of the wrong shape reads as absent; a selector or an affinity of the wrong shape matches no
-node, because without it the pod would get more nodes than the host's scheduler gives it. The namespace of a pod says which
-tenant it belongs to. Pure.
+Objects may have any content. A field of the wrong shape reads as absent. A selector or an affinity of the wrong shape matches
+no node, because without it the pod would match more nodes than the host's scheduler allows. The namespace of a pod determines
+the tenant to which it belongs. Pure.
 """
 
 import functools
@@ -36,17 +36,17 @@ from bulkhead.ledger.model import (
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
 _MOST_TAINTS: Final = 256
-# Needs with more are not worth being looked up.
+# Needs with more requirements than this are not shared between pods: looking them up costs too much.
 SHARED_REQUIREMENTS: Final = 64
 NOWHERE: Final = Needs(terms=((),))
-# Volumes that are on every node.
+# Fields of volumes that every node can mount.
 _ANYWHERE: Final = frozenset(
     {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "nfs", "image"},
 )
 _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _INT32: Final = 2**31
-DEFAULT_GRACE_SECONDS: Final = 30  # where a pod says none
+DEFAULT_GRACE_SECONDS: Final = 30  # if a pod sets none
 _LONGEST_NAME: Final = 253
 
 
@@ -63,16 +63,16 @@ def node_of(obj: Mapping[str, Any]) -> Node:
         allocatable={name: base_units(name, number, "down") for name, number in room if number is not None},
         labels={key: value for key, value in mapping(meta.get("labels")).items() if isinstance(value, str)},
         taints=tuple(taint for taint in taints if taint.effect in _KEEPING),
-        # What a kubelet has said nothing of bears a taint that says so.
+        # A node without a Ready condition counts as ready: until its kubelet reports, it has a taint that keeps pods away.
         usable=spec.get("unschedulable") is not True and condition_of(obj, "Ready").get("status", "True") == "True",
     )
 
 
 def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
-    """A host pod; None for one that has ended, whose room and quota are free.
+    """A host pod; None if it has ended, so that its room and quota are free.
 
     `known` are its needs, if they were read before. The needs of a pod that never had the gate and already has a node are not
-    read: no decision uses them.
+    read, because no decision uses them.
     """
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     uid, name, namespace = (text(meta.get(field)) for field in ("uid", "name", "namespace"))
@@ -86,7 +86,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
     admitted = ledger.read_admitted(noted) if held and tenant else None
     reclaimed = ledger.read_reclaim(noted) if held and tenant else None
     lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))
-    # At its deadline a pod is told to end, and has its grace.
+    # At its deadline a pod is told to end, and then has its grace period.
     lasts = float(lasts) + grace_of(spec) if type(lasts) is int and 0 < lasts < _INT32 else None
     ends_at = ledger.seconds(meta.get("deletionTimestamp"))
     ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
@@ -129,9 +129,9 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
 
 
 def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What of a claim has to be kept; None for one that no syncer made.
+    """The fields of a claim that the ledger needs; None if no syncer created it.
 
-    Those that the host's scheduler makes for what a pod asks for as a resource are not counted again beside the pod.
+    The host's scheduler also creates claims, for pods that request devices as an extended resource. Those count with the pod.
     """
     namespace = text(mapping(obj.get("metadata")).get("namespace"))
     if not names.tenant_of_work(namespace) or not labels.is_mirrored(obj):
@@ -140,7 +140,7 @@ def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | None:
-    """What a claim holds of its tenant's quota; None where its devices have a number of their own."""
+    """The quota that a claim holds; None if none of its device classes counts as a resource of its tenant's quota."""
     tenant = names.tenant_of_work(text(mapping(obj.get("metadata")).get("namespace")))
     devices = tenants[tenant].devices if tenant in tenants else {}
     if not devices:
@@ -184,9 +184,9 @@ def _shared_gang(gang: AdmittedGang) -> AdmittedGang:
 
 
 def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
-    """Whether it looks like one that the platform made; others' operators use the same labels.
+    """Whether a pod looks like a Slurm worker of the platform; other operators use the same labels.
 
-    All of it a tenant can write: whether it is one, the controller says (`controller.dispatch.workers`).
+    A tenant can write all of this, so the controller decides whether it is one (`controller.dispatch.workers`).
     """
     marks = mapping(meta.get("labels"))
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
@@ -198,7 +198,7 @@ def _says_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> boo
 
 
 def _plain(spec: Mapping[str, Any]) -> bool:
-    """Whether nothing that the ledger does not check decides where the pod fits, or where it would rather be than elsewhere."""
+    """Whether the pod has no placement rule, required or preferred, that the ledger does not check."""
     wishes = mapping(spec.get("affinity"))
     if wishes.get("podAffinity") or wishes.get("podAntiAffinity"):
         return False
@@ -214,24 +214,24 @@ def _plain(spec: Mapping[str, Any]) -> bool:
 
 
 def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
-    """Where it may go, and would be let go again: that it is pinned now is no need of its own."""
+    """Where a pod may go, by its own spec: the label `pin`, by which the ledger pinned it, does not count."""
     selector = {key: value for key, value in mapping(spec.get("nodeSelector")).items() if key != pin}
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     tolerations = sequence(spec.get("tolerations"))
     listed = mappings(mapping(required).get("nodeSelectorTerms"))
-    # Counted before anything is made of it; the host's policy takes no more.
+    # Checked before anything is built from it; the host's admission policy allows no more.
     size = len(selector) + len(tolerations) + sum(map(requirements.of_node_term, listed))
     if size > requirements.MOST or not all(isinstance(value, str) for value in selector.values()):
         return NOWHERE
-    # Alternatives of which there is none cannot be met.
+    # A required affinity without terms matches no node.
     terms = () if required is None else tuple(map(_term, listed)) or ((),)
     needs = Needs(tuple(sorted(selector.items())), terms, _tolerations(mappings(tolerations)))
     return _shared(needs) if size <= SHARED_REQUIREMENTS else needs
 
 
 def weight(needs: Needs) -> int:
-    """How many terms, expressions and values that are: some hundred bytes each."""
+    """How many terms, expressions and values these needs have; each takes a few hundred bytes of memory."""
     return (
         len(needs.selector)
         + len(needs.tolerations)
@@ -248,7 +248,7 @@ def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:
 def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
     values = sequence(asked.get("values"))
     known = all(isinstance(value, str) for value in values) and (not of_name or asked.get("key") == "metadata.name")
-    # What no API server takes has no operator, and matches no node.
+    # An expression that no API server accepts gets no operator, so that it matches no node.
     return Expression(
         text(asked.get("key")), text(asked.get("operator")) if known else "", tuple(values) if known else (), of_name
     )
@@ -263,14 +263,14 @@ def _tolerations(listed: list[Mapping[str, Any]]) -> tuple[Toleration, ...]:
             exists=toleration.get("operator") == "Exists",
         )
         for toleration in listed
-        # It may be what has no hash.
+        # `in (…)` and not a set: the operator may be a value that has no hash.
         if toleration.get("operator") in (None, "", "Equal", "Exists")
     )
 
 
 @functools.lru_cache(maxsize=4096)
 def _shared(needs: Needs) -> Needs:
-    """One object for equal needs: those of ten thousand pods are few."""
+    """One object for equal needs: ten thousand pods have few different ones."""
     return needs
 
 

@@ -1,15 +1,15 @@
-"""Chooses the borrowed quota that goes back, so that a workload can start.
+"""Chooses the borrowed quota to reclaim, so that a workload can start.
 
-    a workload that waits ──> candidates, by share, priority, newest ──> taken one by one until quota and room suffice
-                                                                    └──> everything that turned out not to be needed is spared
+    a waiting workload ──> candidates, by share, priority, newest ──> taken one by one until quota and room suffice
+                                                                 └──> candidates that turned out not to be needed are spared
 
-A workload within its tenant's nominal takes from any tenant that borrows. A workload that would borrow takes only from a
-tenant that borrows more by weight than its own would then, so that no two take from each other in turn. It must come before
-the victim in the queue once the victim is gone, otherwise the victim would come back first. It takes no gang that is partly
-within nominal, because what is taken of nominal may be taken back. Gangs go whole. No pod goes before its minimum runtime.
-What is on its way out already is counted before this search begins.
+A workload within its tenant's nominal reclaims from any tenant that borrows. A workload that would borrow reclaims only from a
+tenant whose share is larger than its own tenant's would then be, so that no two tenants reclaim from each other in turn. It
+must come before the victim in the queue once the victim is gone, otherwise the victim would return first. It takes no gang that
+is partly within nominal, because the victim could reclaim that part. A gang is reclaimed as a whole. No pod is reclaimed before
+its minimum runtime. Pods that are already on their way out are counted before this search begins.
 
-The search is bounded: in groups and nodes looked at, in places tried. It works on `Books.later` and leaves it as it was.
+The search is bounded in groups and nodes visited, and in placements tried. It works on `Books.later` and leaves it unchanged.
 """
 
 import heapq
@@ -23,27 +23,28 @@ from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Cause, Line, Node, Rules, Snapshot
 from bulkhead.ledger.order import Group, Workload, by_loss
 
-_MOST_PLACES_TRIED: Final = 48  # tried for one workload
-_MOST_PLACES_OF_SMALL: Final = 1024  # divided by its pods, more of them to spare what is not needed
+_MOST_PLACES_TRIED: Final = 48  # placements tried for one workload
+# Divided by the number of its pods: more placements, to find out which candidates can be spared.
+_MOST_PLACES_OF_SMALL: Final = 1024
 _MOST_LOOKS: Final = 30_000
 _MOST_UNITS_TRIED: Final = 32  # nodes or domains that are emptied on trial
 
-Everybody: TypeAlias = Mapping[str, Sequence[Group]]
+GroupsByTenant: TypeAlias = Mapping[str, Sequence[Group]]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Who goes, and where the workload starts then."""
+    """The groups to reclaim, and the nodes on which the workload then starts."""
 
     groups: tuple[Group, ...]
     nodes: tuple[str, ...]
     cause: Cause
-    # When all of them have run for their minimum.
+    # When the last of these groups reaches its minimum runtime.
     ripe: float
 
 
 class Candidates:
-    """All that is held, by tenant, in the order in which it is taken back."""
+    """All groups that hold quota, by tenant, in the order in which they are reclaimed."""
 
     def __init__(self, groups: Iterable[Group], books: Books, snapshot: Snapshot) -> None:
         self._books = books
@@ -54,18 +55,18 @@ class Candidates:
         self._charges: dict[int, Charge] = {}
         self._loads: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
         self._on: dict[str, dict[str, dict[int, Group]]] = {}
-        # How many groups are looked at in one turn.
+        # How many more groups may be visited in this turn.
         self.budget = _MOST_LOOKS
         for group in groups:
             self._of.setdefault(group.tenant, []).append(group)
         self._of = {tenant: by_loss(mine) for tenant, mine in self._of.items()}
 
     def of(self, tenant: str) -> Sequence[Group]:
-        """What a tenant holds, in that order."""
+        """A tenant's groups, in that order."""
         return self._of.get(tenant, ())
 
     def charge(self, group: Group) -> Charge:
-        """What a group is charged for."""
+        """The charge of all pods of a group."""
         found = self._charges.get(id(group))
         if found is None:
             total: dict[Line, int] = {}
@@ -76,7 +77,7 @@ class Candidates:
         return found
 
     def loads(self, resource: str, key: str) -> dict[str, dict[str, int]]:
-        """What each node (or domain of a label) holds of a resource, by tenant, without what is on its way out."""
+        """How much of a resource each node (or domain of label `key`) has in use, by tenant, without pods on their way out."""
         found = self._loads.get((resource, key))
         if found is None:
             found = self._loads[resource, key] = {}
@@ -88,7 +89,7 @@ class Candidates:
         return found
 
     def gone(self, group: Group) -> None:
-        """These pods are on their way out from now on."""
+        """Count these pods as on their way out."""
         self._of[group.tenant] = [other for other in self._of[group.tenant] if other.key != group.key]
         for (resource, key), loads in self._loads.items():
             for pod in group.pods:
@@ -97,7 +98,7 @@ class Candidates:
                     load[pod.tenant] = load.get(pod.tenant, 0) - pod.asks.get(resource, 0)
 
     def on(self, unit: str, key: str, tenants: Iterable[str]) -> dict[str, list[Group]]:
-        """What some tenants hold on a node or in a domain, in order."""
+        """The groups of some tenants that have pods on a node or in a domain, in order."""
         if key not in self._on:
             there: dict[str, dict[int, Group]] = {}
             for mine in self._of.values():
@@ -118,20 +119,20 @@ class Candidates:
         return there.labels.get(key, "") if there else ""
 
     def ripe(self, group: Group) -> float:
-        """When it has run for its minimum."""
+        """When a group reaches its minimum runtime."""
         return group.since + self._rules.get(self._tenants[group.tenant].cohort, Rules()).min_runtime
 
 
 @dataclass(slots=True)
 class Search:
-    """One search for one workload and one way to charge it."""
+    """The search for one workload and one way to charge it."""
 
     books: Books
     candidates: Candidates
     workload: Workload
     choice: Choice
     charge: Charge
-    # Who has not run for its minimum by then is left alone.
+    # Groups that reach their minimum runtime only later are not reclaimed.
     at: float
     fair: bool
     _side: Side = field(init=False)
@@ -149,18 +150,18 @@ class Search:
             self._has = account.share(tenant)
 
     def run(self) -> Found | None:
-        """The groups that have to go; None if that does not help, or no tenant may be taken from."""
+        """The groups to reclaim; None if that does not help, or if quota may be reclaimed from no tenant."""
         if not self.charge or not (self._within or self.fair):
             return None
         tenants = sorted(self._side.account.borrowers(self.workload.tenant, self.charge))
         if not tenants:
             return None
-        everybody = {tenant: self.candidates.of(tenant) for tenant in tenants}
+        by_tenant = {tenant: self.candidates.of(tenant) for tenant in tenants}
         mark = self._side.mark()
         try:
             for attempt in (self._for_quota, self._by_node, self._by_order):
                 taken: list[Group] = []
-                if attempt(everybody, taken) is not None:
+                if attempt(by_tenant, taken) is not None:
                     return self._without_spare(taken)
                 self._side.undo(mark)
             return None
@@ -176,17 +177,17 @@ class Search:
         ripe = max((self.candidates.ripe(group) for group in kept), default=0.0)
         return Found(tuple(kept), nodes, Cause.BORROWED if self._within else Cause.FAIRNESS, ripe)
 
-    def _for_quota(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
-        """Take in order until quota suffices, and see whether there is room."""
-        for group in self._in_order(everybody):
+    def _for_quota(self, by_tenant: GroupsByTenant, taken: list[Group]) -> tuple[str, ...] | None:
+        """Take groups in order until quota suffices, and see whether there is room."""
+        for group in self._in_order(by_tenant):
             if self._take(group, taken) and not self._lacks():
                 return self._place()
         return None
 
-    def _by_order(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
-        """Take in order until it fits; look for room ever more rarely."""
+    def _by_order(self, by_tenant: GroupsByTenant, taken: list[Group]) -> tuple[str, ...] | None:
+        """Take groups in order until the workload fits; look for room after 1, 2, 4, 8, … of them."""
         after, nodes = 0, None
-        for group in self._in_order(everybody):
+        for group in self._in_order(by_tenant):
             if not self._take(group, taken) or self._lacks():
                 continue
             after += 1
@@ -196,17 +197,17 @@ class Search:
                     return nodes
         return None if self._lacks() or not taken else self._place()
 
-    def _by_node(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
-        """Empty the nodes (or domains) first on which the least is held by others: fragments elsewhere would not help."""
+    def _by_node(self, by_tenant: GroupsByTenant, taken: list[Group]) -> tuple[str, ...] | None:
+        """Empty nodes (or domains), first those where the least is held by pods that stay: fragments elsewhere do not help."""
         topology = self.workload.topology
         alone = len(self.workload.pods) == 1 or (topology is not None and topology.required)
-        for unit in self._units(everybody)[:_MOST_UNITS_TRIED]:
+        for unit in self._units(by_tenant)[:_MOST_UNITS_TRIED]:
             mark, before = self._side.mark(), len(taken)
             for group in self._in_order(unit):
                 self._take(group, taken)
             if self._lacks():
                 already = {id(group) for group in taken}
-                for group in self._in_order(everybody):
+                for group in self._in_order(by_tenant):
                     if id(group) not in already and self._take(group, taken) and not self._lacks():
                         break
             nodes = None if self._lacks() else self._place()
@@ -217,22 +218,22 @@ class Search:
                 del taken[before:]
         return None
 
-    def _units(self, everybody: Everybody) -> list[dict[str, list[Group]]]:
-        """Nodes or domains with something that may go: by what stays there, then by what has to go."""
+    def _units(self, by_tenant: GroupsByTenant) -> list[dict[str, list[Group]]]:
+        """Nodes or domains with groups of these tenants, ordered by what other tenants hold there, then by what to reclaim."""
         resources = sorted({resource for _, resource in self.charge}, key=lambda name: ("/" not in name, name))
         topology = self.workload.topology
         key = topology.key if topology is not None and topology.required else ""
         loads = self.candidates.loads(resources[0], key)
         ranked = []
         for unit, load in loads.items():
-            goes = sum(amount for tenant, amount in load.items() if tenant in everybody)
+            goes = sum(amount for tenant, amount in load.items() if tenant in by_tenant)
             if goes > 0:
                 ranked.append((sum(load.values()) - goes, goes, unit))
         ranked.sort()
-        return [self.candidates.on(unit, key, everybody) for _, _, unit in ranked[:_MOST_UNITS_TRIED]]
+        return [self.candidates.on(unit, key, by_tenant) for _, _, unit in ranked[:_MOST_UNITS_TRIED]]
 
-    def _in_order(self, groups: Everybody) -> Iterator[Group]:
-        """By share of its tenant at each moment, then in the tenant's order; without tenants that may lose no more."""
+    def _in_order(self, groups: GroupsByTenant) -> Iterator[Group]:
+        """Groups of the tenant with the largest share at each moment, in the tenant's order, until no tenant may lose more."""
         account = self._side.account
         heap = [(-account.share(tenant, reserved=False), tenant, 0) for tenant in groups]
         heapq.heapify(heap)
@@ -246,7 +247,7 @@ class Search:
             heapq.heappush(heap, (-account.share(tenant, reserved=False), tenant, at + 1))
 
     def _take(self, group: Group, taken: list[Group]) -> bool:
-        """Take a group if the rules allow it as things stand."""
+        """Take a group if the rules allow it in the present state; whether they do."""
         self.candidates.budget -= 1
         if self.candidates.ripe(group) > self.at:
             return False
@@ -279,7 +280,7 @@ class Search:
         return self._side.place(self.workload, self.choice)
 
     def _spare(self, groups: list[Group]) -> list[Group]:
-        """Of those who were taken, who really has to go: halves are given back while it still fits, the last taken first."""
+        """The groups that really must go. Halves are given back as long as the workload still fits, the last taken first."""
         mark = self._side.mark()
         for group in groups:
             for held in self.books.staying(group):

@@ -2,10 +2,10 @@
 
     reservations in the order in which they were made ──> free devices on their nodes ──> ReservedRoom, by tenant and owner
 
-A reservation names whole nodes for its pods, and most of what it names may still be in use: by pods that are being taken back,
-or by workloads that were admitted ahead because they end early enough. Only devices that no pod holds count, each of them once.
-Quota that is reserved without nodes does not count: tenants of other cohorts may still use the devices. Nor does the room that
-is reserved for the successor of a moved pod, as its tenant did not ask for the move.
+A reservation names nodes for its pods, and most of the devices there may still be in use: by pods that are being reclaimed, or
+by workloads that were admitted ahead because they end early enough. Only devices that no pod holds count, and each only once.
+Quota that is reserved without nodes does not count, because tenants of other cohorts may still use the devices. Room that is
+reserved for the successor of a moved pod does not count either, because its tenant did not request the move.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from bulkhead.ledger.model import Pod
 
 
 class Reservation(NamedTuple):
-    """What is reserved for a workload, and the flavors that it counts as, by resource."""
+    """The reservation for a workload, and the flavor as which each resource counts."""
 
     done: Done
     flavors: Mapping[str, str]
 
 
 def reserved_rooms(books: Books, reservations: Iterable[Reservation]) -> tuple[ReservedRoom, ...]:
-    """The free devices that these reservations keep from other workloads; the books are as before afterwards."""
+    """The free devices that these reservations keep from other workloads. Leaves the books unchanged."""
     with_nodes = [reservation for reservation in reservations if reservation.done.nodes]
     if not with_nodes:
         return ()
@@ -45,7 +45,7 @@ def reserved_rooms(books: Books, reservations: Iterable[Reservation]) -> tuple[R
 
 
 def _free_devices(books: Books, pod: Pod, node: str, flavors: Mapping[str, str]) -> Iterator[tuple[Line, int]]:
-    """How many of the devices that a pod asks for are free on its node, by line."""
+    """How many of the devices that a pod requests are free on its node, by line."""
     for resource, asked in pod.asks.items():
         free = min(asked, books.now.board.free(node, resource)) if "/" in resource else 0
         if free > 0:

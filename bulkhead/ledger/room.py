@@ -1,9 +1,10 @@
 """Keeps how much of each resource is free on each node. Every change can be undone.
 
-    take(node, …) ──> columns: free by node; of devices also the nodes by how many are free
+    take(node, …) ──> columns: free by node; for devices also the nodes by how many are free
          └──> log ──> undo(mark)
 
-This module knows amounts and numbers of nodes, and no pods or needs. The free amount may be negative: running pods are facts.
+This module knows amounts and numbers of nodes, but not pods or needs. A free amount may be negative, because running pods may
+hold more than a node still has.
 """
 
 from collections.abc import Sequence
@@ -13,14 +14,14 @@ from bulkhead.ledger.model import Amounts, Node
 from bulkhead.ledger.nodes import Bits, Domains, numbers
 
 PODS: Final = "pods"
-# Where a node does not say how many pods it takes.
+# The places for pods on a node that does not state a number.
 _ANY_NUMBER: Final = 1 << 40
 _FEW_DOMAINS: Final = 64
 _MOST_KEPT: Final = 4096
 
 
 class Column:
-    """One resource of all nodes."""
+    """One resource on all nodes."""
 
     __slots__ = ("capacity", "free", "most", "resource")
 
@@ -31,20 +32,20 @@ class Column:
         self.most = max((*capacity, 1))
 
     def take(self, node: int, amount: int) -> None:
-        """Take from what is free on a node, or give back what is less than nothing."""
+        """Take an amount from a node; a negative amount is given back."""
         self.free[node] -= amount
 
     def enough(self, nodes: Bits, amount: int) -> int:
-        """How many of the nodes have so much."""
+        """How many of the nodes have this amount free."""
         return sum(1 for node in numbers(nodes) if self.free[node] >= amount)
 
     def free_on(self, nodes: Bits) -> tuple[int, int]:
-        """How much is free on the nodes in sum, and at most on one."""
+        """How much is free on the nodes in total, and at most on one."""
         found = [max(0, self.free[node]) for node in numbers(nodes)]
         return sum(found), max(found, default=0)
 
     def rooms(self, nodes: Bits, amount: int, domains: Domains) -> list[int]:
-        """How often so much is to be had on the nodes of each domain."""
+        """How many times this amount fits on the nodes of each domain."""
         found = [0] * len(domains.masks)
         for node in numbers(nodes & domains.labelled):
             if self.free[node] > 0:
@@ -53,15 +54,15 @@ class Column:
 
 
 class Devices(Column):
-    """A resource of whole devices: which nodes have how many free is known at any time."""
+    """A resource of whole devices, with an index of nodes by the number of free devices."""
 
     __slots__ = ("having", "levels", "touched")
 
     def __init__(self, resource: str, capacity: Sequence[int]) -> None:
         super().__init__(resource, capacity)
-        # Nodes by the number that is free, where it is not none.
+        # Nodes by the number of free devices, if that is above 0.
         self.levels: dict[int, Bits] = {}
-        # Nodes that have devices, and nodes of which some are taken.
+        # Nodes that have devices, and nodes of whose devices some are taken.
         self.having: Bits = 0
         self.touched: Bits = 0
         for node, free in enumerate(capacity):
@@ -70,7 +71,7 @@ class Devices(Column):
                 self.having |= 1 << node
 
     def take(self, node: int, amount: int) -> None:
-        """The same, and the node goes to those with as many free."""
+        """The same; also updates the index."""
         bit = 1 << node
         before = self.free[node]
         after = self.free[node] = before - amount
@@ -89,16 +90,16 @@ class Devices(Column):
             self.touched |= bit
 
     def enough(self, nodes: Bits, amount: int) -> int:
-        """The same, by levels."""
+        """The same, from the index."""
         return sum((some & nodes).bit_count() for free, some in self.levels.items() if free >= amount)
 
     def free_on(self, nodes: Bits) -> tuple[int, int]:
-        """The same, by levels."""
+        """The same, from the index."""
         found = [(free, count) for free, some in self.levels.items() if (count := (some & nodes).bit_count())]
         return sum(free * count for free, count in found), max((free for free, _ in found), default=0)
 
     def rooms(self, nodes: Bits, amount: int, domains: Domains) -> list[int]:
-        """The same, by levels, unless there are about as many domains as nodes."""
+        """The same, from the index, unless there are many domains."""
         if len(domains.masks) > _FEW_DOMAINS:
             return super().rooms(nodes, amount, domains)
         levels = [(free // amount, some & nodes) for free, some in self.levels.items() if free >= amount]
@@ -122,7 +123,7 @@ class Room:
         self._takes: dict[tuple[tuple[str, int], ...], Takes] = {}
 
     def takes(self, asks: Amounts) -> Takes:
-        """What a pod takes of a node: all that it asks for and any node has, and its place among the pods."""
+        """What a pod takes from a node: its requests, without resources that no node has, and one place for a pod."""
         asked = tuple(asks.items())
         found = self._takes.get(asked)
         if found is None:
@@ -138,7 +139,7 @@ class Room:
         return min(column.free[node] // amount for column, amount in takes)
 
     def take(self, node: int, takes: Takes, times: int) -> None:
-        """Take the room of so many pods, or give it back for fewer than none."""
+        """Take the room of this many pods; a negative number is given back."""
         for column, amount in takes:
             column.take(node, amount * times)
         self._log.append((node, takes, times))
@@ -148,7 +149,7 @@ class Room:
         return len(self._log)
 
     def undo(self, mark: int) -> None:
-        """Take back everything since."""
+        """Revert all changes since the mark."""
         log = self._log
         while len(log) > mark:
             node, takes, times = log.pop()

@@ -1,14 +1,14 @@
 """Counts devices that a driver lists in ResourceSlices and that the node's own status does not show.
 
-    DeviceClass ──> mapped_of ──> the resource that a device of the class is, and of which driver
-    ResourceSlice ──> slice_of ──> a node's devices of a driver ──┴──> offered(nodes): the same nodes, with room for these too
+    DeviceClass ──> mapped_of ──> the resource as which its devices count, and their driver
+    ResourceSlice ──> slice_of ──> a node's devices of a driver ──┴──> offered(nodes): the same nodes, with these devices
 
-The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. The
-count is never too low: it is all devices on a node of the driver that the class selects, whatever else the class selects by.
-Where the number cannot be known (no driver is named, devices belong to no single node or to several pods, a pool is being
-written), the node counts as having more than any workload asks for: unknown devices keep no pod at the gate, and quota and
-scheduler decide. What claims hold is not subtracted. So only the scheduler knows what is free, and no pod is pinned because of
-these devices. Pure.
+The host's scheduler gives such devices to a pod that requests the resource, on nodes whose `allocatable` has none of it. The
+count is never too low: it includes all devices of the class's driver on a node, even if the class selects only some of them.
+Sometimes the number cannot be known: no driver is named, devices belong to no single node or to several pods, a pool is being
+written. Then the node counts as having more than any workload requests, so unknown devices keep no pod at the gate, and quota
+and scheduler decide. Devices that claims hold are not subtracted. So only the scheduler knows which devices are free, and no
+pod is pinned because of these devices. Pure.
 """
 
 import re
@@ -20,41 +20,41 @@ from typing import Any, Final
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import UNCOUNTED, Node
 
-# And more, where nothing but conditions that hold beside it can follow.
+# A condition on the driver; only further conditions that must hold too (`&&`) may follow.
 _OF_DRIVER: Final = re.compile(r"""\s*device\.driver\s*==\s*(?:"([-.a-z0-9]{1,63})"|'([-.a-z0-9]{1,63})')\s*(&&[^|?]*)?""")
 _LONGEST_NAME: Final = 317
-# In one slice Kubernetes allows 128.
+# Kubernetes allows 128 in one slice.
 _MOST_DEVICES: Final = 1024
 _MOST_SELECTORS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A class of devices that a resource stands for."""
+    """A DeviceClass whose devices pods may request as an extended resource."""
 
     resource: str
-    # No other driver's devices are of it; "" where that is unknown.
+    # The only driver whose devices are in the class; "" if that is unknown.
     driver: str
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some devices of a pool."""
+    """The devices of a pool that one ResourceSlice lists."""
 
     driver: str
     pool: str
     generation: int
-    # How many slices of that generation the pool has.
+    # How many slices the pool has in this generation.
     slices: int
-    # "" where they are not of one node.
+    # "" if the devices do not belong to one node.
     node: str
     devices: int
-    # Each of them for one pod.
+    # Whether each device is for one pod at a time.
     whole: bool
 
 
 def mapped_of(device_class: Mapping[str, Any]) -> Mapped | None:
-    """What a DeviceClass stands for; None for one that stands for no resource."""
+    """The resource and the driver of a DeviceClass; None if its devices cannot be requested as a resource."""
     spec = mapping(device_class.get("spec"))
     resource = text(spec.get("extendedResourceName"))
     if not 0 < len(resource) <= _LONGEST_NAME or "/" not in resource:
@@ -82,10 +82,10 @@ def slice_of(resource_slice: Mapping[str, Any]) -> Slice:
 
 
 def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[Slice]) -> tuple[Node, ...]:
-    """The nodes with what slices offer on them; what a node says itself is what it has."""
+    """The nodes, with the devices that slices list on them. If a node's own status shows a resource, that number counts."""
     drivers: dict[str, str] = {}
     for device_class in classes:
-        # Which of several classes the scheduler takes is its own affair.
+        # If several classes have the same resource, the scheduler chooses one, so the driver is unknown.
         drivers[device_class.resource] = "" if device_class.resource in drivers else device_class.driver
     if not drivers:
         return tuple(nodes)
@@ -94,7 +94,7 @@ def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[S
 
 
 def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[str]]:
-    """By node and driver how many there are; and drivers of which there are some that may be used from any node."""
+    """The number of devices by node and driver, and the drivers that have devices which do not belong to one node."""
     pools: dict[tuple[str, str], list[Slice]] = {}
     for resource_slice in slices:
         there = pools.setdefault((resource_slice.driver, resource_slice.pool), [])
@@ -105,7 +105,7 @@ def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[st
     counted: dict[str, dict[str, int]] = {}
     elsewhere: set[str] = set()
     for (driver, _), there in pools.items():
-        # While a pool is being written, what it has is unknown.
+        # While a pool is being written, its number of devices is unknown.
         known = all(resource_slice.whole and resource_slice.slices == len(there) for resource_slice in there)
         for resource_slice in there:
             if not resource_slice.devices:

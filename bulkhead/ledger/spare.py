@@ -1,13 +1,13 @@
-"""Finds Slurm workers that are being taken back although no workload waits for what they hold any more. Pure.
+"""Finds Slurm workers that are being reclaimed although no workload waits for their devices any longer. Pure.
 
-Other pods are evicted as soon as the reclaim is noted on them. A worker has its grace, and the pod that needs its devices may
-be gone before the grace ends. A worker is spared only when no other tenant of its cohort has a waiting pod, gated or blocked,
-that asks for what it holds: then no waiting pod can cause the same reclaim again.
+Other pods are evicted as soon as the reclaim is written to them. A worker has a grace period, and the pod that needs its
+devices may be gone before that ends. A worker is spared only if no other tenant of its cohort has a waiting pod, gated or
+blocked, that requests what it holds: then no waiting pod can cause the same reclaim again.
 """
 
 from bulkhead.ledger.model import GATED, Cause, Pod, Snapshot, Stage
 
-_FOR_SOMEBODY = frozenset({Cause.BORROWED, Cause.FAIRNESS})
+_FOR_A_WORKLOAD = frozenset({Cause.BORROWED, Cause.FAIRNESS})
 
 
 def spared(snapshot: Snapshot) -> tuple[Pod, ...]:
@@ -18,7 +18,7 @@ def spared(snapshot: Snapshot) -> tuple[Pod, ...]:
         if pod.slurm_worker
         and pod.stage is Stage.BOUND
         and pod.reclaim_by is not None
-        and pod.reclaim_cause in _FOR_SOMEBODY
+        and pod.reclaim_cause in _FOR_A_WORKLOAD
         and not pod.ending
     ]
     if not noted:

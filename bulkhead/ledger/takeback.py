@@ -1,12 +1,12 @@
 """Plans reclaims that no waiting workload causes.
 
-- The rest of a gang of which some pods are being taken back: the process that marked the first pods was interrupted.
-- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time. They
-  are admitted again. A pod that replaces an ended member of a running gang goes back alone.
-- What a tenant holds over a quota that was lowered, if its cohort wants that, after the grace: the lowest priority first, then
-  the newest, and no more than is over. Until then those pods are told so, and also where they stay.
+- The rest of a gang if some of its pods are being reclaimed: the process that marked these pods was interrupted.
+- An admitted gang whose pods are not all bound in time, and a single pod that is pinned to a node and not bound in time. They
+  are admitted again. A pod that replaces an ended member of a running gang goes back without the others.
+- Pods over a quota that was lowered, after the grace period, if the cohort's policy is Reclaim: the lowest priority first, then
+  the newest, and only as many as exceed the quota. Until then those pods get a message. They get one with policy Keep as well.
 
-Pure. A reclamation holds until its pods are gone; `Books.comes` tells that to the rest of the turn.
+Pure. A reclamation holds until its pods are gone; `Books.comes` makes it known to the rest of the turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from bulkhead.ledger.reclaim import Candidates
 
 @dataclass(frozen=True, slots=True)
 class Reclamation:
-    """What goes, why, and by when."""
+    """A group to reclaim, the cause, and the deadline."""
 
     group: Group
     cause: Cause
@@ -33,14 +33,14 @@ class Reclamation:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimPlan:
-    """Everything that goes back now, and when the next is due."""
+    """All reclamations of now, and the times at which the next ones are due."""
 
     reclamations: tuple[Reclamation, ...]
     times: tuple[float, ...]
 
 
 def plan_reclaims(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> ReclaimPlan:
-    """What goes back; the books know of it afterwards."""
+    """The reclamations that are due; afterwards the books count their pods as on their way out."""
     reclamations: list[Reclamation] = []
     times: list[float] = []
     rests = {gang_of(rest): rest for rest in found.rests}
@@ -59,7 +59,7 @@ def plan_reclaims(snapshot: Snapshot, books: Books, candidates: Candidates, foun
 
 
 def gang_of(what: Group | Workload) -> tuple[object, ...]:
-    """By what a gang is known: its name, and which of those that had it."""
+    """The identity of a gang: its tenant, its name, and when it was admitted."""
     generation = what.generation if isinstance(what, Group) else what.rest_of and what.rest_of.since
     return what.tenant, what.key[0], what.key[1], generation
 
@@ -76,7 +76,7 @@ def _interrupted(group: Group, books: Books) -> Reclamation | None:
 
 
 def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Reclamation | None:
-    """What was admitted and has not arrived."""
+    """The pods to reclaim of a group that was admitted and not bound in time."""
     staying = [pod for pod in group.pods if not pod.ending and pod.reclaim_by is None]
     late = [
         pod for pod in staying if pod.stage is Stage.ADMITTED and pod.admitted is not None and (group.is_gang or pod.pinned)
@@ -85,7 +85,7 @@ def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, time
     admitted = max((pod.admitted for pod in staying if pod.admitted is not None), default=None)
     if admitted is None:
         return None
-    # Who came after all the others had been admitted takes an ended one's place: the others may well run on.
+    # A pod that was created after all running ones had been admitted replaces an ended member, so the others may run on.
     running = [pod for pod in staying if pod.stage is Stage.BOUND]
     first = max((pod.admitted or pod.created for pod in running), default=None)
     replaced = {pod.uid for pod in (*late, *missing) if first is not None and pod.created > first}
@@ -104,7 +104,7 @@ def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, time
 
 
 def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Reclamation]:
-    """What is over quotas that were lowered, where the grace is over."""
+    """Reclamations of pods over quotas that were lowered, once the grace period is over."""
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
         ends = _grace_ends(tenant, rules)
@@ -119,28 +119,28 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
 
 
 def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, PodVerdict]:
-    """What pods should know that are over quotas that were lowered, by UID; not those that go back already."""
+    """Messages for pods over quotas that were lowered, by UID; without pods that are already being reclaimed."""
     found: dict[str, PodVerdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
         ends = _grace_ends(tenant, rules)
-        # Since when it is over, is noted in the turn that sees it; the pods are told in the next one.
+        # The turn that first sees the excess records its time; the next turn writes the messages.
         if not books.now.account.over(name) or (ends is None and rules.over_quota == "Reclaim"):
             continue
-        said = verdict.over_quota(ends)
-        found |= {pod.uid: said for group in _too_much(name, books, candidates) for pod in group.pods}
+        notice = verdict.over_quota(ends)
+        found |= {pod.uid: notice for group in _too_much(name, books, candidates) for pod in group.pods}
     return found
 
 
 def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
-    """When what a tenant holds over its quota begins to be taken back; None: never, or it is not noted since when it does."""
+    """When pods over a tenant's quota begin to be reclaimed; None: never, or the start of the excess is not recorded yet."""
     if rules.over_quota != "Reclaim" or tenant.over_since is None:
         return None
     return tenant.over_since + rules.over_quota_grace
 
 
 def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:
-    """Whole groups, until the tenant holds no more than it may."""
+    """The whole groups to reclaim until the tenant holds no more than its ceiling."""
     excess = books.excess(tenant)
     taken = []
     for group in candidates.of(tenant):

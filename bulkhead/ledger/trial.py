@@ -1,9 +1,9 @@
 """Shows what a change of a tenant's quota would do: a dry run for `bulkhead quota try`.
 
-    Snapshot, other shares ──> decisions now, and after the grace for lowered quotas ──> which pods go, and when
+    Snapshot, other shares ──> decisions now, and after the grace period for lowered quotas ──> which pods go, and when
 
-It decides as the ledger does, and writes nothing. It does not foresee what happens later for other reasons: pods that end or
-come.
+It decides as the ledger does, and writes nothing. It does not foresee later changes with other causes, such as pods that end or
+are created.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Rules, Share, Sna
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A pod that would be taken back."""
+    """A pod that would be reclaimed."""
 
     pod: Pod
     cause: Cause
@@ -28,16 +28,16 @@ class Trial:
     """What a changed quota would do."""
 
     losses: tuple[Loss, ...]
-    # Pods that would start at once and do not now.
+    # Pods that would start at once with the changed quota, and not without.
     starts: tuple[Pod, ...]
-    # By tenant: what it would hold over its ceiling and keep until its pods end.
+    # By tenant: what it would hold beyond its ceiling, and keep until its pods end.
     kept: Mapping[str, Mapping[Line, int]]
     before: Mapping[str, Mapping[Line, Standing]]
     after: Mapping[str, Mapping[Line, Standing]]
 
 
 def try_quota(snapshot: Snapshot, tenant: str, shares: Mapping[Line, Share], now: float) -> Trial:
-    """What would happen if the tenant had these shares instead of those that it has of the same lines."""
+    """What would happen if these shares replaced the tenant's present shares of the same lines."""
     changed = _with(snapshot, {tenant: shares})
     before, after = decide(snapshot, now), decide(changed, now)
     losses = _losses(after, before)
@@ -65,7 +65,7 @@ def _losses(after: Decisions, before: Decisions) -> list[Loss]:
 
 
 def _over(decisions: Decisions) -> dict[str, dict[Line, int]]:
-    """Who holds more than it may ever hold."""
+    """How much each tenant holds beyond its ceiling, by line."""
     found: dict[str, dict[Line, int]] = {}
     for name, lines in decisions.standings.items():
         over = {line: standing.used - standing.ceiling for line, standing in lines.items() if standing.used > standing.ceiling}
@@ -82,7 +82,7 @@ def _with(snapshot: Snapshot, changes: Mapping[str, Mapping[Line, Share]]) -> Sn
 
 
 def _since(snapshot: Snapshot, over: Iterable[str], now: float, losses: Iterable[Loss]) -> Snapshot:
-    """The grace of these has begun now, and what goes anyway is on its way."""
+    """The snapshot in which the grace period of these tenants begins now, and the lost pods are being reclaimed."""
     tenants = {**snapshot.tenants, **{name: replace(snapshot.tenants[name], over_since=now) for name in over}}
     gone = {loss.pod.uid: loss for loss in losses}
     pods = tuple(

@@ -1,11 +1,11 @@
-"""What a claim for devices was given by the host's scheduler, as metering counts it.
+"""Reads which devices the host's scheduler allocated to a claim, as metering counts them.
 
-    ResourceClaim of the host, mirrored ──> claimed_of ──> Claimed: whose, which devices by class, since when, for which pods
+    ResourceClaim of the host, mirrored ──> claimed_of ──> Claimed: tenant, devices by class, since when, for which pods
 
-A claim that was given nothing yet holds nothing: devices are others' to use, though no longer theirs to borrow. Of alternatives
-only the one counts that was given. A claim that the host's scheduler made for what a pod asks for as a resource is none of
-these, since it is counted with the pod. Who uses a claim, the host wrote into its status; a tenant writes to its own claim in
-its plane, and of that no status goes down. Pure.
+A claim without an allocation holds nothing: other tenants may still use the devices, though they can no longer borrow the
+quota. Of alternative requests only the allocated one counts. A claim that the host's scheduler created for a pod's extended
+resource is left out, because it is counted with the pod. The pods that use a claim come from the status on the host. Tenants
+cannot forge it: they write to the claim in their plane, and the syncer copies no status to the host. Pure.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from typing import Any, Final
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.untrusted import mapping, mappings, text
 
-# The host's API takes no more than 32 devices, requests and alternatives, and no more than 256 users of one claim.
+# The host's API accepts at most 32 devices, requests and alternatives, and at most 256 users of one claim.
 _MOST_DEVICES: Final = 64
 _MOST_USERS: Final = 256
 _LONGEST_NAME: Final = 253
@@ -24,7 +24,7 @@ _LONGEST_NAME: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A claim of a tenant that was given devices. Times are milliseconds since 1970."""
+    """A claim of a tenant with allocated devices. Times are milliseconds since 1970."""
 
     uid: str
     tenant: str
@@ -34,14 +34,14 @@ class Claimed:
     # By device class.
     devices: Mapping[str, int]
     created: int
-    # When it was given them, where the host says so: from Kubernetes 1.36 on it does.
+    # When they were allocated, if the host reports it: Kubernetes does from 1.36 on.
     given: int | None
     # The pods that it is reserved for, by UID.
     users: tuple[str, ...]
 
 
 def claimed_of(claim: Mapping[str, Any]) -> Claimed | None:
-    """What a claim of the host was given; None for one that is no tenant's own, or that has nothing."""
+    """The devices of a host claim; None if no tenant created it, or if it has no devices."""
     meta, status = mapping(claim.get("metadata")), mapping(claim.get("status"))
     uid, tenant = text(meta.get("uid")), names.tenant_of_work(text(meta.get("namespace")))
     if not uid or not tenant or not labels.is_mirrored(claim):
@@ -65,7 +65,7 @@ def claimed_of(claim: Mapping[str, Any]) -> Claimed | None:
 
 
 def _devices(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
-    """How many of each class: a result names the request that it is for, and of alternatives which one it was (`gpu/small`)."""
+    """The number of devices by class: each result names its request and, for alternatives, the chosen one (`gpu/small`)."""
     classes: dict[str, str] = {}
     for request in mappings(asked.get("requests"), _MOST_DEVICES):
         name = text(request.get("name"))
@@ -74,7 +74,7 @@ def _devices(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, in
             classes[f"{name}/{text(alternative.get('name'))}"] = _class(alternative)
     found: Counter[str] = Counter()
     for result in mappings(given.get("results"), _MOST_DEVICES):
-        # Who administers a device does not have it: it may be another's.
+        # Admin access to a device does not hold it: another claim may have it.
         if result.get("adminAccess") is not True:
             found[classes.get(text(result.get("request")), "")] += 1
     return {name: number for name, number in found.items() if name}

@@ -1,10 +1,10 @@
-"""What a host pod of a tenant holds, as metering counts it.
+"""Reads which devices a host pod of a tenant holds, as metering counts them.
 
     host pod ──> held_of ──> Held: the tenant, the devices, since when, running since, ended
 
-A pod holds devices from its admission by the ledger on; one without the ledger's gate from when it was bound. They are in use
-once a container that they are for has started. Beginnings and ends are the host's own stamps. Times are whole milliseconds
-since 1970. Pure.
+A pod holds devices from its admission by the ledger. A pod without the ledger's gate holds them from its binding. The devices
+are in use once a container that has them has started. Beginnings and ends are timestamps of the host. Times are whole
+milliseconds since 1970. Pure.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,11 +22,11 @@ _MOST_DEVICES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pod of a tenant that holds devices, or held them; or has claims, which hold them."""
+    """A pod of a tenant that holds or held devices, directly or by claims."""
 
     uid: str
     tenant: str
-    # Of the virtual pod. Its owner is what controls it, or itself: `Job/train`.
+    # Of the virtual pod. Its owner is its controller, or the pod itself: `Job/train`.
     namespace: str
     name: str
     owner: str
@@ -34,11 +34,11 @@ class Held:
     # Of all devices but some.
     flavor: str
     unflavored: tuple[str, ...]
-    # Of the devices, what its tenant borrowed when it was admitted.
+    # How many of the devices its tenant borrowed when the pod was admitted.
     borrowed: Mapping[str, int]
     since: int
     running: int | None
-    # It has ended, and when, if that is known.
+    # Whether it has ended, and when, if that is known.
     over: bool
     ended: int | None
     # In its tenant's plane.
@@ -46,7 +46,7 @@ class Held:
 
 
 def held_of(pod: Mapping[str, Any]) -> Held | None:
-    """What a host pod holds; None for one that is no tenant's, or that holds nothing yet."""
+    """The devices that a host pod holds; None if it belongs to no tenant, or holds nothing yet."""
     meta, spec, status = (mapping(pod.get(part)) for part in ("metadata", "spec", "status"))
     uid, tenant = text(meta.get("uid")), names.tenant_of_work(text(meta.get("namespace")))
     if not uid or not tenant:
@@ -81,7 +81,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
 
 
 def _since(pod: Mapping[str, Any]) -> int | None:
-    """From when on no other pod could have its devices: its admission, or its binding if it had no gate."""
+    """The time from which no other pod could have its devices: its admission, or its binding if it had no gate."""
     spec, meta = mapping(pod.get("spec")), mapping(pod.get("metadata"))
     if any(gate.get("name") == ledger.GATE for gate in mappings(spec.get("schedulingGates"))):
         return None
@@ -100,9 +100,9 @@ def _since(pod: Mapping[str, Any]) -> int | None:
 
 
 def _holders(spec: Mapping[str, Any], devices: Mapping[str, int]) -> frozenset[str] | None:
-    """The containers that a pod's devices are for, init containers among them; None where none says that it is one of them.
+    """The containers that request a pod's devices, including init containers; None if no container does.
 
-    The phase says nothing of that: a pod is Pending while its init containers work, and while any other image is pulled.
+    The pod's phase cannot replace this: a pod is Pending while its init containers run, and while any other image is pulled.
     """
     found = set()
     for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
@@ -113,18 +113,18 @@ def _holders(spec: Mapping[str, Any], devices: Mapping[str, int]) -> frozenset[s
 
 
 def _stamps(status: Mapping[str, Any], field: str, of: Collection[str] | None = None) -> list[int]:
-    """What the kubelet says of when containers started, or finished; of all of them, or of some."""
+    """When containers started or finished, as the kubelet reports it; for all containers, or only for those in `of`."""
     listed = (*mappings(status.get("initContainerStatuses")), *mappings(status.get("containerStatuses")))
     some = (container for container in listed if of is None or text(container.get("name")) in of)
     states = (mapping(container.get(part)) for container in some for part in ("state", "lastState"))
-    said = (mapping(state.get(how)).get(field) for state in states for how in ("running", "terminated"))
-    return [_milliseconds(at) for at in map(ledger.seconds, said) if at is not None]
+    written = (mapping(state.get(how)).get(field) for state in states for how in ("running", "terminated"))
+    return [_milliseconds(at) for at in map(ledger.seconds, written) if at is not None]
 
 
 def _end(status: Mapping[str, Any], finished: list[int]) -> int | None:
-    """When a pod that is over ended: with its last container, or with the last that was said of a pod that ran none."""
-    said = (ledger.seconds(condition.get("lastTransitionTime")) for condition in mappings(status.get("conditions")))
-    return max(finished or [_milliseconds(at) for at in said if at is not None], default=None)
+    """When a finished pod ended: with its last container, or, if none ran, with the last change of a condition."""
+    changes = (ledger.seconds(condition.get("lastTransitionTime")) for condition in mappings(status.get("conditions")))
+    return max(finished or [_milliseconds(at) for at in changes if at is not None], default=None)
 
 
 def _milliseconds(at: float) -> int:

@@ -1,12 +1,12 @@
-"""For how long free devices were reserved for waiting workloads: each second of each device once.
+"""Counts how long free devices were reserved for waiting workloads: each second of each device once.
 
-    ReservedRoom, as admission says it now ──> ReservedMeter.see(rooms, at) ──> held against the hours since the last call
-                                                           └── count() ──> Tallies by the hour
+    ReservedRoom of the present decision ──> ReservedMeter.see(rooms, at) ──> added to the hours since the last call
+                                                        └── count() ──> Tallies by the hour
 
-The host's API does not say since when room is reserved, so this process counts only what it was told: what one decision
-reserves counts until the next decision, which confirms or releases it. A decision that comes too late confirms nothing,
-because the process may have been stopped while another one led. After a restart, counting begins with the first decision. So
-a second is never counted twice, and seconds of which nothing is known are not charged to any tenant. Pure; time is passed in.
+The host's API does not show since when room is reserved, so this process counts only decisions that it received. The
+reservations of one decision count until the next decision, which confirms or releases them. A decision that comes too late
+confirms nothing, because the process may have been stopped while another one led. After a restart, counting begins with the
+first decision. So no second is counted twice, and unknown seconds are not charged to any tenant. Pure; time is passed in.
 """
 
 from collections import Counter
@@ -19,12 +19,12 @@ from bulkhead.metering.meter import Tally, UsageKey, hours
 OTHERS: Final = "*"
 # The longest time, in milliseconds, for which one decision counts: the ledger decides at least every half minute.
 _LONGEST_BETWEEN_DECISIONS: Final = 120_000
-# The most sums, of an hour and a key each, that are kept until they are counted; what is beyond keeps its tenant alone.
+# The most sums, each for one hour and key, that are kept until they are counted; beyond that only the tenant is kept.
 _MOST_SUMS: Final = 4096
 
 
 class ReservedMeter:
-    """Counts what is reserved, for as long as one process leads."""
+    """Counts reservations while one process leads."""
 
     def __init__(self) -> None:
         self._reserved: Counter[UsageKey] = Counter()
@@ -33,7 +33,7 @@ class ReservedMeter:
         self._sums: dict[tuple[int, UsageKey], int] = {}
 
     def see(self, rooms: Iterable[ReservedRoom], at: int) -> None:
-        """What is reserved from `at` on, in milliseconds since 1970; until now it was what the last call said."""
+        """Take the reservations from `at` on (milliseconds since 1970); those of the last call count until `at`."""
         if at - self._since <= _LONGEST_BETWEEN_DECISIONS:
             for hour, begin, stop in hours(self._since, at) if self._reserved else ():
                 for key, devices in self._reserved.items():
@@ -45,7 +45,7 @@ class ReservedMeter:
                 self._reserved[UsageKey(room.tenant, room.namespace, room.owner, resource, flavor)] += devices
 
     def count(self) -> Iterator[Tally]:
-        """All that is known and not counted yet."""
+        """Everything known that is not counted yet."""
         sums, self._sums = self._sums, {}
         for (hour, key), amount in sums.items():
             yield Tally(hour, key, used=0, idle=0, borrowed=0, reserved=amount)

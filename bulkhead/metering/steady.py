@@ -1,17 +1,17 @@
-"""The time, of a clock that may jump.
+"""Tells the time from a clock that may jump.
 
 Times are whole milliseconds. Pure: both clocks of the machine are passed in.
 """
 
 from typing import Final
 
-# How far both clocks may drift apart before that counts as a jump, and after how long a jump is believed.
+# How far both clocks may drift apart before that counts as a jump, and after how long a jump is accepted.
 _DRIFT: Final = 2_000
 _BELIEVED_AFTER: Final = 600_000
 
 
 class Steady:
-    """The time, of a clock that may jump: it never runs backwards, and a jump is believed once it has lasted."""
+    """Tells the time from a clock that may jump: never backwards, and a jump is accepted only once it has lasted."""
 
     def __init__(self, wall: int, monotonic: int) -> None:
         self._at = wall
@@ -27,7 +27,7 @@ class Steady:
         elif self._off_since is None:
             self._off_since = self._monotonic
         elif self._monotonic - self._off_since >= _BELIEVED_AFTER:
-            # Backwards it cannot run: it stands until the other has come to it.
+            # It never runs backwards: it stands still until the wall clock has caught up.
             went = max(wall, self._at)
             if went == wall:
                 self._off_since = None

@@ -1,12 +1,12 @@
-"""What was metered, as it is stored: sums by the hour in one open page, which is closed and kept when it is full.
+"""Defines how metered usage is stored: sums by the hour in one open page, which is closed and kept when it is full.
 
     Tallies ──> Page.add ──> write ──> the open page, again and again ── full, or a day old ──> a closed page; a new number
     pages ──> newest ──> rows ──> summed ──> `bulkhead usage`
 
-Each page has a number. One of the same number that reaches further holds everything that the other one holds: so of a page that
-was closed and is still open, because who closed it died in between, only one counts. A page says up to when it was counted, in
-the same write as the sums: what is counted twice or never would have to be written in half. Rows are bounded for each hour and
-each tenant; what is beyond is summed up under `*`, so nothing is lost but its name. Pure.
+Each page has a number. Of two pages with the same number, the one that reaches further contains the other, and only it counts.
+This happens if a controller dies after it has closed a page and before it has opened the next. A page holds the sums and the
+time up to which they are counted, and both are one write, so nothing is counted twice or never. Rows are limited for each hour
+and each tenant; further ones are summed up under `*`, so only their names are lost. Pure.
 """
 
 import base64
@@ -24,15 +24,15 @@ from bulkhead.metering.meter import HOUR, Tally, UsageKey
 
 _FORM: Final = 1
 OTHERS: Final = "*"
-# Of one hour: rows of all tenants, and of one of them.
+# The most rows of one hour: of all tenants, and of one tenant.
 _MOST_ROWS: Final = 4096
 _MOST_OF_TENANT: Final = 512
-# A page is closed when it is larger than that and its last hour is over; within the hour only when it would not fit.
+# A page is closed when it is larger than this and its last hour is over; within the hour only if it would not fit otherwise.
 _FULL: Final = 64 * 1024
 _OVERFULL: Final = 512 * 1024
 _DAY: Final = 24 * HOUR
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-# What of a page is read at all.
+# Limits of what is read from a page.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_READ: Final = 400_000
 _MOST_COUNTED: Final = 1 << 62
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
 
 
 class UnreadableError(ValueError):
-    """Stored usage that no release can have written like this."""
+    """Stored usage that no release can have written; the text says what is wrong."""
 
 
 _KEY: Final = "page"
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
     reserved: int = 0
 
     def plus(self, other: "Sums") -> "Sums":
-        """Both together."""
+        """The total of both."""
         return Sums(*(one + another for one, another in zip(self, other, strict=True)))
 
 
@@ -70,7 +70,7 @@ def sums_of(tally: Tally) -> Sums:
 
 @dataclass(slots=True)
 class Page:
-    """One page."""
+    """One page of sums by hour and account."""
 
     number: int
     # Everything before this moment is counted, here or on earlier pages.
@@ -95,7 +95,7 @@ class Page:
 
     @property
     def name(self) -> str:
-        """What it is called once it is closed."""
+        """The name of its ConfigMap once it is closed."""
         return f"{names.USAGE_PREFIX}{date.fromordinal(_EPOCH + self.day):%Y%m%d}-{self.number}"
 
     @property
@@ -104,7 +104,7 @@ class Page:
         return min(self.hours, default=self.until // HOUR) // 24
 
     def is_full(self, size: int) -> bool:
-        """Whether a page that is written in so many bytes should be closed."""
+        """Whether a page that takes `size` bytes should be closed."""
         if not self.hours:
             return False
         return size > _OVERFULL or (max(self.hours) < self.until // HOUR and (size > _FULL or self.day < self.until // _DAY))
@@ -120,32 +120,32 @@ def write(page: Page) -> bytes:
     """A page as it is stored."""
     held = [[hour, *account, *sums[:3]] for hour, account, sums in page.rows() if any(sums[:3])]
     reserved = [[hour, *account, sums.reserved] for hour, account, sums in page.rows() if sums.reserved]
-    said = {"form": _FORM, "number": page.number, "until": page.until, "writer": page.writer, "rows": held}
+    content = {"form": _FORM, "number": page.number, "until": page.until, "writer": page.writer, "rows": held}
     if reserved:
-        # Beside the rows, not in them: releases that know nothing of it read the same rows and leave this out.
-        said["reserved"] = reserved
-    return zlib.compress(json.dumps(said, separators=(",", ":")).encode(), 6)
+        # A field of its own, not part of the rows: older releases read the same rows and ignore this field.
+        content["reserved"] = reserved
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
 
 
 def read(stored: bytes) -> Page:
-    """What `write` wrote; raises `UnreadableError`."""
+    """The page that `write` wrote; raises `UnreadableError`."""
     try:
         opened = zlib.decompressobj()
-        said = mapping(json.loads(opened.decompress(stored, _MOST_BYTES)))
+        content = mapping(json.loads(opened.decompress(stored, _MOST_BYTES)))
     except (zlib.error, ValueError, RecursionError) as error:
         raise UnreadableError("not stored usage, or damaged") from error
-    if said.get("form") != _FORM:
-        raise UnreadableError(f"usage of form {str(said.get('form'))[:32]}, which this version does not know")
-    number, until, rows = said.get("number"), said.get("until"), said.get("rows")
+    if content.get("form") != _FORM:
+        raise UnreadableError(f"format {str(content.get('form'))[:32]} is unknown to this version")
+    number, until, rows = content.get("number"), content.get("until"), content.get("rows")
     if not _count(number, _LAST_NUMBER) or not _count(until, _LAST_HOUR * HOUR) or not isinstance(rows, list):
-        raise UnreadableError("a page without a number, a time up to which it reaches, or rows")
-    # Pages of releases that did not count it, and pages with nothing of it, have none.
-    reserved = said.get("reserved", [])
+        raise UnreadableError("the page lacks its number, the time up to which it is counted, or its rows")
+    # Older releases did not count reserved devices, and pages without any leave the field out.
+    reserved = content.get("reserved", [])
     if not isinstance(reserved, list):
-        raise UnreadableError("reserved devices that are not listed in rows")
+        raise UnreadableError("reserved devices must be a list of rows")
     if len(rows) + len(reserved) > _MOST_READ:
-        raise UnreadableError(f"{len(rows) + len(reserved)} rows, more than any page has")
-    page = Page(number, until, text(said.get("writer"))[:_LONGEST_NAME])
+        raise UnreadableError(f"the page has {len(rows) + len(reserved)} rows, at most {_MOST_READ} are allowed")
+    page = Page(number, until, text(content.get("writer"))[:_LONGEST_NAME])
     for hour, account, sums in (*map(_held_row, rows), *map(_reserved_row, reserved)):
         of_hour = page.hours.setdefault(hour, {})
         of_hour[account] = of_hour.get(account, Sums()).plus(sums)
@@ -155,7 +155,7 @@ def read(stored: bytes) -> Page:
 def _held_row(row: Any) -> tuple[int, UsageKey, Sums]:
     hour, account, (used, idle, borrowed) = _row(row, 3)
     if borrowed > used + idle:
-        raise UnreadableError("a row that borrows more than it holds")
+        raise UnreadableError("a row borrows more than it holds")
     return hour, account, Sums(used, idle, borrowed)
 
 
@@ -165,11 +165,11 @@ def _reserved_row(row: Any) -> tuple[int, UsageKey, Sums]:
 
 
 def _row(row: Any, amounts: int) -> tuple[int, UsageKey, list[int]]:
-    """Hour, account and so many amounts."""
+    """Hour, account and the amounts of a row, of which there must be `amounts`."""
     if not isinstance(row, list) or len(row) != 6 + amounts or not _count(row[0], _LAST_HOUR) or not all(map(_count, row[6:])):
-        raise UnreadableError("a row of another shape than rows of usage have")
+        raise UnreadableError("a row has the wrong number or types of fields")
     if not all(isinstance(name, str) for name in row[1:6]):
-        raise UnreadableError("a row with a name that is not text")
+        raise UnreadableError("a row has a name that is not text")
     return row[0], UsageKey(*row[1:6]), row[6:]
 
 
@@ -178,7 +178,7 @@ def _count(value: Any, most: int = _MOST_COUNTED) -> TypeGuard[int]:
 
 
 def newest(pages: Iterable[Page]) -> list[Page]:
-    """Of each number the page that reaches furthest, in order."""
+    """For each number, the page that reaches furthest; in order."""
     found: dict[int, Page] = {}
     for page in pages:
         if page.number not in found or found[page.number].until < page.until:
@@ -187,7 +187,7 @@ def newest(pages: Iterable[Page]) -> list[Page]:
 
 
 def summed(rows: Iterable[tuple[int, UsageKey, Sums]], since: int, of: Callable[[UsageKey], UsageKey]) -> dict[UsageKey, Sums]:
-    """Sums of all hours from the one in which `since` (in milliseconds) lies, by what `of` makes of an account."""
+    """Sums from the hour that contains `since` (in milliseconds) on, by the key that `of` derives from an account."""
     found: dict[UsageKey, Sums] = {}
     for hour, account, sums in rows:
         if hour >= since // HOUR:
@@ -197,7 +197,7 @@ def summed(rows: Iterable[tuple[int, UsageKey, Sums]], since: int, of: Callable[
 
 
 def config_map(page: Page, stored: bytes, *, closed: bool) -> dict[str, Any]:
-    """The ConfigMap of a page, which `stored` is as it is written."""
+    """The ConfigMap of a page; `stored` are the bytes that `write` made of it."""
     meta = {
         "name": page.name if closed else names.USAGE_OPEN,
         "labels": {labels.USAGE: "closed" if closed else "open"},
@@ -217,7 +217,7 @@ def page_of(config_map: Mapping[str, Any]) -> Page:
 
 
 def is_spoilt(config_map: Mapping[str, Any]) -> bool:
-    """Whether it was changed by hand so that it takes no writes: it cannot change, or has more in it than its page."""
+    """Whether a change by hand prevents writes to it: it is immutable, or contains more than its page."""
     held = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}
     return config_map.get("immutable") is True or bool(held - {_KEY})
 

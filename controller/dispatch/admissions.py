@@ -1,9 +1,9 @@
-"""Admits pods: one patch for each pod takes the gate away, and the pods of a gang follow one another directly.
+"""Admits pods: one patch for each pod removes the gate, and the pods of a gang follow one another directly.
 
-    admissions, in the order of the decision ──> a few at once ──> time for this turn is over? what was begun is finished
+    admissions, in the order of the decision ──> a few at once ──> the turn's time is over ──> started workloads are finished
 
-The next turn decides again about what is left, and about pods whose patch failed. If one pod of a gang is admitted, the others
-of the gang come first then.
+The next turn decides again about the remaining pods, and about pods whose patch failed. If one pod of a gang is admitted, the
+others of the gang come first in that turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
 from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
 
-# So long new workloads are begun in one turn.
+# After this many seconds of a turn no new workload is begun.
 _BEGIN_WITHIN_SECONDS: Final = 1.0
 
 
 class Admissions:
-    """Carries out what was decided."""
+    """Carries out admissions."""
 
     def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock) -> None:
         self._writes = writes

@@ -1,10 +1,10 @@
 """Writes annotations: why pods wait, which running pods are over a quota, and what tenants have. It never touches a gate.
 
-    verdicts ──> another text than the pod bears? ──> pods without any first ──> as many as there is time for
-    notices ──┘      └── none any more, and the pod runs: the text goes
-    standings ──> another text than the quota bears? ──> at most one write a second for a tenant
+    verdicts ──> differs from the pod's annotation? ──> pods without one first ──> as many as there is time for
+    notices ──┘      └── a running pod without a notice: its annotation is removed
+    standings ──> differs from the quota's annotation? ──> at most one write a second for a tenant
 
-A new pod is told nothing for a moment: most pods are admitted within it, and the members of a gang come one after another.
+A new pod gets no verdict for a moment: most pods are admitted within it, and the members of a gang come one after another.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ from controller.dispatch.quotas import Quota
 from controller.dispatch.seen import Pods
 
 _log = logging.getLogger(__name__)
-# Together with a turn well within the two seconds in which a pod is to know.
+# Together with a turn this stays well within the two seconds in which a pod should get its verdict.
 _UNTOLD_SECONDS: Final = 0.7
-# A text that changes is written again after so long.
+# A text that changes is written again only after this many seconds.
 _REWRITE_AFTER_SECONDS: Final = 2.0
 _BEGIN_WITHIN_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
@@ -36,7 +36,7 @@ _MOST_REMEMBERED: Final = 20_000
 
 
 class Verdicts:
-    """Tells pods."""
+    """Writes verdicts and notices to pods."""
 
     def __init__(self, writes: Writes, pods: Pods, clock: Clock) -> None:
         self._writes = writes
@@ -45,7 +45,7 @@ class Verdicts:
         self._written: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
 
     async def carry_out(self, verdicts: Mapping[str, PodVerdict], notices: Mapping[str, PodVerdict]) -> float | None:
-        """Write what is due, in the order of the queue; returns in how many seconds more is."""
+        """Write what is due, in the order of the queue; returns in how many seconds more is due."""
         now = self._clock.monotonic()
         due: list[tuple[bool, Seen, str | None]] = []
         later = []
@@ -71,7 +71,7 @@ class Verdicts:
         return min(later, default=None)
 
     def _over(self, notices: Mapping[str, PodVerdict]) -> Iterator[tuple[str, None]]:
-        """Pods that run and bear a notice that does not hold any more."""
+        """Running pods with a notice that is no longer valid."""
         for seen in self._pods.seen():
             if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
                 yield seen.pod.uid, None
@@ -82,7 +82,7 @@ class Verdicts:
 
 
 class Standings:
-    """Tells tenants, on their quotas."""
+    """Writes standings to the quotas of tenants."""
 
     def __init__(self, client: Client, writes: Writes, clock: Clock) -> None:
         self._client = client
@@ -97,7 +97,7 @@ class Standings:
         quotas: Mapping[str, Quota],
         rules: Mapping[str, Rules],
     ) -> float | None:
-        """Write where something else stands there; returns in how many seconds more is due."""
+        """Write standings that differ from the quota's; returns in how many seconds more is due."""
         due: list[tuple[Quota, dict[str, str | None]]] = []
         later: list[float] = []
         now = self._clock.monotonic()
@@ -105,32 +105,32 @@ class Standings:
             quota = quotas.get(name)
             if quota is None:
                 continue
-            said = self._said(quota, lines, rules.get(quota.tenant.cohort, Rules()))
+            changes = self._changes(quota, lines, rules.get(quota.tenant.cohort, Rules()))
             text, at = self._written.get(name, ("", now - _REWRITE_AFTER_SECONDS))
-            if not said or (text == str(said) and now < at + _REWRITE_AFTER_SECONDS):
+            if not changes or (text == str(changes) and now < at + _REWRITE_AFTER_SECONDS):
                 continue
             if now < at + 1.0:
                 later.append(at + 1.0 - now)
             else:
-                due.append((quota, said))
+                due.append((quota, changes))
         await run_bounded(due, lambda item: self._write(*item))
         return min(later, default=None)
 
-    def _said(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
+    def _changes(self, quota: Quota, lines: Mapping[Line, Standing], rules: Rules) -> dict[str, str | None]:
         """The annotations that have to change."""
         text = ledger.write_standing({line: dataclasses.asdict(standing) for line, standing in lines.items()})
-        said: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
+        changes: dict[str, str | None] = {} if text == quota.standing else {ledger.STANDING: text}
         over = rules.over_quota == "Reclaim" and any(standing.used > standing.ceiling for standing in lines.values())
         if over != (quota.tenant.over_since is not None):
-            said[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
-        return said
+            changes[ledger.OVER_SINCE] = ledger.moment(self._clock.now().timestamp()) if over else None
+        return changes
 
-    async def _write(self, quota: Quota, said: dict[str, str | None]) -> None:
+    async def _write(self, quota: Quota, changes: dict[str, str | None]) -> None:
         tenant = quota.tenant.name
-        self._written[tenant] = (str(said), self._clock.monotonic())
+        self._written[tenant] = (str(changes), self._clock.monotonic())
         self._writes.may_write()
         try:
-            await self._client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, patches.annotations(said), quota.namespace)
+            await self._client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, patches.annotations(changes), quota.namespace)
         except NotFound:
             return
         except KubeError as error:

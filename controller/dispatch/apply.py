@@ -1,11 +1,11 @@
 """Writes decisions: to many pods at once, in one request for each pod, and never two requests for one pod at the same time.
 
     decision ──> body ──> request ──┬─ answer ──────────────> the pod as it is now
-                                    ├─ refused, gone ────────> the next turn sees what is there, and waits with this pod
-                                    └─ no answer, conflict ──> doubt: read again before anything is decided
+                                    ├─ refused, gone ────────> the next turn decides again, and delays this pod
+                                    └─ no answer, conflict ──> doubt: the pod is read again before the next decision
 
-This module repeats no write: only the next decision knows whether it is still wanted. A refused write holds up that pod alone;
-a host that does not answer holds up all of them.
+This module repeats no write, because only the next decision knows whether it is still wanted. A refused write delays only that
+pod; a host that does not answer delays all of them.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _MOST_PODS_REMEMBERED: Final = 20_000
 
 
 class DeposedError(Exception):
-    """The process does not hold the lease any more, so it may write nothing."""
+    """The process no longer holds the lease, so it may write nothing."""
 
 
 async def run_bounded(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do all of it, a few at a time, in order."""
+    """Do `work` for all items, in order and a few at a time."""
     left = iter(items)
 
     async def worker() -> None:
@@ -52,7 +52,7 @@ async def run_bounded(items: Iterable[T], work: Callable[[T], Awaitable[object]]
 def take_until_deadline(
     items: Iterable[T], deadline: float, monotonic: Callable[[], float], whole: Callable[[T], object]
 ) -> Iterator[T]:
-    """Items until a moment has passed, and then those that belong together with the last one."""
+    """Yield items until the deadline, and after it those that belong together with the last one."""
     last: object = None
     for item in items:
         this = whole(item)
@@ -63,7 +63,7 @@ def take_until_deadline(
 
 
 class Writes:
-    """Writes to pods, and what came of them."""
+    """Writes to pods, and remembers which of them failed."""
 
     def __init__(self, client: Client, pods: Pods, clock: Clock, leads: Callable[[], bool]) -> None:
         self._client = client
@@ -71,13 +71,13 @@ class Writes:
         self._pods = pods
         self._clock = clock
         self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.5, 60.0, max_keys=_MOST_PODS_REMEMBERED)
-        # Before when nothing is written to a pod that was refused.
+        # By UID of a pod whose write was refused: when it may be written to again.
         self._refused: Remembered[str, float] = Remembered(_MOST_PODS_REMEMBERED)
-        # How often in this turn the host was away.
+        # How many requests of this turn the host did not answer.
         self.away = 0
 
     def may_write(self) -> None:
-        """Raise unless this process leads at this moment: one that was stopped does not know it by its tasks."""
+        """Raise `DeposedError` unless this process leads now. A process that was paused learns of a lost lease only here."""
         if not self._leads():
             raise DeposedError
 
@@ -87,7 +87,7 @@ class Writes:
         return min((at - now for at in self._refused.values() if at > now), default=None)
 
     async def patch(self, what: str, pod: Pod, body: Obj, *, then: Pod, subresource: str | None = None) -> bool:
-        """Patch a pod, strategically; `then` is what it may be where no answer comes."""
+        """Send a strategic merge patch to a pod; `then` is the pod as it may be if no answer comes. Whether it succeeded."""
 
         async def call() -> Obj | None:
             return await self._client.patch(
@@ -97,7 +97,7 @@ class Writes:
         return await self._write(what, pod, call, then)
 
     async def delete(self, what: str, pod: Pod, *, grace: int | None = None, version: str | None = None) -> bool:
-        """Delete a pod, this one and no other of its name; with a version only as it was seen."""
+        """Delete a pod by its UID; with `version` only if it has not changed since. Whether it succeeded."""
 
         async def call() -> Obj | None:
             return await self._client.delete(
@@ -107,7 +107,7 @@ class Writes:
         return await self._write(what, pod, call, replace(pod, ending=True))
 
     async def evict(self, pod: Pod, body: Obj) -> bool:
-        """Ask for an eviction; False where a disruption budget, or anything else, says no."""
+        """Request an eviction; False if a disruption budget, or anything else, refuses it."""
         self.may_write()
         try:
             await self._client.create_subresource(kinds.PODS, pod.name, "eviction", body, pod.namespace)
@@ -119,12 +119,12 @@ class Writes:
             return self._trouble("evict", pod, replace(pod, ending=True), error)
         metrics.writes.labels("evict", "ok").inc()
         self._accepted(pod)
-        # The answer does not hold the pod.
+        # The answer does not contain the pod.
         self._pods.doubt(replace(pod, ending=True))
         return True
 
     async def read_again(self) -> None:
-        """Read the pods of which it is not known what they are."""
+        """Read the pods whose present state is unknown."""
         await run_bounded(self._pods.doubts(), self._read)
 
     async def _read(self, pod: Pod) -> None:
@@ -169,7 +169,7 @@ class Writes:
             self.away += 1
         else:
             self._refused[pod.uid] = self._clock.monotonic() + self._backoff.next(pod.uid)
-            # It may be another one by now, or not be as it was seen.
+            # A pod with another UID may have the name now, or the pod may have changed since it was observed.
             self._pods.doubt(pod)
         metrics.writes.labels(what, "failed").inc()
         _log.warning("not written: %s: %s", what, error, extra=_names(pod))

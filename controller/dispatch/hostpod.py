@@ -1,4 +1,4 @@
-"""A host pod as the ledger keeps it: what decisions are made from, and what only its writes need. Pure."""
+"""Defines a host pod as the ledger keeps it: the fields for decisions, and the fields that only its writes need. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,34 +16,34 @@ from bulkhead.ledger.model import GATED, Amounts, Pod
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A host pod that has not ended, and what of it only the ledger's writes need."""
+    """A host pod that has not ended, with the fields that only the ledger's writes need."""
 
     pod: Pod
     version: str
     # When it was first seen, on the monotonic clock.
     since: float
-    # The verdict as it stands there, and the note that it is taken back.
+    # The present annotations of its verdict and of its reclaim.
     verdict: str = ""
     reclaim: Reclaimed | None = None
-    # It bears the condition of a pod that is about to be taken from its node.
+    # It has the condition DisruptionTarget.
     disrupted: bool = False
     grace: int = read.DEFAULT_GRACE_SECONDS
 
     def same(self, other: "Seen | None") -> bool:
-        """Whether both are the same to every decision and every write."""
+        """Whether both are equal for every decision and every write."""
         return other is not None and replace(self, version="", since=0.0) == replace(other, version="", since=0.0)
 
 
 def decoded(obj: Mapping[str, Any], since: float, before: Seen | None = None) -> Seen | None:
-    """A host pod, and nothing of one that has ended; `before` is what it was when it was seen last."""
-    # Once its gates are gone, no API server lets it ask for other nodes.
+    """A host pod; None if it has ended. `before` is the pod when it was last observed."""
+    # Once its gates are gone, the API server allows no change of its node selector and affinity.
     fixed = before is not None and before.pod.stage not in GATED
     pod = read.pod_of(obj, before.pod.needs if before is not None and fixed else None)
     if pod is None:
         return None
     pod = replace(
         pod,
-        # Of ten thousand pods most ask for the same, on the same nodes, in few namespaces.
+        # Of ten thousand pods most share their requests, nodes and namespaces, so equal texts are kept once.
         asks=_shared(tuple(sorted(pod.asks.items()))),
         namespace=intern(pod.namespace),
         tenant=intern(pod.tenant),

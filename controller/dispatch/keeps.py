@@ -3,7 +3,8 @@
     decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is reserved for them
                        └──> the pod is gone or starts ──> forgotten
 
-This is memory only, and bounded. After a restart the time begins again. A pod that is made again counts as a new, younger pod.
+This is kept in memory only, and limited in size. After a restart the time begins again. A recreated pod counts as a new,
+younger pod.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,13 +16,13 @@ _MOST_WORKLOADS_REMEMBERED: Final = 1024
 
 
 class Keeps:
-    """By UID of a workload's first pod."""
+    """Since when nodes are reserved, by UID of a workload's first pod."""
 
     def __init__(self) -> None:
         self._since: Remembered[str, float] = Remembered(_MOST_WORKLOADS_REMEMBERED)
 
     def note(self, keeps: Iterable[str], waiting: Iterable[str], now: float) -> None:
-        """Room is kept for these, among those that wait."""
+        """Note the workloads with a reservation, and forget those that no longer wait."""
         there = set(waiting)
         for uid in [uid for uid in self._since if uid not in there]:
             del self._since[uid]

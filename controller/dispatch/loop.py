@@ -1,6 +1,6 @@
 """Runs the ledger while its process leads: one turn after another, never two at once.
 
-    needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
+    needed? ──> watch ──> a change, or something is due ──> doubtful pods are read again ────> decide, in a thread
                   ^                                                                              │
                   └─ a pause <── statuses <── standings <── verdicts <── admissions <── reclaims ┘
 
@@ -34,14 +34,15 @@ from controller.dispatch.reclaims import Reclaims
 from controller.slurm.board import Board
 
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
-# Hears of each decision which free devices it reserves, and of none once no more are taken.
+# Called after each decision with the free devices that it reserves, and with none once no more decisions are made.
 Reserved: TypeAlias = Callable[[Sequence[ReservedRoom]], None]
 _log = logging.getLogger(__name__)
-# So long changes are gathered; pods of a gang come one after another.
+# Changes are collected for this long, because pods of a gang come one after another.
 _PAUSE_SECONDS: Final = 0.1
-# While nothing can be given, deciding takes half of a processor at most.
+# The longest pause after a turn without admissions and reclaims. Up to it the pause is as long as the decision took, so that
+# decisions take at most half of a processor.
 _LONGEST_PAUSE_SECONDS: Final = 0.3
-# What an outsider wrote over is put right so late at the latest.
+# A turn follows after this time even without a change, to correct annotations that another writer has changed.
 _NEXT_TURN_WITHIN_SECONDS: Final = 30.0
 
 
@@ -50,7 +51,7 @@ def _tell_none(_: Sequence[ReservedRoom]) -> None:
 
 
 class Ledger:
-    """Runs for one reign."""
+    """Runs the ledger from when its process begins to lead until it loses the lease."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Ledger:
         self._news = asyncio.Event()
         self._memory = Avoided(), Moves(), Keeps()
         self._statuses = Statuses(client, leads, self._clock)
-        # Whether it has found that no tenant needs it, and watches no pods.
+        # Whether no tenant needs the ledger, so that it watches no pods.
         self.resting = False
 
     async def run(self) -> None:
@@ -82,18 +83,18 @@ class Ledger:
                 group.create_task(informer.run(), name=f"ledger: {informer.resource}")
             for informer in need.informers:
                 await informer.synced()
-            # Pods with the gate are looked for once: new ones do not get it where no Tenant and no class says so.
-            left = not need.said() and await self._any_gated(need)
+            # Gated pods are searched for once: if no Tenant and no class needs the ledger, new pods get no gate.
+            left = not need.is_declared() and await self._any_gated(need)
             while True:
                 self._news.clear()
-                if left or need.said():
+                if left or need.is_declared():
                     left = False
                     await self._watch(need)
                 else:
                     await self._rest(need)
 
     async def _rest(self, need: Need) -> None:
-        """Wait for news. No tenant is in a cohort; the statuses of Cohorts say so."""
+        """Wait for a change while no tenant is in a cohort, and keep the statuses of Cohorts up to date."""
         self.resting = True
         due = await self._statuses.without_tenants(need.cohorts.by_name())
         with contextlib.suppress(TimeoutError):
@@ -130,7 +131,7 @@ class Ledger:
             self._board.silent()
             raise
         finally:
-            # Without a turn that confirms it nothing is reserved.
+            # Reservations end without a turn that confirms them.
             self._reserved(())
 
     async def _watching(self, need: Need, turns: "Turns") -> None:
@@ -140,7 +141,7 @@ class Ledger:
             ]
             for informer in turns.observed.informers:
                 await informer.synced()
-            while need.said() or turns.observed.pods.any_open():
+            while need.is_declared() or turns.observed.pods.any_open():
                 self._news.clear()
                 due = await turns.take()
                 with contextlib.suppress(TimeoutError):
@@ -149,9 +150,9 @@ class Ledger:
                 await self._clock.sleep(turns.pause)
             for task in tasks:
                 task.cancel()
-        # No pod is taken back any more.
+        # No pod is reclaimed any longer.
         self._board.show(())
-        _log.info("ledger: not needed any more")
+        _log.info("ledger: no longer needed")
 
 
 class Turns:
@@ -208,7 +209,7 @@ class Turns:
         if not self._writes.away + self._standings.away:
             self._backoff.reset()
             return due
-        # Pods change all the time: that alone is no reason to ask a host again that has just not answered.
+        # Pods change all the time. That alone must not cause new requests to a host that has just not answered.
         await self._clock.sleep(self._backoff.next())
         return 0.0
 

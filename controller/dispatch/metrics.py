@@ -1,4 +1,4 @@
-"""Metrics of the ledger, for Prometheus, at the controller's port. Names and labels are part of the interface."""
+"""Exports metrics of the ledger to Prometheus, on the controller's port. Names and labels are part of the interface."""
 
 from collections import Counter as Count
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _SHOWN = ("nominal", "used", "borrowed", "lent")
 
 turn_seconds = Histogram(
     "bulkhead_ledger_turn_seconds",
-    "Duration of a turn of the ledger, its writes included.",
+    "Duration of a turn of the ledger, including its writes.",
     buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15),
 )
 decide_seconds = Histogram(
@@ -19,14 +19,14 @@ decide_seconds = Histogram(
 )
 admission_seconds = Histogram(
     "bulkhead_ledger_admission_seconds",
-    "From when the ledger first saw a pod wait to its admission.",
+    "Time from when the ledger first saw a pod wait until its admission.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 86400),
 )
 pods = Gauge("bulkhead_ledger_pods", "Pods of the host that the ledger knows.")
 waiting = Gauge("bulkhead_ledger_waiting_pods", "Pods that wait for the ledger, by reason.", ["reason"])
-writes = Counter("bulkhead_ledger_writes_total", "Writes of the ledger, by what they were and by result.", ["what", "result"])
-reclaims = Counter("bulkhead_ledger_reclaims_total", "Pods that are taken back, by cause.", ["cause"])
-# Of a flavored line: `flavor`; where a resource has no flavors it is empty.
+writes = Counter("bulkhead_ledger_writes_total", "Writes of the ledger, by kind and result.", ["what", "result"])
+reclaims = Counter("bulkhead_ledger_reclaims_total", "Pods that were reclaimed, by cause.", ["cause"])
+# Label `flavor` is empty for a resource without flavors.
 tenant_resource = Gauge(
     "bulkhead_ledger_tenant_resource",
     "What a tenant has of a gated resource: nominal, used, borrowed, lent.",
@@ -36,12 +36,12 @@ _shown: set[tuple[str, str, str]] = set()
 
 
 def count_reclaim(cause: str) -> None:
-    """A pod is taken back; what stands there for a cause that is none of ours makes no series."""
+    """Count a reclaim; a cause that is not one of ours creates no series."""
     reclaims.labels(cause if cause in set(Cause) else "other").inc()
 
 
 def report_waiting(verdicts: Iterable[PodVerdict]) -> None:
-    """Take over why pods wait; a reason that none has any more stands at nothing."""
+    """Set the number of waiting pods by reason; a reason that no pod has any longer is set to 0."""
     counted = Count(str(verdict.why) for verdict in verdicts)
     waiting.clear()
     for reason, number in counted.items():
@@ -49,7 +49,7 @@ def report_waiting(verdicts: Iterable[PodVerdict]) -> None:
 
 
 def report_standings(standings: Mapping[str, Mapping[Line, Standing]]) -> None:
-    """Take over what tenants have; drop the series of what is gone."""
+    """Set the standings of tenants, and drop series of tenants and lines that no longer exist."""
     now = {(tenant, resource, flavor) for tenant, lines in standings.items() for flavor, resource in lines}
     for gone in _shown - now:
         for what in _SHOWN:

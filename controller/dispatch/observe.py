@@ -1,4 +1,4 @@
-"""Watches what the ledger decides from: pods that have not ended, nodes and their devices, quotas of tenants, cohorts.
+"""Watches the objects that decisions depend on: pods that have not ended, nodes and their devices, tenants' quotas, cohorts.
 
     Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: informers, and Cohorts ──> Snapshot
 
@@ -53,27 +53,27 @@ class Need:
         self._tell, self._told = changed, False
         self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=self._heard)
         self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=self._heard)
-        # A Cohort without tenants needs no ledger, but its status says that it has none.
+        # A Cohort without tenants needs no ledger, but its status must say that it has none.
         self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
         self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """To be run for as long as this is asked."""
+        """The informers that must run while this object is in use."""
         return self._tenants, self._classes, self._cohorts
 
-    def said(self) -> bool:
-        """Whether a Tenant or a class says so."""
+    def is_declared(self) -> bool:
+        """Whether a Tenant or a class needs the ledger."""
         return bool(len(self._tenants.store) or len(self._classes.store))
 
     def _heard(self, _: Change) -> None:
-        """Who needs the ledger writes no more than its status with every turn: only the first and the last are news."""
-        before, self._told = self._told, self.said()
+        """Report only when the first object that needs the ledger appears, or the last one goes: others change all the time."""
+        before, self._told = self._told, self.is_declared()
         if self._told != before:
             self._tell()
 
     async def any_gated(self) -> bool:
-        """Whether a pod of the host bears the gate, of a tenant that was in a cohort before."""
+        """Whether a host pod still has the gate, because its tenant was in a cohort before."""
         async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
             for raw in page.items:
                 spec = decode_with(_pod, raw).spec
@@ -83,7 +83,7 @@ class Need:
 
 
 class Observed:
-    """The host, as far as decisions are made from it."""
+    """The parts of the host on which decisions depend."""
 
     def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, cohorts: Kept[Cohort]) -> None:
         self.pods = Pods(clock.monotonic, changed)
@@ -127,7 +127,7 @@ class Observed:
         return {name: cohort.rules for name, cohort in self._cohorts.by_name().items()}
 
     def snapshot(self, avoided: Avoided, moves: Moves, keeps: Keeps, now: float) -> Snapshot:
-        """Everything that one decision is made from."""
+        """Everything from which one decision is made."""
         tenants = {name: quota.tenant for name, quota in self.quotas().items()}
         claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
         return Snapshot(
@@ -147,12 +147,12 @@ class Observed:
 
 
 def _kept(client: Client, r: Resource, kept: Kept[Any], mebibytes: int, **more: Any) -> Informer:
-    """An informer of what is kept, which is no larger than that."""
+    """An informer that feeds `kept`, limited to so many mebibytes."""
     return Informer(client, r, shrink=kept.shrink, on_change=kept.heard, max_bytes=mebibytes * _MIB, **more)
 
 
 def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]:
-    """Of an object that matters its name is kept, and nothing of any other."""
+    """A `shrink` that keeps the names of objects that matter, and drops all other objects."""
 
     def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
         found = meta or decode_meta(raw)

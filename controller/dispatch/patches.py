@@ -1,7 +1,7 @@
-"""What the ledger writes to pods and quotas, as bodies of requests. Pure.
+"""Builds the bodies of the ledger's requests for pods and quotas. Pure.
 
-    admission ──> gate away, annotation, node selector, in one patch
-    reclaim ──> note, condition, eviction          answers ──> verdict, standing
+    admission ──> gate removed, annotation, node selector, in one patch
+    reclaim ──> annotation, condition, eviction    answers ──> verdict, standing
 
 Each patch names the UID of the pod that was judged, so the API server refuses it for another pod of the same name.
 """
@@ -20,11 +20,11 @@ _LONGEST_MESSAGE: Final = 1024
 
 
 def pinned(admission: Admission, node: Node | None) -> str:
-    """The value of the node's label by which a pod is pinned to it; "" where it is not to be, or the node has no such label.
+    """The value of the node's label by which a pod is pinned to it; "" if it should not be pinned, or if the label is missing.
 
-    One that is not plain may find no place on the node that the check named. With a flavor it is pinned all the same: on
-    another kind of node it would hold what it is not charged for. Where it cannot be bound it goes back; that node is avoided.
-    Of devices that are listed in slices the scheduler alone knows which are free.
+    A pod that is not plain may not fit on the node that the placement check chose. With a flavor it is pinned anyway, because
+    on another kind of node it would hold devices that it is not charged for. If it cannot be bound it is reclaimed, and the
+    node is avoided. Devices from ResourceSlices are not pinned: only the scheduler knows which of them are free.
     """
     if node is None:
         return ""
@@ -33,10 +33,10 @@ def pinned(admission: Admission, node: Node | None) -> str:
 
 
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
-    """A strategic merge patch that takes the gate away and notes where to, in one write."""
+    """A strategic merge patch that removes the gate and records the admission, in one write."""
     fixed = bool(hostname) and any(key == HOSTNAME for key, _ in admission.pod.needs.selector)
     pod = as_admitted(admission)
-    said = Admitted(
+    record = Admitted(
         at,
         admission.node,
         admission.flavor,
@@ -51,27 +51,27 @@ def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
     if hostname:
         spec["nodeSelector"] = {HOSTNAME: hostname}
-    return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(said), ledger.VERDICT: None}) | {"spec": spec}
+    return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(record), ledger.VERDICT: None}) | {"spec": spec}
 
 
 def verdict(pod: Pod, text: str | None) -> dict[str, Any]:
-    """A patch that says why a pod waits, or what becomes of one that runs; None takes that away."""
+    """A patch that sets the annotation why a pod waits, or what will become of a running one; None removes it."""
     return _annotated(pod, {ledger.VERDICT: text})
 
 
 def reclaim(pod: Pod, reclaimed: Reclaimed) -> dict[str, Any]:
-    """A patch that says until when a pod is taken back, and why."""
-    said = replace(reclaimed, message=reclaimed.message[:_LONGEST_MESSAGE])
-    return _annotated(pod, {ledger.RECLAIM: ledger.write_reclaim(said)})
+    """A patch that records the reclaim of a pod: its deadline and its cause."""
+    record = replace(reclaimed, message=reclaimed.message[:_LONGEST_MESSAGE])
+    return _annotated(pod, {ledger.RECLAIM: ledger.write_reclaim(record)})
 
 
 def spared(pod: Pod) -> dict[str, Any]:
-    """A patch that takes the note away."""
+    """A patch that removes the record of a reclaim."""
     return _annotated(pod, {ledger.RECLAIM: None})
 
 
 def disruption(pod: Pod, reclaimed: Reclaimed, at: str) -> dict[str, Any]:
-    """A strategic merge patch of a pod's status: it is about to be taken from its node, and whose doing that is."""
+    """A strategic merge patch of a pod's status that sets condition DisruptionTarget, with the reason."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -83,7 +83,7 @@ def disruption(pod: Pod, reclaimed: Reclaimed, at: str) -> dict[str, Any]:
 
 
 def eviction(pod: Pod) -> dict[str, Any]:
-    """What is posted to a pod's eviction; its own grace holds."""
+    """The Eviction of a pod; its own grace period applies."""
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -92,10 +92,10 @@ def eviction(pod: Pod) -> dict[str, Any]:
     }
 
 
-def annotations(said: Mapping[str, str | None]) -> dict[str, Any]:
-    """A patch of annotations; None takes one away."""
-    return {"metadata": {"annotations": dict(said)}}
+def annotations(values: Mapping[str, str | None]) -> dict[str, Any]:
+    """A patch of annotations; None removes one."""
+    return {"metadata": {"annotations": dict(values)}}
 
 
-def _annotated(pod: Pod, said: Mapping[str, str | None]) -> dict[str, Any]:
-    return {"metadata": {"uid": pod.uid, "annotations": dict(said)}}
+def _annotated(pod: Pod, values: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"uid": pod.uid, "annotations": dict(values)}}

@@ -1,9 +1,9 @@
-"""Keeps decoded nodes, quotas of tenants and rules of cohorts. Each object is decoded once for a change.
+"""Keeps decoded nodes, quotas of tenants and rules of cohorts. Each object is decoded once for each change.
 
-    Node ──> model.Node      tenant-quota ──> Quota: model.Tenant and the standing that it bears
-    Cohort ──> Cohort: model.Rules, and the status that it bears
+    Node ──> model.Node      tenant-quota ──> Quota: model.Tenant, and its present standing
+    Cohort ──> Cohort: model.Rules, and its present status
 
-A node changes every few minutes with its heartbeat, and a quota with each pod. Only what matters to a decision counts as a
+A node changes every few minutes with its heartbeat, and a quota with each pod. Only fields that matter to a decision count as a
 change.
 """
 
@@ -35,7 +35,7 @@ class Quota:
 
 
 def quota_of(obj: Obj) -> Quota | None:
-    """A tenant's quota; nothing where the namespace is not that tenant's."""
+    """A tenant's quota; None if the namespace does not belong to that tenant."""
     tenant = tenant_of(obj)
     meta: Any = mapping(obj.get("metadata"))
     namespace = str(meta.get("namespace") or "")
@@ -46,7 +46,7 @@ def quota_of(obj: Obj) -> Quota | None:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """The rules of a cohort, and what was said of it last."""
+    """The rules of a cohort, and its last status."""
 
     rules: Rules
     generation: int
@@ -61,17 +61,17 @@ def cohort_of(obj: Obj) -> Cohort:
 
 
 def without_status(cohort: Cohort) -> Cohort:
-    """What of a cohort decisions are made from."""
+    """The part of a cohort on which decisions depend."""
     return replace(cohort, status={})
 
 
 def without_standing(quota: Quota) -> Quota:
-    """What of a quota decisions are made from."""
+    """The part of a quota on which decisions depend."""
     return replace(quota, standing="")
 
 
 class Kept(Generic[T]):
-    """Objects of one kind, decoded; for one informer, as its `shrink` and its `on_change`."""
+    """Decoded objects of one kind, filled by one informer through its `shrink` and `on_change`."""
 
     def __init__(
         self, decode: Callable[[Obj], T | None], changed: Callable[[], None], matters: Callable[[T], object] = lambda kept: kept
@@ -80,18 +80,18 @@ class Kept(Generic[T]):
         self._changed = changed
         self._matters = matters
         self._kept: dict[Key, T] = {}
-        # What `shrink` decoded last: the informer calls `heard` right after, if at all.
+        # The object that `shrink` decoded last: the informer calls `heard` right after, if at all.
         self._next: T | None = None
 
     def shrink(self, raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-        """For the informer, which keeps nothing but the name."""
+        """Decode an object for the informer, which itself keeps only the name."""
         found = meta or decode_meta(raw)
         self._next = self._decode(decode_obj(raw))
         bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
         return bare, b"" if self._next is None else b"{}"
 
     def heard(self, change: Change) -> None:
-        """For the informer: something changed."""
+        """Take a change from the informer."""
         before = self._kept.pop(change.key, None)
         after = None if change.kind == "deleted" else self._next
         if after is not None:
@@ -100,11 +100,11 @@ class Kept(Generic[T]):
             self._changed()
 
     def all(self) -> list[T]:
-        """Every one."""
+        """All objects."""
         return list(self._kept.values())
 
     def by_name(self) -> dict[str, T]:
-        """Every one of a kind that is in no namespace."""
+        """All objects of a cluster-scoped kind, by name."""
         return {key.name: kept for key, kept in self._kept.items()}
 
     def _weighed(self, kept: T | None) -> object:

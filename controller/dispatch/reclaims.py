@@ -1,8 +1,8 @@
-"""Takes pods back step by step (`steps`), all pods of a workload together.
+"""Reclaims pods step by step (`steps`), all pods of a workload together.
 
-    decided, or noted before ──> all of a workload that has a node noted ──> marked, evicted, at the deadline deleted
+    decided, or noted before ──> annotation on all pods with a node ──> marked, evicted, deleted at the deadline
 
-The note on a pod is the decision: every later leader takes the pod back. The deadline in the note never changes.
+The annotation on a pod is the decision: every later leader carries it out. The deadline in it never changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,15 +23,15 @@ from controller.dispatch.moves import Moves
 from controller.dispatch.seen import Pods
 from controller.dispatch.steps import ReclaimStep, last_grace, next_step
 
-# A disruption budget that says no is asked again so often.
+# How often an eviction is repeated that a disruption budget refuses.
 _EVICT_AGAIN_AFTER_SECONDS: Final = 2.0
 _MOST_PODS_REMEMBERED: Final = 20_000
-# So long new workloads are begun in one turn.
+# After this many seconds of a turn no new workload is begun.
 _BEGIN_WITHIN_SECONDS: Final = 1.0
 
 
 class Reclaims:
-    """Carries out what was decided, and what was noted."""
+    """Carries out reclaims that were decided now, or noted on pods before."""
 
     def __init__(self, writes: Writes, pods: Pods, avoided: Avoided, moves: Moves, clock: Clock) -> None:
         self._writes = writes
@@ -42,7 +42,7 @@ class Reclaims:
         self._refused: Remembered[str, float] = Remembered(_MOST_PODS_REMEMBERED)
 
     async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
-        """Do what is due; returns when more is, by the wall clock."""
+        """Do the steps that are due; returns when the next one is due, by the wall clock."""
         await run_bounded(spare, self._spare)
         deadline = self._clock.monotonic() + _BEGIN_WITHIN_SECONDS
         moved = {reclaim.pod.uid: reclaim for reclaim in decided if reclaim.to}
@@ -51,7 +51,7 @@ class Reclaims:
 
         async def note(item: tuple[Pod, Reclaimed]) -> None:
             begun.append(item)
-            # Before it is noted: where no answer comes it may well be.
+            # Before the write: if no answer comes, the annotation may be there.
             if item[0].uid in moved:
                 self._moves.note(moved[item[0].uid], self._now())
             if not await self._note(*item):
@@ -62,7 +62,8 @@ class Reclaims:
             workloads.setdefault(item[0].workload, []).append(item)
         all_of_it = [item for members in workloads.values() for item in members]
         await run_bounded(take_until_deadline(all_of_it, deadline, self._clock.monotonic, lambda item: item[0].workload), note)
-        # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
+        # All pods of a gang get the annotation before the first is evicted: otherwise the others would look like a running
+        # gang.
         whole = [item for item in begun if item[0].workload not in broken]
         due = [] if len(begun) == len(all_of_it) else [self._now()]
 
@@ -75,18 +76,18 @@ class Reclaims:
         return min(due, default=None)
 
     def _all(self, decided: Sequence[Reclaim]) -> Iterable[tuple[Pod, Reclaimed]]:
-        """What was decided now, in its order, and then what was noted before."""
+        """The reclaims that were decided now, in their order, and then those that were noted before."""
         now = {reclaim.pod.uid: reclaim for reclaim in decided}
         for reclaim in decided:
             seen = self._pods.get(reclaim.pod.uid)
             noted = None if seen is None else seen.reclaim
-            yield reclaim.pod, noted or _reclaimed(reclaim, said=seen is not None and seen.pod.slurm_worker)
+            yield reclaim.pod, noted or _reclaimed(reclaim, says_worker=seen is not None and seen.pod.slurm_worker)
         for seen in list(self._pods.seen()):
             if seen.reclaim is not None and seen.pod.uid not in now:
                 yield seen.pod, seen.reclaim
 
     async def _spare(self, pod: Pod) -> None:
-        """Take the note from a worker that no workload waits for any more; its Slurm takes the drain away."""
+        """Remove the annotation from a worker that no workload waits for any longer; its Slurm then removes the drain."""
         seen = self._pods.get(pod.uid)
         if seen is not None and seen.reclaim is not None and not seen.disrupted:
             then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
@@ -104,10 +105,10 @@ class Reclaims:
         return done
 
     async def _go_on(self, uid: str, reclaimed: Reclaimed) -> float | None:
-        """As many steps as can be done now; returns when there is one more."""
+        """Do as many steps as possible now; returns when the next one is due."""
         marked = False
         while (seen := self._pods.get(uid)) is not None:
-            # The condition is information alone: if the host refuses it, the pod ends all the same.
+            # The condition is only information: if the host refuses it, the pod is still evicted.
             following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
             if following.step is ReclaimStep.EVICT:
                 return await self._evict(seen, following.at)
@@ -144,7 +145,7 @@ class Reclaims:
         return self._clock.now().timestamp()
 
 
-def _reclaimed(reclaim: Reclaim, *, said: bool) -> Reclaimed:
-    """The note; of a pod that says that it is a worker, with whether it is one, so that the next leader need not ask."""
-    worker = reclaim.pod.slurm_worker if said else None
+def _reclaimed(reclaim: Reclaim, *, says_worker: bool) -> Reclaimed:
+    """The annotation. For a pod that looks like a worker it records whether it is one, for the next leader."""
+    worker = reclaim.pod.slurm_worker if says_worker else None
     return Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message, worker)

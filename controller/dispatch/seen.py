@@ -1,8 +1,8 @@
 """Keeps the decoded host pods, together with own writes that the host's watch has not shown yet.
 
-    event ──> Seen ──┐ older than an own write? ── yes ──> left out, for at most half a minute
+    event ──> Seen ──┐ older than an own write? ── yes ──> ignored, for at most half a minute
     answer to a write ┴──> by UID ──> pods of the next decision
-    no answer ──> doubt: it counts as written ──> read again before the next decision
+    no answer ──> doubt: counts as written ──> read again before the next decision
 
 This module sends no requests.
 """
@@ -23,22 +23,22 @@ from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Pod
 from controller.dispatch.hostpod import Seen, decoded
 
-# Some hundred bytes each. What says little is shared between pods that are alike, and is not counted.
+# A few hundred bytes each. Small needs are shared between pods, and are not counted.
 MOST_REQUIREMENTS_OF_A_TENANT: Final = 65_536
-# Longer than any watch is behind on a host that works.
+# Longer than the delay of any watch on a host that works.
 _WRITE_SHOWN_WITHIN_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """An own write that the informer has not shown."""
+    """An own write that the informer has not shown yet."""
 
     version: str
     until: float
 
 
 class Pods:
-    """All host pods by UID. For one informer, as its `shrink` and its `on_change`."""
+    """All host pods by UID, filled by one informer through its `shrink` and `on_change`."""
 
     def __init__(self, monotonic: Callable[[], float], changed: Callable[[], None]) -> None:
         self._monotonic = monotonic
@@ -46,20 +46,20 @@ class Pods:
         self._seen: dict[str, Seen] = {}
         self._own: dict[str, _Own] = {}
         self._doubts: dict[str, Pod] = {}
-        # By tenant: how many requirements its pods have that share none.
+        # By tenant: how many requirements its pods have that are not shared between pods.
         self._weights: Counter[str] = Counter()
-        # What `shrink` decoded last: the informer calls `heard` right after, if at all.
+        # The pod that `shrink` decoded last: the informer calls `heard` right after, if at all.
         self._next: Seen | None = None
 
     def shrink(self, raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-        """For the informer: of a pod it keeps nothing but its name."""
+        """Decode a pod for the informer, which itself keeps only the name."""
         found = meta or decode_meta(raw)
         bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
         self._next = decoded(decode_obj(raw), self._monotonic(), self._seen.get(found.uid))
         return bare, b"" if self._next is None else b"{}"
 
     def heard(self, change: Change) -> None:
-        """For the informer: something changed."""
+        """Take a change from the informer."""
         uid = change.meta.uid
         if change.kind == "deleted":
             self._forget(uid)
@@ -67,14 +67,14 @@ class Pods:
             self._take(self._next)
 
     def answered(self, obj: Obj) -> None:
-        """The host's answer to a write or to a read, which its watch shows some time later."""
+        """Take the host's answer to a write or a read, which its watch shows only later."""
         seen = decoded(obj, self._monotonic())
         uid = str(mapping(obj.get("metadata")).get("uid") or "")
         self._doubts.pop(uid, None)
         if seen is None:
             self._forget(uid)
         elif uid not in self._seen:
-            # Deleted since, and the watch has shown that.
+            # The pod was deleted since, and the watch has shown that.
             return
         elif _older(self._seen[uid].version, seen.version):
             self._own[uid] = _Own(seen.version, self._monotonic() + _WRITE_SHOWN_WITHIN_SECONDS)
@@ -83,15 +83,15 @@ class Pods:
             self._own.pop(uid, None)
 
     def gone(self, uid: str) -> None:
-        """The host has no such pod, or another of its name."""
+        """Forget a pod: the host no longer has it, or has another one with its name."""
         self._forget(uid)
 
     def doubt(self, pod: Pod) -> None:
-        """A write may have been done that leaves the pod like this."""
+        """Note that an unanswered write may have changed the pod to this."""
         self._doubts[pod.uid] = pod
 
     def doubts(self) -> list[Pod]:
-        """Pods that have to be read again: no answer came to a write, or no watch has shown one."""
+        """Pods that must be read again: a write got no answer, or the watch has not shown it in time."""
         now = self._monotonic()
         late = [uid for uid, own in self._own.items() if own.until <= now]
         return [*self._doubts.values(), *(self._seen[uid].pod for uid in late if uid in self._seen)]
@@ -108,13 +108,13 @@ class Pods:
         return iter(self._seen.values())
 
     def all(self) -> tuple[Pod, ...]:
-        """Every pod, as the next decision takes it to be."""
+        """Every pod, as the next decision uses it."""
         if not self._doubts:
             return tuple(seen.pod for seen in self._seen.values())
         return tuple(self._doubts.get(uid, seen.pod) for uid, seen in self._seen.items())
 
     def any_open(self) -> bool:
-        """Whether any pod bears the gate, or a note that it is taken back."""
+        """Whether any pod has the gate, or is being reclaimed."""
         return any(seen.reclaim is not None or seen.pod.stage in GATED for seen in self._seen.values())
 
     def _take(self, seen: Seen) -> None:
@@ -127,7 +127,7 @@ class Pods:
             self._changed()
 
     def _bounded(self, seen: Seen, before: Seen | None) -> Seen:
-        """Of what says much about its nodes a tenant has a share: beyond it a pod is one that fits nowhere."""
+        """Limit the memory for needs with many requirements: beyond its tenant's share a pod counts as fitting no node."""
         self._release(before)
         weight = _weight(seen)
         if not weight:

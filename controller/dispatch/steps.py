@@ -1,12 +1,12 @@
-"""Decides the next step for a pod that is taken back. Pure.
+"""Decides the next step for a pod that is reclaimed. Pure.
 
-    no node ──> DROP: it is made again, gated
+    no node ──> DROP: it is recreated, gated
     else NOTE ──> its gang was not bound ──> DROP
-         NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
-         being deleted for longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
+         NOTE ──> MARK ──> EVICT, again while a disruption budget refuses ──> deadline ──> DELETE
+         its deletion would take longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
          NOTE ──> a worker of Slurm: drained by its cluster's reconcile ──> deadline and a while more ──> MARK ──> DELETE
 
-Each step shows in the pod afterwards, so the next leader goes on where the last one ended.
+Each step leaves its mark on the pod, so the next leader continues where the last one stopped.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from bulkhead.ledger.books import LAST_GRACE_SECONDS
 from bulkhead.ledger.model import Cause, Stage
 from controller.dispatch.hostpod import Seen
 
-# Slurm ends jobs at the deadline, and then has to say so.
+# Slurm ends jobs at the deadline, and then needs some time to report that.
 _SLURM_EXTRA_SECONDS: Final = 30.0
 
 
@@ -34,14 +34,14 @@ class ReclaimStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The next write; or None, and when there is one by itself."""
+    """The next write; or None, and when the next one is due."""
 
     step: ReclaimStep | None
     at: float | None = None
 
 
 def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
-    """Judge a pod as it is now; `reclaimed` is what was decided, or what is noted on it already."""
+    """The next step for a pod as it is now; `reclaimed` was decided now, or is its annotation already."""
     pod = seen.pod
     if pod.ending:
         return _ending(seen, reclaimed, now)
@@ -49,7 +49,7 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
         return Next(ReclaimStep.NOTE)
     if pod.stage is not Stage.BOUND or reclaimed.cause == Cause.ROLLBACK:
         return Next(ReclaimStep.DROP)
-    # What a pod says of itself, its tenant chose. Notes of older controllers say nothing: they had believed it.
+    # A pod's labels are its tenant's choice, so the annotation decides. Older controllers trusted the labels and wrote nothing.
     worker = pod.slurm_worker if reclaimed.worker is None else reclaimed.worker
     if worker and now < reclaimed.by + _SLURM_EXTRA_SECONDS:
         return Next(None, reclaimed.by + _SLURM_EXTRA_SECONDS)
@@ -59,7 +59,7 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
 
 
 def last_grace(seen: Seen) -> int:
-    """The seconds that a deletion at the deadline leaves it."""
+    """The grace period in seconds of a deletion at the deadline."""
     return min(max(seen.grace, 1), LAST_GRACE_SECONDS)
 
 

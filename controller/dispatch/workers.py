@@ -1,15 +1,15 @@
-"""Tells Slurm clusters which of their workers are on the host and which are taken back, and learns what is lost with each.
+"""Tells Slurm clusters which of their workers are on the host and which are reclaimed, and learns how much each would lose.
 
-    pods as observed ──> board ──> a cluster's reconcile: drains, signals, queues again
-    snapshot        <── board <── its workers by what is lost with them
+    pods as observed ──> board ──> a cluster's reconcile: drains, signals, requeues
+    snapshot        <── board <── its workers by how much work is lost with them
 
-The cluster's reconcile drains a worker. The ledger writes the note to its pod, and ends the pod after the deadline if the drain
-was not enough (`steps`). Nothing is remembered.
+The cluster's reconcile drains a worker. The ledger writes the annotation to its pod, and deletes the pod after the deadline if
+the drain was not enough (`steps`). Nothing is remembered.
 
-A worker is not evicted, and has time beyond its deadline. What a pod says of itself, its tenant chose. So a pod counts as a
-worker only if the note that takes it back says so, or if the controller's own reconcile of the tenant's cluster vouches for its
-UID. Until that reconcile has run once, a pod that looks like a worker counts as one for a minute. Otherwise a controller that
-has just started would evict workers that are being drained.
+A worker is not evicted, and has time beyond its deadline. A tenant chooses the labels of its pods. So a pod counts as a worker
+only if the annotation of its reclaim says so, or if the controller's own reconcile of the tenant's cluster vouches for its UID.
+Until that reconcile has run once, a pod that looks like a worker counts as one for a minute. Otherwise a controller that has
+just started would evict workers that are being drained.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _UNVOUCHED_FOR_SECONDS: Final = 60.0
 
 
 class Workers:
-    """Of all tenants."""
+    """The Slurm workers of all tenants."""
 
     def __init__(self, board: Board, pods: Pods, clock: Clock) -> None:
         self._board = board
@@ -34,7 +34,7 @@ class Workers:
         self._began = clock.monotonic()
 
     def tell(self) -> None:
-        """Show what is there now."""
+        """Show the present workers on the board."""
         workers = (seen for seen in self._pods.seen() if not seen.pod.ending and self._is_worker(seen.pod))
         self._board.show(
             OnHost(seen.pod.tenant, seen.pod.virtual_name, None if seen.reclaim is None else seen.reclaim.by)
@@ -42,7 +42,7 @@ class Workers:
         )
 
     def valued(self, pods: Iterable[Pod]) -> tuple[Pod, ...]:
-        """The pods of a snapshot: workers with what is lost with them, and what only looks like one as what it is."""
+        """The pods of a snapshot: workers with their loss, and pods that only look like workers as ordinary pods."""
         return tuple(self._valued(pod) if pod.slurm_worker else pod for pod in pods)
 
     def _valued(self, pod: Pod) -> Pod:

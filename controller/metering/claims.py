@@ -1,10 +1,10 @@
-"""Watches claims for devices, only on a host where a tenant may have any or where one is left.
+"""Watches claims for devices, only on a host where a tenant may have claims or still has one.
 
-    quotas that count a device class, or a claim that is there ──> an informer ──> Claimed, nothing else is kept ──> heard
-                            neither ──> none of it
+    a quota that counts a device class, or an existing claim ──> an informer ──> Claimed, nothing else is kept ──> events
+                                                 neither ──> no informer
 
-Where a host does not serve claims, or its watch of them is silent, this is `deaf`: what claims hold is unknown then. Pods are
-metered all the same.
+If a host does not serve claims, or its watch of them is silent, this is `deaf`: the devices of claims are unknown then. Pods
+are still metered.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _FIRST_LIST_WITHIN_SECONDS: Final = 20.0
 
 
 def of_claim(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """What is kept of a claim: what it was given, and nothing as long as that is nothing."""
+    """The part of a claim that is kept: its allocated devices; empty if there are none."""
     meta = meta or decode_meta(raw)
     bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
     claimed = claimed_of(decode_obj(raw))
@@ -48,7 +48,7 @@ class Claims:
         self._silence = silence
         self._informer: Informer | None = None
         self._task: asyncio.Task[None] | None = None
-        # A tenant may have left claims of classes that it may not have any more.
+        # A tenant may still have claims of classes that it may no longer use.
         self._looked = False
 
     @property
@@ -58,7 +58,7 @@ class Claims:
 
     @property
     def deaf(self) -> bool:
-        """Whether what claims hold is not known."""
+        """Whether the devices of claims are unknown."""
         informer = self._informer
         return informer is None or not informer.has_synced or not informer.served or informer.silence() > self._silence
 
@@ -73,7 +73,7 @@ class Claims:
         return None if found is None else msgspec.convert(found, Claimed)
 
     async def look(self, group: asyncio.TaskGroup, lines: Lines) -> None:
-        """Watch where that is needed, and no longer than it is."""
+        """Start or stop the watch, as needed."""
         if self._informer is None:
             if lines or await self._any_left():
                 await self._start(group)
@@ -92,7 +92,7 @@ class Claims:
             optional=True,
         )
         self._task = group.create_task(informer.run(), name="usage: claims")
-        # Where the host does not answer that, pods do not wait for it.
+        # If the host does not answer this request, metering of pods does not wait for it.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LIST_WITHIN_SECONDS):
                 await informer.synced()

@@ -1,7 +1,6 @@
-"""What was metered, for Prometheus, at the controller's port. Names and labels are part of the interface.
+"""Exports metered usage to Prometheus, on the controller's port. Names and labels are part of the interface.
 
-The process that stores usage counts it here. Each metric has at most `_MOST_SERIES` series; what is beyond them counts under
-`*`.
+The process that stores usage counts it here. Each metric has at most `_MOST_SERIES` series; further ones count under `*`.
 """
 
 from collections.abc import Iterable
@@ -17,15 +16,17 @@ _MILLI: Final = 1000
 
 seconds = Counter(
     "bulkhead_gpu_seconds_total",
-    "Seconds for which pods and claims of a tenant held devices, times devices; state `idle` where nothing ran.",
+    "Device-seconds that pods and claims of a tenant held; state `idle` if nothing ran on the devices.",
     ["tenant", "resource", "flavor", "state"],
 )
 borrowed_seconds = Counter(
-    "bulkhead_gpu_borrowed_seconds_total", "Of these, what the tenant borrowed.", ["tenant", "resource", "flavor"]
+    "bulkhead_gpu_borrowed_seconds_total",
+    "The part of these device-seconds that the tenant borrowed.",
+    ["tenant", "resource", "flavor"],
 )
 reserved_seconds = Counter(
     "bulkhead_gpu_reserved_seconds_total",
-    "Seconds for which free devices were reserved for waiting workloads of a tenant, times devices.",
+    "Device-seconds for which free devices were reserved for waiting workloads of a tenant.",
     ["tenant", "resource", "flavor"],
 )
 pages = Counter("bulkhead_usage_writes_total", "Writes of metered usage, by result.", ["result"])
@@ -33,7 +34,7 @@ _series: set[tuple[str, str, str]] = set()
 
 
 def report(tallies: Iterable[Tally]) -> None:
-    """Take over what was stored."""
+    """Add tallies that have been stored."""
     for tally in tallies:
         account = tally.account
         series = (account.tenant, account.resource, account.flavor)

@@ -1,8 +1,9 @@
-"""Hears from the ledger which free devices it reserves, and counts them until the usage is stored.
+"""Receives from the ledger which free devices it reserves, and counts them until the usage is stored.
 
     a decision of the ledger ──> show(rooms) ──> ReservedMeter ──> count(), every minute ──> Usage ──> the open page
 
-One for each reign: what was counted and not stored when the lease was lost is dropped, as another process may have counted it.
+There is one for each time that the process leads. Counts that are not stored when the lease is lost are dropped, because
+another process may have counted the same time.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from bulkhead.work.clock import Clock
 
 
 class Reservations:
-    """What the ledger reserves, for one reign."""
+    """The ledger's reservations, from when the process began to lead until it loses the lease."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,11 +24,11 @@ class Reservations:
         self._meter = ReservedMeter()
 
     def show(self, rooms: Iterable[ReservedRoom]) -> None:
-        """The ledger has decided: from now on these are reserved."""
+        """Take the reservations of a new decision of the ledger."""
         self._meter.see(rooms, self._steady.now(self._wall(), self._monotonic()))
 
     def count(self) -> tuple[Tally, ...]:
-        """All that is known up to the last decision and was not counted yet."""
+        """Everything up to the last decision that was not counted yet."""
         return tuple(self._meter.count())
 
     def _wall(self) -> int:

@@ -1,12 +1,13 @@
 """Stores metered usage on the host: one open page, written over and over, and closed pages that do not change.
 
-    open() ──> save(page), save(page), … ── full ──> close(page) ──┬─ a ConfigMap that cannot change any more
-                                                                   └─ the open page, empty, of the next number
-    every write names the version that it follows ──> another one wrote ──> OvertakenError ──> open() again
-    what was damaged by hand ──> written over from memory, or counted again from the end of the last closed page
+    open() ──> save(page), save(page), … ── full ──> close(page) ──┬─ an immutable ConfigMap
+                                                                   └─ the open page, empty, with the next number
+    every write names the version that it follows ──> another process wrote ──> OvertakenError ──> open() again
+    a page damaged by hand ──> overwritten from memory, or counted again from the end of the last closed page
 
-Sums and the moment up to which they reach are one object and one write. A page that was closed by a controller which died
-before it began the next one is found by its number. Old pages go by age, and by the bytes of all pages.
+The sums and the time up to which they are counted are one object and one write. If a controller dies after it has closed a page
+and before it has begun the next, the next one notices by the page's number. Old pages are deleted by age, and by the total size
+of all pages.
 """
 
 import logging
@@ -29,17 +30,17 @@ from controller.metering import metrics
 _log = logging.getLogger(__name__)
 _PAGES_KEPT: Final = 400 * 24 * HOUR
 _MOST_BYTES_OF_PAGES: Final = 128 * 1024 * 1024
-# After a longer gap pods are not asked for what was before.
+# After a longer gap, usage before it is not recovered from pods.
 _LONGEST_GAP: Final = 40 * 24 * HOUR
 
 
 class OvertakenError(Exception):
-    """Another process has written usage: what this one has counted since its last write is not its own to count."""
+    """Another process has written usage, so what this process has counted since its last write may be counted already."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """A closed page, by what its name and its annotations say."""
+    """A closed page, as its name and annotations describe it."""
 
     name: str
     uid: str
@@ -58,7 +59,7 @@ class UsageStore:
         self._version = ""
 
     async def open(self, now: int) -> Page:
-        """The page to go on with; from now on where nothing was ever counted, or where what there is cannot be read."""
+        """The page to continue; an empty one that begins now if nothing was ever counted, or if stored pages cannot be read."""
         closed = await self._closed()
         last = max((closed_page.number for closed_page in closed), default=0)
         self._version = ""
@@ -73,7 +74,7 @@ class UsageStore:
             page = _continued(stored, last)
             is_mended = page is None
         if page is None:
-            # What was on it and is not closed is counted again, of all that is still there to say since when it is held.
+            # The lost part is counted again, as far as pods still exist whose timestamps show since when they hold devices.
             page = Page(last + 1, await self._end_of(closed, begun))
         if any(closed_page.number == page.number and closed_page.until >= page.until for closed_page in closed):
             page = Page(page.number + 1, page.until)
@@ -100,12 +101,12 @@ class UsageStore:
             await self._own_write(page.number, error)
             await self._replace(body)
         except NotFound:
-            # Somebody deleted it: everything that it had is here.
+            # It was deleted by hand; this process still has its whole content.
             self._version = version_of(await self._client.create(kinds.CONFIG_MAPS, body, self._namespace))
         return stored
 
     async def _replace(self, body: Obj) -> None:
-        """Write over the version that was read or written last, and over no other."""
+        """Overwrite the version that was read or written last; fails if there is another one."""
         versioned = body | {"metadata": body["metadata"] | {"resourceVersion": self._version}}
         try:
             answer = await self._client.patch(kinds.CONFIG_MAPS, names.USAGE_OPEN, versioned, self._namespace)
@@ -113,7 +114,7 @@ class UsageStore:
             stored = await self._client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace)
             if not usagebook.is_spoilt(stored):
                 raise
-            _log.error("the open page of usage takes no writes, and is made anew: %s", error)
+            _log.error("the open page of usage cannot be written, and is recreated: %s", error)
             metrics.pages.labels("mended").inc()
             await self._client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace, resource_version=self._version)
             answer = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
@@ -123,7 +124,7 @@ class UsageStore:
         """Keep a page as it was saved, and begin the next one."""
         same = [closed_page for closed_page in await self._closed() if closed_page.number == page.number]
         for closed_page in same:
-            # Left by a controller that died, or that did not know yet that it no longer led.
+            # It exists already: from a controller that died, or that had not yet noticed that it no longer led.
             if closed_page.until < page.until:
                 await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
         if all(closed_page.until < page.until for closed_page in same):
@@ -141,14 +142,14 @@ class UsageStore:
                 await self._client.delete(kinds.CONFIG_MAPS, closed_page.name, self._namespace, uid=closed_page.uid)
 
     async def _own_write(self, number: int, error: Exception) -> None:
-        """Take over the version of an own write without an answer, or of what is no page; another's is an `OvertakenError`."""
+        """Take the version of an own unanswered write, or of a damaged page; if another process wrote it, `OvertakenError`."""
         stored = await self._client.get(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace)
         page = _readable(stored)
         if page is not None and page.writer != self._writer:
             raise OvertakenError(f"usage is written by another process: {error}") from error
-        # A write of an earlier number that arrives only now holds what is closed since. One of a later number is not its own.
+        # An own write of an earlier number that arrived late has content that is closed since. A later number is another's.
         if page is None or page.number > number:
-            _log.error("the open page of usage is written over: everything that it had is here")
+            _log.error("the open page of usage is damaged, and is overwritten with the content in memory")
             metrics.pages.labels("mended").inc()
         self._version = version_of(stored)
 
@@ -158,7 +159,7 @@ class UsageStore:
         return [_closed_of(config_map) for config_map in listed.items if usagebook.number_of(config_map["metadata"]["name"])]
 
     async def _end_of(self, closed: Sequence[_Closed], begun: int) -> int:
-        """Up to when closed pages reach, as the last one holds it: that cannot be changed, and notes on it can."""
+        """The time up to which closed pages reach, from the last page's content: annotations may have been edited."""
         last = max(closed, key=lambda closed_page: closed_page.number, default=None)
         if last is None:
             return begun
@@ -167,7 +168,7 @@ class UsageStore:
 
 
 def _continued(stored: Obj, last: int) -> Page | None:
-    """The open page, if it can be read and is the one that comes after the closed ones, or the last of them."""
+    """The open page, if it can be read and its number is that of the last closed page or the one after."""
     page = _readable(stored)
     if page is not None and last and page.number not in {last, last + 1}:
         _log.error("the open page of usage has number %d, and the last closed one %d", page.number, last)
@@ -184,7 +185,7 @@ def _readable(stored: Obj) -> Page | None:
 
 
 def _created(stored: Obj, now: int) -> int:
-    """When the open page was made: with the first look at what is held."""
+    """When the open page was created, which is when metering began."""
     at = seconds(stored["metadata"].get("creationTimestamp"))
     return now if at is None else round(at * 1000)
 
@@ -198,6 +199,6 @@ def _closed_of(obj: Obj) -> _Closed:
         uid_of(obj),
         usagebook.number_of(name),
         until=int(until) if until.isdecimal() and len(until) < 20 else 0,
-        # What does not say how large it is counts as one of the largest.
+        # A page without a size counts as the largest possible.
         size=int(size) if size.isdecimal() and len(size) < 10 else 1 << 20,
     )

@@ -1,13 +1,13 @@
 """Meters how long pods and claims of all tenants hold devices, while its process leads.
 
     pods of tenants ──> Held, nothing else is kept ──┬─> Meter ── every minute ──> Page ──> open page on the host ──> counters
-       ^         claims, where there may be any ─────┤     ^                                    │
-       │         what the ledger reserves, counted ──┘     │                                    │
-       └── informer: goes, ends, is bound                  └─ counted up to where the page says ┘
+       ^         claims, if there may be any ────────┤     ^                                    │
+       │         reservations of the ledger ─────────┘     │                                    │
+       └── informer: deleted, ended, bound                 └─ counted up to the time in the page ┘
 
-One write holds the sums and the moment up to which they count, so a controller may die before or after it: the next one goes on
-from what the host has, because each pod shows since when it was held, running and over. A minute in which no pod or claim holds
-devices, and none are reserved, writes nothing. The reasons stand in docs/decisions/0041-metering.md.
+One write holds the sums and the time up to which they are counted, so a controller may die before or after it. The next one
+continues from the host's objects, because each pod shows since when it holds devices, runs, or has ended. A minute in which no
+pod or claim holds devices, and none are reserved, writes nothing. The reasons are in docs/decisions/0041-metering.md.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ from controller.metering.store import OvertakenError, UsageStore
 
 _log = logging.getLogger(__name__)
 COUNT_EVERY_SECONDS: Final = 60.0
-# What happened before is known by now: kubelets and watches are late.
+# Only time that is this many milliseconds in the past is counted, because kubelets and watches are late.
 _COUNT_BEHIND: Final = 10_000
-# A watch that said nothing for so long may have missed something. Servers send a bookmark about once a minute.
+# A watch without events for this long may have missed something. Servers send a bookmark about once a minute.
 _SILENT_AFTER_SECONDS: Final = 180.0
 _MOST_PENDING_TALLIES: Final = 100_000
 _MIB: Final = 1024 * 1024
 
 
 def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """What is kept of a pod: what it holds, and nothing where it never held anything."""
+    """The part of a pod that is kept: the devices that it holds; empty if it never held any."""
     meta = meta or decode_meta(raw)
     bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
     held = held_of(decode_obj(raw))
@@ -62,7 +62,7 @@ def _no_lines() -> Mapping[str, Mapping[str, Line]]:
 
 
 class Usage:
-    """Runs for one reign."""
+    """Meters from when the process begins to lead until it loses the lease."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class Usage:
             max_bytes=64 * _MIB,
         )
         self._claims = Claims(client, self._heard_claim, _SILENT_AFTER_SECONDS)
-        # Whether what the meter knows of claims is still true.
+        # Whether the meter's view of claims is up to date.
         self._hears_claims = False
         self._steady = Steady(self._wall(), self._monotonic())
         self._meter: Meter | None = None
         self._page = Page(0, 0)
-        # Counted, and not known to be stored.
+        # Tallies that are counted, but not known to be stored.
         self._pending: list[Tally] = []
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class Usage:
                     await self._clock.sleep(self._every)
 
     async def _turn(self, lines: Lines) -> bool:
-        """Count up to the end of an hour or to now, and store it; returns whether there is more to count."""
+        """Count up to now, or to the end of the hour if that is earlier, and store it; whether there is more to count."""
         now = self._now()
         meter = self._meter or await self._begin(now)
         if self._pods.silence() > _SILENT_AFTER_SECONDS:
@@ -139,7 +139,7 @@ class Usage:
         return to < now - _COUNT_BEHIND
 
     async def _begin(self, now: int) -> Meter:
-        """Go on from what the host has."""
+        """Continue from the pages on the host."""
         self._page = await self._store.open(now)
         self._pending = []
         meter = Meter(self._page.until)
@@ -149,7 +149,7 @@ class Usage:
         return meter
 
     def _listen(self, meter: Meter) -> None:
-        """Count no claim of which the host says nothing, and all of them again once it does."""
+        """Stop counting claims while the host's watch of them is silent, and resume all of them once it works again."""
         hears = not self._claims.deaf
         if hears and not self._hears_claims:
             for claimed in self._claims.all():
@@ -182,7 +182,7 @@ class Usage:
 
     def _heard_claim(self, change: Change) -> None:
         if self._meter is None or not self._hears_claims:
-            # All are seen with the turn in which they can be heard again.
+            # All claims are taken again in the turn in which the watch works again.
             return
         at = None if change.relist else self._now()
         claimed = None if change.kind == "deleted" else self._claims.of(change)

@@ -1,1 +1,1 @@
-"""What the host shares with planes: from objects of one namespace to their copies, kept up by a task for each tenant."""
+"""Copies shared objects of one host namespace into planes, and keeps the copies up to date, by a task for each tenant."""

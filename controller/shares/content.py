@@ -1,6 +1,6 @@
-"""What of a shared object of the host reaches a plane, and what is never shared. Pure.
+"""Decides which part of a shared host object reaches a plane, and which objects are never shared. Pure.
 
-Secret, ConfigMap of the host ──> type, size ──> Content, or in words why not ──> the copy in a namespace of a plane
+Secret, ConfigMap of the host ──> type, size ──> Content, or the reason why not ──> the copy in a namespace of a plane
 """
 
 import hashlib
@@ -15,17 +15,15 @@ from bulkhead.api.untrusted import mapping
 from controller.shares.spec import Item
 
 PULLS: Final = "kubernetes.io/dockerconfigjson"
-# Everything else means something to an API server or to a controller: tokens of ServiceAccounts above all.
+# All other types have a meaning for an API server or a controller, above all tokens of ServiceAccounts.
 TYPES: Final = ("Opaque", "kubernetes.io/tls", PULLS)
 CONTENT_BYTES: Final = 256 * 1024
-_NOTE: Final = (
-    "Shared by the platform, and kept as it is there: what is changed here is put back. Without its label it is yours."
-)
+_NOTE: Final = "Shared by the platform: changes made here are reverted. If you remove its label, the object is yours."
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What every copy of a shared object holds."""
+    """The content of every copy of a shared object."""
 
     item: Item
     type: str
@@ -37,35 +35,35 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why an object is not shared now; copies that are there stay."""
+    """Why an object is not shared now; existing copies stay."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The host has no such object, and was asked just now: its copies go."""
+    """The host has just answered that it has no such object: its copies are removed."""
 
 
 Source: TypeAlias = Content | Unusable | Absent
 
 
 def content_of(item: Item, obj: Mapping[str, Any]) -> Content | Unusable:
-    """What an object of the host gives."""
+    """The content of a host object that is shared, or the reason why it is not."""
     type_ = str(obj.get("type") or "Opaque") if item.kind == "Secret" else ""
     if item.kind == "Secret" and type_ not in TYPES:
-        return Unusable(f"it is of type {type_}, and only {', '.join(TYPES)} are shared")
+        return Unusable(f"its type must be one of {', '.join(TYPES)}, not {type_}")
     data = _texts(obj.get("data"))
     binary = _texts(obj.get("binaryData")) if item.kind == "ConfigMap" else ()
     size = sum(len(key) + len(value.encode()) for key, value in (*data, *binary))
     if size > CONTENT_BYTES:
-        return Unusable(f"it has {size} bytes, and at most {CONTENT_BYTES} are shared")
+        return Unusable(f"it must have at most {CONTENT_BYTES} bytes, not {size}")
     digest = hashlib.sha256(json.dumps([type_, data, binary]).encode()).hexdigest()
     return Content(item, type_, data, binary, digest, size)
 
 
 def copy_of(content: Content, namespace: str, *, uid: str = "", version: str = "") -> Obj:
-    """The copy in a namespace; with `uid` and `version` of the one that is there, to be put in its place and no other's."""
+    """The copy in a namespace; with the `uid` and `version` of an existing copy it replaces exactly that one."""
     meta: Obj = {
         "name": content.item.name,
         "namespace": namespace,

@@ -1,16 +1,15 @@
-"""What is to be done in a plane so that it holds its shared objects and nothing else of ours. Pure.
+"""Decides the steps by which a plane gets its shared objects, and loses copies that are no longer wanted. Pure.
 
-    shares + sources ──> the copies that are wanted ─┬─ not there ─────────────────────> Create
-    namespaces ────────────────────────────────────> │  there, and not as it was left ─> Replace
-    copies there, by their label ──────────────────> │  there, and not wanted ─────────> Remove
+    shares + sources ──> the wanted copies ──────────┬─ missing ───────────────────────> Create
+    namespaces ────────────────────────────────────> │  changed since our last write ──> Replace
+    existing copies, by their label ───────────────> │  not wanted ────────────────────> Remove
     default ServiceAccounts ───────────────────────> └─ another list of pull secrets ──> Point
 
-Of copies that are there only their versions are read, and not what they hold. A copy is as it should be while its version is
-the one that it had when it was last written with the same content: writing what is there already changes no version, so after
-a change one more write settles it, whoever made it. Each step names UID and version of what it is for, so that none ever
-touches an object that was put into the place of another.
+Only the versions of existing copies are read, not their content. A copy is up to date as long as it has the version of our last
+write with the same content. A write without a change leaves the version alone, so one more write after any change settles it.
+Each step names the UID and version of its object, so it never touches an object that has replaced another one.
 
-What has not our label is the tenant's. It is never written and never removed: `Create` finds out, and that is a conflict.
+An object without our label belongs to the tenant. It is never written or removed: if `Create` finds one, that is a conflict.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,25 +19,25 @@ from typing import Final, NamedTuple, TypeAlias
 from controller.shares.content import PULLS, Absent, Content, Source, Unusable
 from controller.shares.spec import Item, Share
 
-# What all copies in one plane may hold together: they lie in the tenant's etcd, which is not large.
+# The most bytes of all copies in one plane: they are stored in the tenant's etcd, which is not large.
 ALL_COPIES_BYTES: Final = 32 * 1024 * 1024
 MOST_COPIES: Final = 2000
 
 
 class Slot(NamedTuple):
-    """A place for a copy."""
+    """The kind, namespace and name of a copy."""
 
     kind: str
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        """Write it as people name an object."""
+        """The object as people name it."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
 class Left(NamedTuple):
-    """How a copy was left by the last write: the content, and the version that it had before."""
+    """A copy after our last write: the content, and the version that it had before."""
 
     digest: str
     uid: str
@@ -66,7 +65,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A ServiceAccount `default`: what it pulls with, and what of it we have put there."""
+    """A ServiceAccount `default`: its pull secrets, and those of them that the platform has added."""
 
     namespace: str
     uid: str
@@ -77,7 +76,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Interior:
-    """What there is in a plane."""
+    """The namespaces, copies and ServiceAccounts of a plane."""
 
     spaces: tuple[Space, ...] = ()
     copies: tuple[Copy, ...] = ()
@@ -86,7 +85,7 @@ class Interior:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A copy where none of ours is."""
+    """Create a missing copy."""
 
     slot: Slot
     content: Content
@@ -94,7 +93,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A copy in the place of one of ours."""
+    """Replace an existing copy."""
 
     slot: Slot
     content: Content
@@ -104,7 +103,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """One of ours that is not wanted any more."""
+    """Remove a copy that is no longer wanted."""
 
     slot: Slot
     uid: str
@@ -113,7 +112,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The list of pull secrets of a ServiceAccount, and what of it is ours."""
+    """Write the pull secrets of a ServiceAccount, and which of them the platform has added."""
 
     account: Account
     pulls: tuple[str, ...]
@@ -125,12 +124,12 @@ Step: TypeAlias = Create | Replace | Remove | Point
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, and what cannot be."""
+    """The steps to do, and the troubles that prevent others."""
 
     steps: tuple[Step, ...]
     wanted: frozenset[Slot] = frozenset()
     troubles: tuple[str, ...] = ()
-    waits: bool = False  # whether something that belongs to a namespace is not there yet
+    waits: bool = False  # whether a namespace still lacks an object, such as its ServiceAccount
 
 
 def decide(
@@ -140,13 +139,13 @@ def decide(
     left: Mapping[Slot, Left],
     conflicts: Mapping[Slot, bool],
 ) -> Decision:
-    """The steps for one plane; `conflicts` are places that were found taken, and whether it is time to try them again."""
+    """The steps for one plane; `conflicts` are slots with objects of the tenant, and whether it is time to try them again."""
     shares = tuple(shares)
     troubles = [f"{item.kind} {item.name}: {why}" for item, why in _troubles(shares, sources)]
     wanted, beyond = _wanted(shares, sources, there.spaces)
     if beyond:
         troubles.append(
-            f"{beyond} copies are left out: all in one plane are at most {MOST_COPIES}, of {ALL_COPIES_BYTES} bytes"
+            f"{beyond} copies are left out: one plane has at most {MOST_COPIES} copies of {ALL_COPIES_BYTES} bytes in all"
         )
     held = {item for item, source in sources.items() if isinstance(source, Unusable)}
     copies = {copy.slot: copy for copy in there.copies}
@@ -174,15 +173,15 @@ def _troubles(shares: Iterable[Share], sources: Mapping[Item, Source]) -> Iterat
         if isinstance(source, Unusable):
             yield share.item, source.why
         elif isinstance(source, Absent):
-            yield share.item, "the host has none of this name"
+            yield share.item, "the host has no object of this name"
         elif share.pulls and source.type != PULLS:
-            yield share.item, f"it is no pull secret: its type is {source.type}, and not {PULLS}"
+            yield share.item, f"a pull secret must be of type {PULLS}, not {source.type}"
 
 
 def _wanted(
     shares: Iterable[Share], sources: Mapping[Item, Source], spaces: Iterable[Space]
 ) -> tuple[dict[Slot, Content], int]:
-    """The copies that are to be there, as many as go into one plane, and how many are left out."""
+    """The wanted copies, as many as one plane may have, and how many are left out."""
     found: dict[Slot, Content] = {}
     size = beyond = 0
     live = sorted((space for space in spaces if not space.going), key=lambda space: space.name)
@@ -202,7 +201,7 @@ def _wanted(
 
 
 def _pulls(shares: Iterable[Share], slots: Iterable[Slot], wanted: Mapping[Slot, Content]) -> dict[str, tuple[str, ...]]:
-    """Which pull secrets the default ServiceAccount of each namespace is to name."""
+    """The pull secrets that the default ServiceAccount of each namespace should name."""
     pulling = {share.item for share in shares if share.pulls}
     found: dict[str, tuple[str, ...]] = {}
     for slot in sorted(slots):
@@ -212,7 +211,7 @@ def _pulls(shares: Iterable[Share], slots: Iterable[Slot], wanted: Mapping[Slot,
 
 
 def _points(pulls: Mapping[str, tuple[str, ...]], accounts: Iterable[Account]) -> Iterator[Point]:
-    """What is the tenant's own in a list stays there, in its order."""
+    """The ServiceAccounts whose list must change. Entries that the tenant added stay, in their order."""
     for account in accounts:
         wanted = pulls.get(account.namespace, ())
         kept = tuple(name for name in account.pulls if name in wanted or name not in account.ours)

@@ -1,13 +1,13 @@
-"""What the host shares with each tenant, in its plane: a task for each, so that a plane that is silent delays no other.
+"""Keeps shared objects up to date in planes: by a task for each tenant, so that a silent plane delays no other.
 
     a Tenant's reconcile orders shares ──┐
     a source has changed ────────────────┼─> a look: namespaces, copies, accounts ──> decide ──> steps ──┐
     some seconds have passed ────────────┘        ^                                                      │
                                                   └─ only namespaces, most of the time <── wait <────────┘
 
-Namespaces are asked for every few seconds, so that a new one has its copies soon; the rest when they have changed, when an
-order or a source has, and every quarter of a minute, which is when what a tenant changed is put back. The more tenants there
-are, the more rarely. What was found is reported by the Tenant's own reconcile.
+Namespaces are listed every few seconds, so that a new one gets its copies soon. The rest is read when namespaces, an order or a
+source have changed, and every 15 s, which is when changes by the tenant are reverted. With many tenants all of this happens
+less often. The Tenant's own reconcile reports the results.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ _WHOLE_LOOK_PERIOD_SECONDS = 15.0
 _LOOK_DEADLINE_SECONDS = 30.0
 _CONFLICT_RETRY_SECONDS = 60.0
 _LONGEST_BACKOFF_SECONDS = 120.0
-# Steps of one look; the rest are for the next one. Looks that follow each other in haste do the most copies that there can be.
+# The most steps of one look; the next look does the rest. The limit of hasty looks is enough for the most copies of a plane.
 MOST_STEPS_A_LOOK = 200
 _MOST_HASTY_LOOKS = 12
 _MOST_REFUSED = 5
-# Of all planes together, in the long run.
+# The limit for all planes together, in the long run.
 _LOOKS_A_SECOND = 50.0
 _BYTES_A_SECOND = 16 * 1024 * 1024
 
@@ -63,20 +63,20 @@ class _Entry:
     class_name: str
     task: asyncio.Task[None] | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    whole: bool = True  # whether the next look is at everything
-    at: float = 0.0  # when everything was looked at last
+    whole: bool = True  # whether the next look reads everything
+    at: float = 0.0  # when everything was last read
     spaces: tuple[Space, ...] = ()
     left: dict[Slot, Left] = field(default_factory=dict)
     conflicts: dict[Slot, float] = field(default_factory=dict)
     hasty: int = 0  # looks in a row that had something to do
     read: int = 0  # bytes of the plane's answers in the last look
     found: Found | None = None
-    no_volumes: bool = False  # whether the last look found none, and none given
-    done: bool = False  # nothing is shared, and nothing is left
+    no_volumes: bool = False  # whether the last look found no volumes, and none were granted
+    done: bool = False  # whether nothing is shared, and nothing is left to remove
 
 
 class ShareLoops:
-    """The tasks; close it at the end, and whenever the lease is lost."""
+    """The tasks of all tenants; call `close` at the end, and whenever the lease is lost."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ShareLoops:
         self._entries: dict[str, _Entry] = {}
 
     def order(self, tenant: str, shares: tuple[Share, ...], class_name: str = "") -> None:
-        """Have a plane hold these, and the volumes that the tenant or its class is given."""
+        """Order these shares for a plane, together with the volumes that are granted to the tenant or its class."""
         entry = self._entries.get(tenant)
         if entry is None:
             entry = self._entries[tenant] = _Entry(shares, class_name)
@@ -108,7 +108,7 @@ class ShareLoops:
             entry.task = asyncio.create_task(self._run(tenant, entry), name=f"shares of {tenant}")
 
     def found(self, tenant: str) -> Found | None:
-        """What the last look found; None before the first."""
+        """The result of the last look; None before the first."""
         entry = self._entries.get(tenant)
         return entry.found if entry is not None else None
 
@@ -121,17 +121,17 @@ class ShareLoops:
         return leaving or bool(entry.shares or self._given(tenant, entry))
 
     def runs(self, tenant: str) -> bool:
-        """Whether a tenant has been ordered anything."""
+        """Whether a tenant has a task."""
         return tenant in self._entries
 
     def changed(self, item: Item) -> None:
-        """A source has changed: everybody who is given it looks at once."""
+        """A source has changed: look at once into the planes of all tenants that it is shared with."""
         for entry in self._entries.values():
             if any(share.item == item for share in entry.shares):
                 self._now(entry)
 
     def volumes_changed(self) -> None:
-        """A SharedVolume has come, changed or gone: everybody who has one, or is given one now, looks at once."""
+        """A SharedVolume has changed: look at once into the planes of all tenants that have one, or are granted one now."""
         for tenant, entry in self._entries.items():
             if not entry.no_volumes or self._given(tenant, entry):
                 entry.done = False
@@ -173,7 +173,7 @@ class ShareLoops:
             await self._pause(entry)
 
     async def _pause(self, entry: _Entry) -> None:
-        """Until the next look is due, or something has changed."""
+        """Wait until the next look is due, or something has changed."""
         planes = len(self._entries)
         seconds = max(LOOK_PERIOD_SECONDS, planes / _LOOKS_A_SECOND, planes * entry.read / _BYTES_A_SECOND)
         pause = asyncio.create_task(self._clock.sleep(seconds))
@@ -186,7 +186,7 @@ class ShareLoops:
             await asyncio.gather(pause, wake, return_exceptions=True)
 
     async def _guarded(self, tenant: str, entry: _Entry) -> Found | None:
-        """One look, with whatever is wrong with it put into words; None: all is as it was."""
+        """One look, with errors turned into messages; None if nothing has changed."""
         turn = self._budget.turn(tenant, _LOOK_DEADLINE_SECONDS)
         plane = self._plane(turn)
         if plane is None:
@@ -196,11 +196,11 @@ class ShareLoops:
                 return await self._look(tenant, entry, plane)
         except (KubeError, TimeoutError) as error:
             unread = isinstance(error, TooLarge | ProtocolError)
-            what = "the plane's answer cannot be read, and nothing is shared in it" if unread else "the plane did not answer"
+            what = "the plane's answer cannot be read, so nothing is shared with it" if unread else "the plane did not answer"
             return Found(unread=f"{what}: {error or 'it took too long'}"[:500], unreadable=unread)
         except Exception:  # noqa: BLE001 - logged with its trace; the next look starts from what is there
             _log.exception("a look at shared objects ended in an error", extra={"tenant": tenant})
-            return Found(unread="the controller failed to look into the plane: see its log", unreadable=True)
+            return Found(unread="the controller failed to read the plane: see the controller's log", unreadable=True)
         finally:
             entry.read = turn.read
 
@@ -210,7 +210,7 @@ class ShareLoops:
         if not entry.whole and spaces == entry.spaces and now - entry.at < _WHOLE_LOOK_PERIOD_SECONDS:
             return None
         shares = entry.shares
-        # Before anything is read, so that what changes meanwhile is looked at again.
+        # Cleared before anything is read, so that a change during the look causes another look.
         entry.whole, entry.spaces, entry.at = False, spaces, now
         sources = await self._sources([share.item for share in shares])
         there = await inside.interior_of(plane, spaces)
@@ -224,10 +224,10 @@ class ShareLoops:
         if self._volumes is not None:
             volumes = await look(self._volumes, tenant, entry.class_name, plane, spaces, was_idle=entry.no_volumes)
         entry.no_volumes = volumes.idle
-        # What was written is looked at once more; where a tenant, or a webhook of its own, is at odds with it, not for ever.
+        # Written objects are read once more, but not endlessly if the tenant, or one of its webhooks, keeps changing them.
         entry.hasty = entry.hasty + 1 if decision.steps or decision.waits or volumes.moves else 0
         entry.whole = entry.whole or (not (refused or volumes.refused) and 0 < entry.hasty <= _MOST_HASTY_LOOKS)
-        # What was ordered or has changed meanwhile asked for another look.
+        # Orders and changes during the look have requested another one.
         entry.done = not entry.whole and not shares and not decision.steps and volumes.idle
         return Found(
             copies=len(decision.wanted) - len(entry.conflicts),
@@ -240,13 +240,13 @@ class ShareLoops:
         )
 
     async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:
-        """Do the steps; returns what the plane (a webhook of the tenant's, say) answered to the first that it refused."""
+        """Do the steps; returns the plane's message for the first step that it (or a webhook of the tenant) refused."""
         refused: list[str] = []
         for step in decision.steps[:MOST_STEPS_A_LOOK]:
             try:
                 await self._step(entry, plane, step)
             except (Conflict, NotFound):
-                # It has changed since it was read, or its namespace is going: the next look sees what there is.
+                # It has changed since it was read, or its namespace is terminating: the next look decides again.
                 continue
             except (Throttled, Unavailable):
                 raise

@@ -1,6 +1,6 @@
-"""Reads what there is of shared objects in a plane, and does the steps that were decided. All within bounds (`inside.calls`).
+"""Reads the shared objects of a plane, and carries out the steps that were decided. All calls are bounded (`inside.calls`).
 
-Of copies the metadata is read alone: what they hold is ours, and would be megabytes.
+Only the metadata of copies is read: their content is known, and could be megabytes.
 """
 
 import msgspec
@@ -47,17 +47,17 @@ _accounts = msgspec.json.Decoder(Page[_Account])
 
 
 async def spaces_of(plane: Plane) -> tuple[Space, ...]:
-    """The namespaces."""
+    """The namespaces of a plane."""
     listed = await plane.list(kinds.NAMESPACES, shape=_partials, metadata_only=True, most=_MOST_NAMESPACES)
     metas = [obj["metadata"] for obj in listed]
     return tuple(Space(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta) for meta in metas)
 
 
 async def interior_of(plane: Plane, spaces: tuple[Space, ...]) -> Interior:
-    """Everything else, beside namespaces that were read already."""
+    """The copies and ServiceAccounts of a plane, together with its namespaces, which were read before."""
     copies: list[Copy] = []
     for kind, resource in KINDS.items():
-        # A tenant may label objects of its own; what is beyond as many as there can be is not ours.
+        # A tenant may label objects of its own, so more objects than the platform can have created are ignored.
         listed = await plane.list(resource, shape=_partials, label_selector=_SHARED, metadata_only=True, most=2 * MOST_COPIES)
         copies += [_copy(kind, obj["metadata"]) for obj in listed]
     named = "metadata.name=default"
@@ -66,7 +66,7 @@ async def interior_of(plane: Plane, spaces: tuple[Space, ...]) -> Interior:
 
 
 async def do(plane: Plane, step: Step) -> None:
-    """Do one step; raises what the plane says to it."""
+    """Do one step; raises the plane's error."""
     match step:
         case Create(slot, content):
             await plane.create(KINDS[slot.kind], copy_of(content, slot.namespace))
@@ -82,7 +82,7 @@ async def do(plane: Plane, step: Step) -> None:
 
 
 async def remove(plane: Plane, step: Replace) -> None:
-    """Take away a copy that cannot be written over: its type is another, or a tenant has made it immutable."""
+    """Delete a copy that cannot be overwritten: its type differs, or a tenant has made it immutable."""
     resource: Resource = KINDS[step.slot.kind]
     await plane.delete(resource, step.slot.name, step.slot.namespace, uid=step.uid, resource_version=step.version)
 

@@ -1,10 +1,10 @@
-"""The host's namespace of shared objects, kept up with by two informers; the one place from which planes are given anything.
+"""Watches the host's namespace of shared objects by two informers; it is the only source of objects that planes get.
 
-    Secrets, ConfigMaps of the namespace ──> informers ──> change ──> every tenant that is given it, at once
-                                                  └──────> content of one, when a tenant's task asks
+    Secrets, ConfigMaps of the namespace ──> informers ──> change ──> every tenant that it is shared with, at once
+                                                  └──────> content of one object, when a tenant's task needs it
 
-The controller may read this namespace alone (a Role of the chart). That an object is not there is believed only when the host's
-API says so to a question of its own: copies are removed for that.
+The controller may read only this namespace (a Role of the chart). An object counts as absent only after a separate request to
+the host's API has confirmed it, because its copies are then removed.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _CACHE_BYTES = 32 * 1024 * 1024
 
 
 class Sources:
-    """The objects of one namespace; without a name there are none."""
+    """The objects of one namespace; none if the namespace's name is empty."""
 
     def __init__(self, client: Client, namespace: str, on_change: Callable[[Item], object]) -> None:
         self._client = client
@@ -38,21 +38,21 @@ class Sources:
         }
 
     async def run(self) -> None:
-        """Keep up until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind, informer in self._informers.items():
                 group.create_task(informer.run(), name=f"informer of shared {kind}s")
 
     async def of(self, items: Iterable[Item]) -> dict[Item, Source]:
-        """What each of these is now."""
+        """The present content of each of these items, or why it has none."""
         return {item: await self._one(item) for item in items}
 
     async def _one(self, item: Item) -> Source:
         informer = self._informers.get(item.kind)
         if informer is None:
-            return Unusable("this installation has no namespace for shared objects (chart value shares.namespace)")
+            return Unusable("this installation has no namespace for shared objects; set the chart value shares.namespace")
         if not informer.has_synced:
-            return Unusable(f"namespace {self._namespace} of the host was not read yet{_because(informer.last_error)}")
+            return Unusable(f"host namespace {self._namespace} has not been read yet{_because(informer.last_error)}")
         obj = informer.store.get(Key(self._namespace, item.name))
         if obj is not None:
             return content_of(item, obj)
@@ -61,7 +61,7 @@ class Sources:
         except NotFound:
             return Absent()
         except KubeError as error:
-            return Unusable(f"it was not read: {error}")
+            return Unusable(f"it could not be read: {error}")
 
     def _changed(self, kind: str, change: Change) -> None:
         self._on_change(Item(kind, change.key.name))

@@ -1,4 +1,4 @@
-"""Which objects a tenant is given, and in which namespaces of its plane: the Tenant's choice over its class's offer. Pure."""
+"""Computes which objects a tenant gets, and in which namespaces: those that its class gives and those that it chose. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from bulkhead.api.untrusted import mapping, mappings, sequence
 
-# The fields of class and Tenant, and the kind that each is of.
+# The fields of class and Tenant, and the kind of the objects that each lists.
 FIELDS: Final = {"sharedSecrets": "Secret", "sharedConfigMaps": "ConfigMap"}
 _OWN_PREFIX: Final = "kube-"
 
@@ -20,13 +20,13 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Namespaces of a plane: by name, by labels, or all but the plane's own."""
+    """A choice of namespaces of a plane: by name, by labels, or all but the plane's own."""
 
     names: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] | None = None
 
     def covers(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a namespace is one of them."""
+        """Whether a namespace is included."""
         if self.names is not None:
             return name in self.names
         if self.labels is not None:
@@ -36,7 +36,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One object, and where its copies are."""
+    """One object, and the namespaces of its copies."""
 
     item: Item
     where: Where = Where()
@@ -44,7 +44,7 @@ class Share:
 
 
 def shares_of(asked: Mapping[str, Any], offer: Mapping[str, Any]) -> tuple[Share, ...]:
-    """What a tenant is given: all that its class gives everybody, and what it chooses of the rest."""
+    """The shares of a tenant: everything that its class gives to all tenants, and what it chooses from the rest."""
     return tuple(share for field, kind in FIELDS.items() for share in _of_kind(kind, asked.get(field), offer.get(field)))
 
 
@@ -65,7 +65,7 @@ def _of_kind(kind: str, asked: Any, offer: Any) -> Iterator[Share]:
 
 
 def where_of(section: Mapping[str, Any]) -> Where:
-    """The namespaces that a section says."""
+    """The namespaces that a section of the spec selects."""
     if section.get("names") is not None:
         return Where(names=tuple(sorted(map(str, sequence(section["names"])))))
     if section.get("matchLabels") is not None:

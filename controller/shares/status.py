@@ -1,4 +1,4 @@
-"""What a tenant's condition says of its shared objects. Pure."""
+"""Builds the Tenant's condition about its shared objects. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the last look into a plane found."""
+    """The result of the last look into a plane."""
 
     copies: int = 0
     namespaces: int = 0
     claims: int = 0
     conflicts: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
-    leaving: tuple[str, ...] = ()  # claims that are not given any more, and the pods that still have them
-    refused: str = ""  # what the plane said to a write
+    leaving: tuple[str, ...] = ()  # claims that are no longer granted, and the pods that still use them
+    refused: str = ""  # the plane's message for a write that it refused
     unread: str = ""  # why nothing was done at all
-    unreadable: bool = False  # and whether the plane did answer
+    unreadable: bool = False  # whether the plane answered in that case
 
 
 def verdict(found: Found | None) -> Verdict:
-    """The condition; None: no look was taken yet."""
+    """The condition; `found` is None before the first look."""
     if found is None:
-        return Verdict("False", Reason.PROVISIONING, "what the class shares is being put into the plane")
+        return Verdict("False", Reason.PROVISIONING, "shared objects are being copied into the plane")
     if found.unread:
         reason = Reason.PLANE_UNREADABLE if found.unreadable else Reason.PLANE_UNREACHABLE
         return Verdict("False", reason, found.unread)
@@ -39,15 +39,15 @@ def verdict(found: Found | None) -> Verdict:
 
 
 def _lacking(found: Found) -> tuple[Reason, str] | None:
-    """What is not as it should be, the worst of it."""
+    """The most serious fault, with its reason; None if there is none."""
     if found.troubles:
         return Reason.SHARE_UNAVAILABLE, _some(found.troubles)
     if found.leaving:
-        cure = "no new pod gets them, and they go with the last of these pods: delete the pods for it to be at once"
-        return Reason.SHARE_HELD, f"not given any more, and pods have them still: {_some(found.leaving)}; {cure}"
+        cure = "no new pod can use them, and they are removed with the last of these pods; delete the pods to remove them now"
+        return Reason.SHARE_HELD, f"claims are no longer granted, but pods still use them: {_some(found.leaving)}; {cure}"
     if found.conflicts:
-        cure = "rename or delete it in the plane, and the shared one takes its place"
-        return Reason.SHARE_CONFLICT, f"the tenant has its own: {_some(found.conflicts)}; {cure}"
+        cure = "rename or delete these in the plane, so that the shared ones can be created"
+        return Reason.SHARE_CONFLICT, f"the tenant has objects of the same name: {_some(found.conflicts)}; {cure}"
     if found.refused:
         return Reason.SHARE_CONFLICT, f"the plane refuses a copy: {found.refused}"
     return None

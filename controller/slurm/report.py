@@ -48,9 +48,9 @@ async def _report_node_set(plane: Plane, seen: Seen, name: str, *, digest: str, 
     )
     wanted |= {"selector": selector(name), "observedGeneration": int(obj["metadata"].get("generation") or 0)}
     conditions = before.get("conditions") or []
-    said = status.waiting_condition(name, seen.workers, conditions, now)
-    if said != conditions:
-        wanted["conditions"] = said
+    updated = status.waiting_condition(name, seen.workers, conditions, now)
+    if updated != conditions:
+        wanted["conditions"] = updated
     if all(before.get(key) == value for key, value in wanted.items()):
         return
     try:

@@ -115,15 +115,15 @@ async def _grown(plane: Plane, name: str, wanted: Obj, error: ApiError | None) -
         return ""  # not made yet: it comes again
     asked = str(wanted["spec"]["resources"]["requests"]["storage"])
     wished = str(wanted["spec"].get("storageClassName") or "")
-    said = []
+    notes: list[str] = []
     if larger(there.size, asked):
-        said.append(never_shrinks(name, there.size, asked))
+        notes.append(never_shrinks(name, there.size, asked))
     elif larger(asked, there.size):
         try:
             body = {"spec": {"resources": {"requests": {"storage": asked}}}}
             await plane.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, body, NAMESPACE)
         except (Forbidden, Unprocessable) as refused:
-            said.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MESSAGE_CHARACTERS]))
+            notes.append(not_grown(name, there.size, asked, there.storage_class_name, refused.message[:_MESSAGE_CHARACTERS]))
     if wished and there.storage_class_name and wished != there.storage_class_name:
-        said.append(never_moves(name, there.storage_class_name, wished))
-    return "; ".join(said)
+        notes.append(never_moves(name, there.storage_class_name, wished))
+    return "; ".join(notes)

@@ -52,6 +52,6 @@ async def _ten(host: LedgerHost, tenant: str, *, wide: bool) -> None:
 async def _answered(host: LedgerHost, tenant: str) -> bool:
     """The first that waits reads what is free of its quota, and those behind it read the quota that they wait for."""
     said = [verdict(pod) for pod in await host.pods(tenant) if gated(pod)]
-    first = [each for each in said if each == ("QuotaExceeded", f"asks 1 {GPU}; of your quota of 5, 0 are free")]
-    queued = f"asks 1 {GPU}; waits behind other work of its queue for room in your quota of 5 {GPU}"
+    first = [each for each in said if each == ("QuotaExceeded", f"requests 1 {GPU}; 0 of your quota of 5 are free")]
+    queued = f"requests 1 {GPU}; waits behind other workloads in its queue for your quota of 5 {GPU}"
     return (len(first), sum(each is not None and each[1].startswith(queued) for each in said)) == (1, 4)

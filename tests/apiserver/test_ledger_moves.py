@@ -60,7 +60,7 @@ async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host
         nodes = await broken(host, team)
         await host.run(team, "large", 8)
         message = await host.told(team, "large", "NoCapacity")
-        assert message.endswith("are free on them, and the most that is free on one is 4")
+        assert message.endswith("are free there, at most 4 on one node")
         assert not [pod for pod in await host.pods(team) if ledger.RECLAIM in pod["metadata"]["annotations"]]
         went: list[str] = []
         async with Watched(host.client, most={space: 16}, room=dict.fromkeys(nodes, 8)).watching():
@@ -85,7 +85,7 @@ async def _made_again(host: LedgerHost, tenant: str, version: str, went: list[st
         note = ledger.read_reclaim(meta["annotations"])
         assert note is not None
         assert note.cause == "Consolidated"
-        assert note.message.startswith("it makes room for larger work")
+        assert note.message.startswith("it makes room for a larger workload")
         went.append(meta["name"])
         # Under another name, as a ReplicaSet does: kwok deletes by name, whichever pod bears it by then.
         await host.client.create(PODS, owned(host, tenant, f"{meta['name']}-again"), space)

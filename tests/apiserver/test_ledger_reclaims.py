@@ -42,7 +42,7 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Ledg
         await until(noted, "the quotas say what is borrowed and lent")
         await host.run(owner, "mine", 2)
         message = await host.told(owner, "mine", "WaitingForReclaim")
-        assert "come back within 10 s" in message
+        assert "are reclaimed within 10 s" in message
 
         async def marked() -> Obj | None:
             found = [pod for pod in await host.pods(borrower) if ledger.RECLAIM in pod["metadata"]["annotations"]]

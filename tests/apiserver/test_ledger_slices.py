@@ -85,7 +85,7 @@ async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_fo
         # The scheduler alone knows which devices are free.
         assert "kubernetes.io/hostname" not in found["spec"]["nodeSelector"]
         await host.run(team, "second", 2)
-        await host.told(team, "second", "NoCapacity", f"1 {GPU} are free on them", 60)
+        await host.told(team, "second", "NoCapacity", f"1 {GPU} are free there", 60)
         await host.run(team, "large", 5)
         await host.told(team, "large", "NeverFits", seconds=60)
         await host.client.delete(PODS, "first", names.work_namespace(team))

@@ -254,7 +254,7 @@ async def test_a_controller_that_starts_while_a_source_cannot_be_read_shares_not
     host, volumes.loops = controller(volumes.host, volumes.plane, [])
     async with background(host.run()):
         volumes.loops.order(TENANT, (), CLASS)
-        await volumes.says("pods of tenant sharer may still write to by SharedVolume all")
+        await volumes.says("pods of tenant sharer may still write to by an earlier SharedVolume all")
         await volumes.bound("red", "shared.ro.beside")
         assert await volumes.claim("red", "shared.ro.mine") is None
         assert await volumes.claim("red", "shared.rw.all") is not None
@@ -272,7 +272,7 @@ async def test_what_pods_still_write_to_is_told_and_nothing_below_is_shared_unti
         await volumes.share("all", subPath="teams")
     await volumes.share("mine", subPath="teams/{tenant}")
     await volumes.says(f"shared.rw.all (writable): pods writer of namespace {WORK}")
-    await volumes.says("SharedVolume mine: it lies below /export/teams, which pods of tenant sharer may still write to")
+    await volumes.says("SharedVolume mine: it is below /export/teams, which pods of tenant sharer may still write to")
     assert volumes.loops.gives(TENANT)
     # In the plane it is gone: no new pod of the tenant names it.
     await volumes.gone("red", "shared.rw.all")

@@ -261,7 +261,7 @@ async def test_what_is_withdrawn_goes_and_takes_nothing_else(sharing: Sharing) -
     await sharing.host.delete(kinds.CONFIG_MAPS, "ca-bundle", SHARED)
     await until(lambda: _gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "no bundle in blue")
     found = await sharing.finds(lambda found: found.troubles)
-    assert found.troubles == ("ConfigMap ca-bundle: the host has none of this name",)
+    assert found.troubles == ("ConfigMap ca-bundle: the host has no object of this name",)
     assert await _there(sharing.plane, kinds.SECRETS, "own", "red")
 
 

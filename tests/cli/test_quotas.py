@@ -190,7 +190,7 @@ async def test_why_says_what_a_pod_waits_for_with_numbers(site: Site, cli: Cli) 
     done = await cli("why", site.a, "big")
     assert done.code == 0, done.err
     for text in (
-        "CohortExhausted: asks 8 nvidia.com/gpu; of your quota of 16, 16 are free; 0 can be borrowed now",
+        "CohortExhausted: requests 8 nvidia.com/gpu; 16 of your quota of 16 are free; 0 can be borrowed now",
         "forecast: it starts by ",
         f"{GPU}: asks 8; nominal 16, used 0, borrowed 0, lent 12, borrowable 0; at most 24 ever",
         "nodes: 3, room for it now on 0; where it may go 4 nvidia.com/gpu are free, at most 4 on one",

@@ -180,4 +180,4 @@ def test_quotas_may_be_as_large_as_quantities_are_and_their_sum_is_as_long_as_on
         "cpu": f"{most}m",
         "memory": f"{most}",
     }
-    assert decide(there, 100.0).verdicts["waits"].message.startswith("asks 8Ei memory; ")
+    assert decide(there, 100.0).verdicts["waits"].message.startswith("requests 8Ei memory; ")

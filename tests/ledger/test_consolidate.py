@@ -61,10 +61,12 @@ def test_one_of_two_halves_moves_and_everything_runs() -> None:
     assert moves(decisions) == {"r0": "n1"}
     (verdict,) = decisions.verdicts.values()
     assert f"{verdict.why}: {verdict.message}" == (
-        "WaitingForReclaim: asks 8 nvidia.com/gpu; room for it comes back within 3 min"
+        "WaitingForReclaim: requests 8 nvidia.com/gpu; room for it becomes free within 3 min"
     )
     (back,) = decisions.reclaim
-    assert back.message.startswith("it makes room for larger work, since what is free lies in pieces; room on another node is")
+    assert back.message.startswith(
+        "it makes room for a larger workload, because free devices are spread over too many nodes; room on"
+    )
     assert back.deadline == made.now + 180.0
     made.settle()
     assert where(made) == {"r0": "n1", "r1": "n1", name: "n0"}
@@ -77,8 +79,7 @@ def test_nobody_moves_unless_the_cohort_says_so(rules: Rules) -> None:
     decisions = made.settle()
     (verdict,) = decisions.verdicts.values()
     assert f"{verdict.why}: {verdict.message}" == (
-        "NoCapacity: asks 8 nvidia.com/gpu; 2 nodes match, 8 nvidia.com/gpu are free on them, and the most that is free on one "
-        "is 4"
+        "NoCapacity: requests 8 nvidia.com/gpu; 2 nodes match; 8 nvidia.com/gpu are free there, at most 4 on one node"
     )
     assert where(made) == {"r0": "n0", "r1": "n1"}
 

@@ -101,11 +101,11 @@ def test_standings_add_up() -> None:
 @pytest.mark.parametrize(
     ("policy", "since", "told"),
     [
-        ("Keep", None, "it runs until it ends, and nothing starts in its stead before there is quota for it"),
+        ("Keep", None, "it runs until it ends, and its replacement starts only when there is quota for it"),
         # Since when was noted under other rules.
-        ("Keep", NOW - 600.0, "it runs until it ends, and nothing starts in its stead before there is quota for it"),
+        ("Keep", NOW - 600.0, "it runs until it ends, and its replacement starts only when there is quota for it"),
         ("Reclaim", None, ""),
-        ("Reclaim", NOW - 30.0, "it is taken back after 1970-01-01 02:56:10Z, unless there is quota for it by then"),
+        ("Reclaim", NOW - 30.0, "it is evicted after 1970-01-01 02:56:10Z, unless there is quota for it by then"),
         ("Reclaim", NOW - 600.0, ""),
     ],
 )

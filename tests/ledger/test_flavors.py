@@ -64,19 +64,22 @@ def test_own_quota_of_the_next_kind_comes_before_what_would_be_borrowed_of_the_p
 CANNOT = {
     "a kind that it has no quota of": (
         pod("w", {GPU: 2}, "other"),
-        "NeverFits: asks 2 nvidia.com/gpu; 1 node matches, of flavor other; your quota is for others: 4 of fast and 4 of slow",
+        (
+            "NeverFits: requests 2 nvidia.com/gpu; 1 node matches, of flavor other; "
+            "your quota is for other flavors: 4 of fast and 4 of slow"
+        ),
     ),
     "a kind that nobody has named": (
         pod("w", {GPU: 2}, "elsewhere"),
-        "NeverFits: asks 2 nvidia.com/gpu; 0 fast nodes match, and even if all were empty there would be no room for it",
+        "NeverFits: requests 2 nvidia.com/gpu; 0 fast nodes match, and it would not fit even if all nodes were empty",
     ),
     "its second kind, and more than that ever gives": (
         pod("w", {GPU: 5}, "slow"),
-        "QuotaExceeded: asks 5 nvidia.com/gpu@slow; your quota is 4: it can never start",
+        "QuotaExceeded: requests 5 nvidia.com/gpu@slow; your quota is 4: it can never start",
     ),
     "slices for which no quota is large enough": (
         pod("w", {MIG: 3}),
-        "QuotaExceeded: asks 3 nvidia.com/mig-1g.10gb; your quota is 2: it can never start",
+        "QuotaExceeded: requests 3 nvidia.com/mig-1g.10gb; your quota is 2: it can never start",
     ),
 }
 
@@ -94,20 +97,20 @@ def test_nodes_of_no_flavor_are_said_to_be_that() -> None:
     on_plain = replace(pod("w", {GPU: 2}), needs=Needs(selector=(("kubernetes.io/hostname", "n-plain"),)))
     named = tuple(replace(each, labels={**each.labels, "kubernetes.io/hostname": each.name}) for each in NODES)
     found = replace(snapshot(on_plain), nodes=named)
-    assert said(found).endswith("1 node matches, of no flavor; your quota is for others: 4 of fast and 4 of slow")
+    assert said(found).endswith("1 node matches, of no flavor; your quota is for other flavors: 4 of fast and 4 of slow")
 
 
 def test_nodes_that_are_not_ready_are_a_matter_of_capacity() -> None:
     down = tuple(replace(node, usable=node.name != "n-fast") for node in NODES)
     found = replace(snapshot(pod("w", {GPU: 2}), tenants=(tenant(fast=4),)), nodes=down)
-    assert said(found).startswith("NoCapacity: asks 2 nvidia.com/gpu; 0 fast nodes match")
+    assert said(found).startswith("NoCapacity: requests 2 nvidia.com/gpu; 0 fast nodes match")
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(flavors=FLAVORS[1:])], ids=["no Cohort", "not in the Cohort"])
 def test_of_a_flavor_that_no_cohort_lists_there_are_no_nodes(rules: Rules) -> None:
     found = decide(snapshot(pod("w", {GPU: 2}), tenants=(tenant(fast=4),), rules=rules), 100.0)
     assert not found.admit
-    assert found.verdicts["w"].message.endswith("your quota is for others: 4 of fast")
+    assert found.verdicts["w"].message.endswith("your quota is for other flavors: 4 of fast")
 
 
 def test_slices_are_counted_beside_gpus_and_not_as_gpus() -> None:

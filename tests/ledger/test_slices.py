@@ -108,13 +108,13 @@ def verdict_of(asks: int, classes: list[Mapped], slices: list[Slice], running: i
 
 def test_a_pod_at_the_gate_goes_where_the_devices_are_and_nobody_is_refused_for_what_is_unknown() -> None:
     known = [slice_of(resource_slice())]
-    assert verdict_of(2, [], known).startswith("NeverFits: asks 2 ")
-    assert verdict_of(2, [OF_DRIVER], []).startswith("NeverFits: asks 2 ")
+    assert verdict_of(2, [], known).startswith("NeverFits: requests 2 ")
+    assert verdict_of(2, [OF_DRIVER], []).startswith("NeverFits: requests 2 ")
     assert verdict_of(2, [OF_DRIVER], known) == "n1"
-    assert verdict_of(5, [OF_DRIVER], known).startswith("NeverFits: asks 5 ")
-    assert verdict_of(2, [OF_DRIVER], known, running=3).startswith("NoCapacity: asks 2 ")
+    assert verdict_of(5, [OF_DRIVER], known).startswith("NeverFits: requests 5 ")
+    assert verdict_of(2, [OF_DRIVER], known, running=3).startswith("NoCapacity: requests 2 ")
     assert verdict_of(60, [OF_ANY], known, running=4) == "n1"
-    assert verdict_of(65, [OF_ANY], known).startswith("QuotaExceeded: asks 65 ")
+    assert verdict_of(65, [OF_ANY], known).startswith("QuotaExceeded: requests 65 ")
 
 
 def test_what_nobody_counts_is_not_said_in_numbers() -> None:

@@ -3,6 +3,6 @@
     SharedVolume, PersistentVolume ──> offers ──> grants of one tenant ──> on_host ──> volume and claim in its work namespace
                                                                               └─ bound ──> in_plane ──> claims in its namespaces
 
-The host's volume points where the SharedVolume says and nowhere else: what lies in the plane is shown to the tenant and never
-read for it. Whatever the syncer mirrors names the host's claim by its fixed name.
+The host's volume points only to the source of the SharedVolume. The objects in the plane are for the tenant to see, and are
+never read for the host's volume. Pods that the syncer mirrors name the host's claim by its fixed name.
 """

@@ -1,13 +1,13 @@
-"""What is to be done so that a tenant has the volumes that it is given, first on the host and then in its plane. Pure.
+"""Decides the steps by which a tenant gets the volumes granted to it, first on the host and then in its plane. Pure.
 
     host   no volume ──> Make volume, claim ──> bound by the host ──> ready
-           another source, or a claim that was lost ──> Remove claim ──> (its pods have ended) ──> Remove volume ──> anew
-    plane  ready ──> Make volume, claim in each namespace ──> Bind ──> as it should be
-           not given any more, or no such namespace ──> Remove claim ──> (its pods have ended) ──> Release, Remove volume
+           another source, or a lost claim ──> Remove claim ──> (its pods have ended) ──> Remove volume ──> again from the start
+    plane  ready ──> Make volume, claim in each namespace ──> Bind ──> done
+           no longer granted, or no such namespace ──> Remove claim ──> (its pods have ended) ──> Release, Remove volume
 
-Every removal names the UID that was seen. A claim is in use until the last of its pods has ended, and goes then: the API server
-of either side sees to that. What a SharedVolume stands for is never removed: volumes are kept, not emptied, when they go.
-`held` are SharedVolumes of which is not known what they are at the moment; what there is of them stays.
+Every removal names the UID that was observed. A claim stays until the last of its pods has ended: the API server of either side
+ensures that. The data of a SharedVolume is never removed: a deleted volume keeps its content. `held` are SharedVolumes that
+could not be read at the moment; their existing objects stay.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,7 +49,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """What one side has of ours."""
+    """The platform's volumes and claims on one side."""
 
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -57,7 +57,7 @@ class There:
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """A volume or claim that is not there."""
+    """Create a missing volume or claim."""
 
     kind: Kind
     grant: Grant
@@ -66,7 +66,7 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """The status of a volume or claim of a plane."""
+    """Write the status of a volume or claim of a plane."""
 
     kind: Kind
     grant: Grant
@@ -75,7 +75,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A volume of a plane whose claim is gone: it is protected for as long as it counts as bound."""
+    """Release a volume of a plane whose claim is gone: it is protected as long as it counts as bound."""
 
     name: str
     uid: str
@@ -83,7 +83,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """One of ours, by what it was when it was seen."""
+    """Remove one of our objects, if it is still the one that was observed."""
 
     kind: Kind
     namespace: str
@@ -96,13 +96,13 @@ Step: TypeAlias = Make | Bind | Release | Remove
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done on one side."""
+    """The steps to do on one side."""
 
     steps: tuple[Step, ...] = ()
     ready: frozenset[str] = frozenset()  # claims of the host that are bound
     wanted: frozenset[tuple[str, str]] = frozenset()  # namespaces and names of a plane's claims
     waits: tuple[str, ...] = ()  # claims that cannot be used yet
-    leaving: frozenset[str] = frozenset()  # claims of the host that go once the last of their pods has ended
+    leaving: frozenset[str] = frozenset()  # claims of the host that are removed once the last of their pods has ended
     beyond: int = 0
 
 
@@ -147,7 +147,7 @@ def on_host(grants: Iterable[Grant], there: There, held: Collection[str], work: 
 
 
 def _settle(host: _Host, grant: Grant, volume: Volume | None, claim: Claim | None, work: str) -> None:
-    """One grant: from whatever there is towards a volume of its source and a claim that is bound to it."""
+    """The steps of one grant, towards a volume of its source and a claim that is bound to it."""
     usable = volume is not None and not volume.going and volume.digest == grant.digest
     usable = usable and volume is not None and volume.phase not in ("Released", "Failed")
     if claim is not None and (claim.going or claim.volume != grant.volume or claim.phase == "Lost" or not usable):
@@ -203,7 +203,7 @@ def _slots(grants: Iterable[Grant], spaces: Iterable[Space]) -> tuple[Mapping[tu
 
 
 def _shown(grant: Grant, namespace: str, volume: Volume | None, claim: Claim | None) -> Iterable[Step]:
-    """One claim of a plane, with its volume."""
+    """The steps of one claim of a plane, with its volume."""
     if claim is not None and claim.going:
         return
     if claim is not None and claim.volume != plane_volume_name(grant.claim, namespace):

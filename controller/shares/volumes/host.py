@@ -1,12 +1,12 @@
-"""SharedVolumes and the PersistentVolumes they name, as the host has them, and a tenant's own volumes and claims on the host.
+"""Reads SharedVolumes and the PersistentVolumes that they name, and reads and writes tenants' volumes and claims on the host.
 
-    SharedVolumes ──> informer ──> every tenant looks at once
-    PersistentVolume that one names ──> read when a tenant looks, and kept for half a minute
-    volumes of ours, of all tenants ──> informer ──> what pods may write to
+    SharedVolumes ──> informer ──> a look for every tenant, at once
+    PersistentVolume that one names ──> read during a look, and cached for 30 s
+    the platform's volumes of all tenants ──> informer ──> directories that pods may write to
 
-That something is not there is believed only when the host says so: until SharedVolumes were read, nothing is known of any.
-What tenants may write to is read of the volumes that there are, and not of what SharedVolumes say or once said: so it is known
-after a restart too, of one that cannot be read, and of one that was deleted or is read-only now while pods have it as it was.
+Absence counts only if the host reports it: until SharedVolumes have been read, all of them are unknown. Directories that
+tenants may write to come from the existing volumes, not from SharedVolumes. So they are known after a restart too, if a
+SharedVolume cannot be read, and if it was deleted or became read-only while pods still use it as it was.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Pod(msgspec.Struct, frozen=True):
-    """What is read of a pod."""
+    """The fields that are read from a pod."""
 
     metadata: _Name = _Name()
     spec: _PodSpec = _PodSpec()
 
     @property
     def claims(self) -> frozenset[str]:
-        """The claims that it has; none before it was given a node."""
+        """The claims that it uses; none before it has a node."""
         mounts = self.spec.volumes if self.spec.node_name else ()
         return frozenset(mount.persistent_volume_claim.claim_name for mount in mounts if mount.persistent_volume_claim)
 
@@ -70,26 +70,26 @@ _pod = msgspec.json.Decoder(_Pod)
 
 
 def _writable(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """Nothing is kept of a volume by which nothing is written."""
+    """A `shrink` that keeps only volumes that pods may write to."""
     found, body = compact(raw, meta)
     return found, body if written_of(decode_obj(body)) is not None else b""
 
 
 class HostVolumes:
-    """One host."""
+    """The shared volumes of the host."""
 
     def __init__(self, client: Client, clock: Clock, types: Iterable[str], on_change: Callable[[], object]) -> None:
         self._client = client
         self._clock = clock
         self._types = tuple(types)
-        # Every tenant asks for all of them, at each of its reconciles too.
+        # Cached, because every tenant needs all of them, at each of its reconciles too.
         self._decoded: list[Obj] | None = None
 
         def heard(_: Change) -> None:
             self._decoded = None
             on_change()
 
-        # Before the definitions of an upgrade have come there is no such kind.
+        # During an upgrade the kind does not exist until its definition is installed.
         self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_CACHE_BYTES, optional=True)
         self._made = Informer(
             client,
@@ -101,27 +101,27 @@ class HostVolumes:
         self._volumes: dict[str, tuple[float, _Found]] = {}
 
     async def run(self) -> None:
-        """Keep up until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._shared.run())
             group.create_task(self._made.run())
 
     def given(self, tenant: str, class_name: str) -> frozenset[str] | None:
-        """The SharedVolumes that a tenant is given; None: that is not known yet."""
+        """The SharedVolumes that are granted to a tenant; None if that is not known yet."""
         if not (self._shared.has_synced and self._made.has_synced):
             return None
         return frozenset(text(obj["metadata"]["name"]) for obj in self._all() if is_for(obj, tenant, class_name))
 
     async def offers(self) -> dict[str, Offer | Unusable]:
-        """What each SharedVolume is now."""
+        """The present offer of each SharedVolume, or why it has none."""
         return {text(obj["metadata"]["name"]): await self._offer(obj) for obj in self._all()}
 
     def written(self) -> tuple[Written, ...]:
-        """What pods of any tenant may write to by volumes of ours."""
+        """The directories that pods of any tenant may write to through the platform's volumes."""
         return tuple(made for made in map(written_of, self._made.store.objects()) if made is not None)
 
     async def holders(self, tenant: str, claims: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """The pods of a tenant that have claims, by claim; of so many pods that no more are read, those that were."""
+        """The pods of a tenant that use these claims, by claim; if there are too many pods, only those that were read."""
         found: dict[str, tuple[str, ...]] = {}
         if not claims:
             return found
@@ -137,7 +137,7 @@ class HostVolumes:
         return found
 
     async def there(self, tenant: str) -> There:
-        """What the host has for one tenant."""
+        """The volumes and claims of one tenant on the host."""
         selector = f"{labels.tenant_selector(tenant)},{labels.SHARED_VOLUME}"
         volumes = await self._client.list(kinds.PERSISTENT_VOLUMES, label_selector=selector)
         claims = await self._client.list(kinds.PERSISTENT_VOLUME_CLAIMS, names.work_namespace(tenant), label_selector=selector)
@@ -164,7 +164,7 @@ class HostVolumes:
         try:
             await self._client.create(r, obj)
         except AlreadyExists:
-            # Another's, or one that came just now: the next look sees which.
+            # An object of another owner, or one that was created just now: the next look decides.
             return
 
     def _all(self) -> list[Obj]:
@@ -191,7 +191,7 @@ class HostVolumes:
         except NotFound:
             return Absent()
         except KubeError as error:
-            return Unusable(f"PersistentVolume {name} was not read: {error}")
+            return Unusable(f"PersistentVolume {name} could not be read: {error}")
 
 
 def volume_of(obj: Obj) -> Volume:

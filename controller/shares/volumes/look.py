@@ -1,9 +1,9 @@
 """One look at the shared volumes of one tenant: on the host, and then in its plane.
 
-    given? ──> grants ──> on_host ──> steps ──> in_plane ──> steps ──> what was found
+    granted? ──> grants ──> on_host ──> steps ──> in_plane ──> steps ──> VolumesFound
 
-What the host refuses, or does not answer, is a trouble of these volumes and keeps nothing else of the look from being done.
-What the plane does is the caller's, as for everything else that is shared in it.
+If the host refuses a request or does not answer, only the shared volumes report a trouble; the rest of the look continues.
+Errors of the plane go to the caller, as for everything else that is shared with it.
 """
 
 import logging
@@ -25,24 +25,24 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class VolumesFound:
-    """What a look found."""
+    """The result of a look."""
 
     claims: int = 0
     troubles: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
-    refused: str = ""  # what the plane said to a write
-    leaving: tuple[str, ...] = ()  # claims that pods still have though they are not given, and which pods
-    moves: bool = False  # whether there was anything to do, or is to be waited for
-    idle: bool = False  # whether nothing is given and nothing is left
+    refused: str = ""  # the plane's message for a write that it refused
+    leaving: tuple[str, ...] = ()  # claims that are no longer granted but still used, and the pods that use them
+    moves: bool = False  # whether there was anything to do, or is something to wait for
+    idle: bool = False  # whether nothing is granted and nothing is left
 
 
 async def look(
     host: HostVolumes, tenant: str, class_name: str, plane: Plane, spaces: tuple[Space, ...], *, was_idle: bool
 ) -> VolumesFound:
-    """Take it; where there was nothing the last time and nothing is given now, nothing is read."""
+    """Look once. If the last look found nothing and nothing is granted now, nothing is read."""
     given = host.given(tenant, class_name)
     if given is None:
-        return VolumesFound(troubles=("SharedVolumes of the host were not read yet",))
+        return VolumesFound(troubles=("the host's SharedVolumes have not been read yet",))
     if was_idle and not given:
         return VolumesFound(idle=True)
     try:
@@ -54,14 +54,14 @@ async def look(
         holders = await host.holders(tenant, decision.leaving)
     except KubeError as error:
         _log.warning("shared volumes: %s", error, extra={"tenant": tenant})
-        return VolumesFound(troubles=(f"the host does not let shared volumes be made: {error}"[:400],))
+        return VolumesFound(troubles=(f"the host refuses to create shared volumes: {error}"[:400],))
     found = await _show(plane, what, decision, spaces, tenant)
     leaving = tuple(_held(claim, tenant, pods) for claim, pods in sorted(holders.items()))
     return replace(found, leaving=leaving, idle=found.idle and not given and there == There())
 
 
 def _held(claim: str, tenant: str, pods: tuple[str, ...]) -> str:
-    """A claim that goes, and the pods by which it stays for now."""
+    """A claim that will be removed, and the pods that still use it."""
     more = f" and {len(pods) - _MOST_NAMED} more" if len(pods) > _MOST_NAMED else ""
     how = "writable" if claim.startswith(names.WRITABLE_CLAIM) else "read-only"
     namespace = names.work_namespace(tenant)
@@ -69,7 +69,7 @@ def _held(claim: str, tenant: str, pods: tuple[str, ...]) -> str:
 
 
 async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space, ...], tenant: str) -> VolumesFound:
-    """The steps in the plane."""
+    """Do the steps in the plane."""
     there = await inside.there(plane)
     decision = in_plane(what.grants, host.ready, spaces, there, what.held)
     conflicts: list[str] = []
@@ -81,7 +81,7 @@ async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space
             if isinstance(step, Make):
                 conflicts.append(f"the {step.kind} of {step.namespace}/{step.grant.claim}")
         except (Conflict, NotFound):
-            # It has changed since it was read, or its namespace is going: the next look sees what there is.
+            # It has changed since it was read, or its namespace is terminating: the next look decides again.
             continue
         except (Throttled, Unavailable):
             raise
@@ -94,7 +94,7 @@ async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space
         for claim in host.waits
     ]
     if decision.beyond:
-        lacking.append(f"{decision.beyond} claims are left out: all in one plane are at most {MOST_CLAIMS}")
+        lacking.append(f"{decision.beyond} claims are left out: one plane has at most {MOST_CLAIMS} claims of shared volumes")
     made = {(claim.namespace, claim.name) for claim in there.claims} & decision.wanted
     return VolumesFound(
         claims=len(made),

@@ -1,4 +1,4 @@
-"""The volume and the claim of a grant, on the host and in a plane. Pure."""
+"""Builds the volume and the claim of a grant, on the host and in a plane. Pure."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from controller.shares.volumes.offers import Grant
 
-# What the syncer's volumes show too: nothing of the host's storage.
+# The same as for the syncer's volumes: it shows nothing of the host's storage.
 DRIVER: Final = "volumes.bulkhead.dev"
 _READ_ONLY: Final = "ro"
-_NOTE: Final = "Shared by the platform: a pod mounts it by the name of this claim. It is made again when it is deleted."
+_NOTE: Final = "Shared by the platform: a pod mounts it by the name of this claim. If you delete the claim, it is recreated."
 
 
 def host_volume(grant: Grant) -> Obj:
-    """The tenant's volume on the host, kept for the tenant's claim alone; what it points at stays when it goes."""
+    """The tenant's volume on the host, reserved for the tenant's claim; the data stays when the volume is deleted."""
     options = [option for option in grant.options if option not in ("rw", _READ_ONLY)]
     spec: Obj = {
         "capacity": {"storage": grant.capacity},
@@ -41,7 +41,7 @@ def host_volume(grant: Grant) -> Obj:
 
 
 def host_claim(grant: Grant) -> Obj:
-    """The one claim of that volume. It asks for a byte: what is shared takes nothing of the tenant's quota."""
+    """The claim of that volume. It requests one byte, because shared data does not count against the tenant's quota."""
     spec: Obj = {
         "accessModes": _modes(grant),
         "storageClassName": "",
@@ -97,5 +97,5 @@ def _host_labels(grant: Grant) -> dict[str, str]:
 
 
 def _plane_meta(grant: Grant, name: str) -> Obj:
-    # The mark of the platform keeps the syncer from mirroring it: the host's claim is there already.
+    # The platform's label keeps the syncer from mirroring it: the host's claim exists already.
     return {"name": name, "labels": {labels.PLATFORM: "true", labels.SHARED_VOLUME: grant.name}}

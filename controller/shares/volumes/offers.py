@@ -1,4 +1,4 @@
-"""SharedVolumes as they may be given: the source each stands for, and what keeps one from being given. Pure.
+"""Computes which SharedVolumes can be granted, the source of each, and why others cannot be granted. Pure.
 
 SharedVolume ── nfs ──────────────────────────> Origin ─┐
 └──────── PersistentVolume of the host ──> Origin ─┴─> path below it ──> Offer ──> Grant of one tenant
@@ -21,7 +21,7 @@ from controller.shares.volumes.subpath import Parts
 NFS: Final = "nfs"
 CSI: Final = "csi"
 LOCAL: Final = "local"
-# Of every other type a volume cannot be made read-only by itself, or reaches files of nodes at will.
+# Volumes of all other types cannot be made read-only by themselves, or reach arbitrary files of nodes.
 TYPES: Final = (NFS, CSI, LOCAL)
 MOST_SHARED_VOLUMES: Final = 64
 _READ_ONLY: Final = "ro"
@@ -29,12 +29,12 @@ _READ_ONLY: Final = "ro"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One SharedVolume that can be given, and the source that a PersistentVolume for it has; `path` holds its template."""
+    """A SharedVolume that can be granted, and the source of its PersistentVolumes; `path` is its template."""
 
     name: str
     type: str
     source: Mapping[str, Any]
-    place: str  # which server, of type nfs; two offers of one place may meet
+    place: str  # the server, for type nfs; directories of two offers of one place may overlap
     path: Parts
     read_only: bool
     capacity: str
@@ -45,7 +45,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A directory that pods of a tenant may write to by a volume of ours, whatever its SharedVolume says now."""
+    """A directory that a tenant's pods may write to through an existing volume, even if its SharedVolume has changed since."""
 
     volume: str
     tenant: str
@@ -57,7 +57,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one tenant is given of one SharedVolume."""
+    """One tenant's part of one SharedVolume."""
 
     name: str
     tenant: str
@@ -71,7 +71,7 @@ class Grant:
 
     @property
     def claim(self) -> str:
-        """The name of the claim, on the host as in the plane."""
+        """The name of the claim, on the host and in the plane."""
         return claim_name(self.name, read_only=self.read_only)
 
     @property
@@ -82,7 +82,7 @@ class Grant:
 
     @property
     def digest(self) -> str:
-        """Of all that a volume cannot change once it is there."""
+        """A digest of all fields that cannot change once the volume exists."""
         parts = (self.source, self.read_only, self.capacity, self.options, self.affinity)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -93,20 +93,20 @@ def claim_name(name: str, *, read_only: bool) -> str:
 
 
 def is_for(shared: Mapping[str, Any], tenant: str, class_name: str) -> bool:
-    """Whether a tenant is given a SharedVolume."""
+    """Whether a SharedVolume is granted to a tenant."""
     spec = mapping(shared.get("spec"))
     return tenant in sequence(spec.get("tenants")) or (bool(class_name) and class_name in sequence(spec.get("classes")))
 
 
 def volume_named(shared: Mapping[str, Any]) -> str:
-    """The PersistentVolume of the host that a SharedVolume names; empty where it names none."""
+    """The PersistentVolume of the host that a SharedVolume names; empty if it names none."""
     return text(mapping(shared.get("spec")).get("persistentVolumeName"))
 
 
 def offer_of(
     shared: Mapping[str, Any], volume: Mapping[str, Any] | Absent | Unusable | None, types: Collection[str]
 ) -> Offer | Unusable:
-    """What a SharedVolume offers; `volume` is what the host says of the PersistentVolume that it names."""
+    """The offer of a SharedVolume; `volume` is the PersistentVolume that it names, as the host has it."""
     if isinstance(volume, Unusable):
         return volume
     if isinstance(volume, Absent):
@@ -121,13 +121,13 @@ def _offer(shared: Mapping[str, Any], volume: Mapping[str, Any] | None, types: C
     spec, own = mapping(shared.get("spec")), mapping(mapping(volume).get("spec"))
     name = text(mapping(shared.get("metadata")).get("name"))
     if not 0 < len(name) <= NAME_LIMIT or "." in name:
-        raise ValueError(f"its name is not a DNS label of at most {NAME_LIMIT} characters")
+        raise ValueError(f"its name must be a DNS label of at most {NAME_LIMIT} characters")
     type_, source = _of_volume(volume) if volume is not None else (NFS, mapping(spec.get(NFS)))
     if type_ not in types:
-        raise ValueError(f"volumes of type {type_} are not shared by this installation (chart value shares.volumeTypes)")
+        raise ValueError(f"volumes of type {type_} are not allowed by the chart value shares.volumeTypes")
     below = subpath.parse(text(spec.get("subPath")))
     if type_ == CSI and below:
-        raise ValueError("a volume of type csi is shared whole: it has no subPath")
+        raise ValueError("subPath is not allowed for a volume of type csi, which is shared as a whole")
     options = spec.get("mountOptions") if spec.get("mountOptions") is not None else own.get("mountOptions")
     return Offer(
         name=name,
@@ -147,19 +147,19 @@ def _of_volume(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     meta, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
     name = text(meta.get("name"))
     if labels.SHARED_VOLUME in mapping(meta.get("labels")):
-        raise ValueError(f"PersistentVolume {name} is a tenant's part of a shared volume itself")
+        raise ValueError(f"PersistentVolume {name} was itself created for a shared volume of a tenant")
     if text(mapping(spec.get("claimRef")).get("namespace")).startswith("bh-"):
         raise ValueError(f"PersistentVolume {name} belongs to a claim of a tenant")
     if spec.get("volumeMode") == "Block":
-        raise ValueError(f"PersistentVolume {name} is a block device, and only file systems are shared")
+        raise ValueError(f"PersistentVolume {name} must be a file system, not a block device")
     for type_ in TYPES:
         if spec.get(type_) is not None:
             return type_, mapping(spec.get(type_))
-    raise ValueError(f"PersistentVolume {name} is of none of the types {', '.join(TYPES)}")
+    raise ValueError(f"PersistentVolume {name} must be of one of the types {', '.join(TYPES)}")
 
 
 def written_of(volume: Mapping[str, Any]) -> Written | None:
-    """What pods may write to by a volume of the host; None where that is nothing, or nothing below which anything is shared."""
+    """The directory that pods may write to through a host volume; None if no shared directory can be below it."""
     meta, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
     marks = mapping(meta.get("labels"))
     if labels.SHARED_VOLUME not in marks or _READ_ONLY in sequence(spec.get("mountOptions")):
@@ -171,7 +171,7 @@ def written_of(volume: Mapping[str, Any]) -> Written | None:
         try:
             path = subpath.plain(text(source.get("path")))
         except ValueError:
-            return None  # not made by us
+            return None  # not created by the platform
         return Written(
             volume=text(meta.get("name")),
             tenant=text(marks.get(labels.TENANT)),
@@ -184,47 +184,47 @@ def written_of(volume: Mapping[str, Any]) -> Written | None:
 
 
 def trap(offer: Offer, others: Iterable[Offer], written: Iterable[Written] = ()) -> str:
-    """Why what lies below a directory that tenants may write to is not given; empty when there is no such directory.
+    """Why an offer is refused because it is below a directory that tenants may write to; empty if there is no such directory.
 
-    What a SharedVolume does not offer any more is written to for as long as pods have it: until its last volume is gone.
+    A directory that a SharedVolume no longer offers still counts until its last volume is gone, because pods may write to it.
     """
     for other in others:
         met = (other.type, other.place) == (offer.type, offer.place) and offer.type != CSI
         if met and not other.read_only and subpath.lies_below(offer.path, other.path):
             return (
-                f"it lies below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
-                "a link that one of them puts there would lead anywhere"
+                f"it is below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
+                "a tenant could place a symbolic link there that leads anywhere"
             )
     for volume in written:
         met = (volume.type, volume.place) == (offer.type, offer.place)
         if met and subpath.lies_below(offer.path, volume.path):
             return (
-                f"it lies below {subpath.joined(volume.path)}, which pods of tenant {volume.tenant} may still write to by "
-                f"SharedVolume {volume.shared} as it was (PersistentVolume {volume.volume}): it is given once they have ended"
+                f"it is below {subpath.joined(volume.path)}, which pods of tenant {volume.tenant} may still write to by "
+                f"an earlier SharedVolume {volume.shared} (PersistentVolume {volume.volume}): it is granted once they end"
             )
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What one tenant has of the SharedVolumes that it is given."""
+    """The SharedVolumes of one tenant: those that it gets, and those that it does not get now."""
 
     grants: tuple[Grant, ...] = ()
-    held: Mapping[str, str] = field(default_factory=dict)  # of which is not known what they are, and why: what there is stays
-    refused: Mapping[str, str] = field(default_factory=dict)  # which would be a trap, and how: what there is goes
+    held: Mapping[str, str] = field(default_factory=dict)  # unknown ones, and why: their existing objects stay
+    refused: Mapping[str, str] = field(default_factory=dict)  # unsafe ones, and why: their existing objects are removed
 
 
 def granted(
     offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str], written: Iterable[Written] = ()
 ) -> Granted:
-    """Sort what a tenant is given into what it has and what it has not; `written`: what any tenant's volumes let be written."""
+    """Sort the SharedVolumes in `given`; `written` are the directories that volumes of any tenant let pods write to."""
     sound = [offer for offer in offers.values() if isinstance(offer, Offer)]
     written = tuple(written)
     grants: list[Grant] = []
     held: dict[str, str] = {}
     refused: dict[str, str] = {}
     for name in sorted(given):
-        offer = offers.get(name, Unusable("it has changed just now"))
+        offer = offers.get(name, Unusable("it was created or deleted just now; it is read again at once"))
         if isinstance(offer, Unusable):
             held[name] = offer.why
         elif why := trap(offer, sound, written):

@@ -1,4 +1,4 @@
-"""Reads the volumes and claims of ours in a plane, and does the steps that were decided. All within bounds (`inside.calls`)."""
+"""Reads the platform's volumes and claims in a plane, and does the decided steps. All calls are bounded (`inside.calls`)."""
 
 import msgspec
 
@@ -41,14 +41,14 @@ _shown = msgspec.json.Decoder(Page[_Shown])
 
 
 async def there(plane: Plane) -> There:
-    """What the plane has of ours."""
+    """The platform's volumes and claims in the plane."""
     volumes = await plane.list(kinds.PERSISTENT_VOLUMES, shape=_shown, label_selector=_OURS, most=_MOST_LISTED)
     claims = await plane.list(kinds.PERSISTENT_VOLUME_CLAIMS, shape=_shown, label_selector=_OURS, most=_MOST_LISTED)
     return There(tuple(map(volume_of, volumes)), tuple(map(claim_of, claims)))
 
 
 async def do(plane: Plane, step: Step) -> None:
-    """Do one step; raises what the plane says to it."""
+    """Do one step; raises the plane's error."""
     match step:
         case Make("volume", grant, namespace):
             await plane.create(kinds.PERSISTENT_VOLUMES, plane_volume(grant, namespace))

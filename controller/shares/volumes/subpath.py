@@ -1,7 +1,7 @@
-"""The directory below a shared source that a tenant is given, from a template such as `teams/{tenant}/data`. Pure.
+"""Computes a tenant's directory below a shared source, from a template such as `teams/{tenant}/data`. Pure.
 
-Only downwards, and only through directories that no tenant can write to: who can write to a directory can put a link into it,
-and whoever mounts what lies below follows the link with the node's rights.
+The path leads only downwards, and only through directories that no tenant can write to. A tenant that can write to a directory
+can put a symbolic link there, and a node that mounts a path below it follows the link with its own rights.
 """
 
 import re
@@ -15,29 +15,29 @@ Parts: TypeAlias = tuple[str, ...]
 
 PLACEHOLDER: Final = "{tenant}"
 _PART: Final = re.compile(r"[-A-Za-z0-9_.]+")
-_PART_BYTES: Final = 200  # what a file system takes, with room for a tenant's name
+_PART_BYTES: Final = 200  # what file systems allow, less room for a tenant's name
 
 
 class InvalidSubPathError(ValueError):
-    """A template is not one; the text says why."""
+    """A template is malformed; the text says why."""
 
 
 def parse(template: str) -> Parts:
-    """The parts of a template; none of an empty one."""
+    """The parts of a template; none if it is empty."""
     if not template:
         return ()
     if len(template) > SUBPATH_LIMIT:
-        raise InvalidSubPathError(f"subPath has {len(template)} characters, at most {SUBPATH_LIMIT} are taken")
+        raise InvalidSubPathError(f"subPath must have at most {SUBPATH_LIMIT} characters, not {len(template)}")
     if template.startswith("/"):
-        raise InvalidSubPathError("subPath is absolute: it must be relative to what is shared")
+        raise InvalidSubPathError("subPath must be relative to the shared directory, not absolute")
     parts = tuple(template.split("/"))
     for part in parts:
         plain = part.replace(PLACEHOLDER, "x")
         if plain in ("", ".", "..") or part.replace(PLACEHOLDER, "") == "..":
-            raise InvalidSubPathError(f"subPath {template!r}: {part!r} is no directory below")
+            raise InvalidSubPathError(f"subPath {template!r}: {part!r} is not allowed: every part must name a subdirectory")
         if not _PART.fullmatch(plain) or len(part) > _PART_BYTES:
             raise InvalidSubPathError(
-                f"subPath {template!r}: {part[:40]!r} is not of letters, digits, '-', '_', '.' and {PLACEHOLDER}"
+                f"subPath {template!r}: {part[:40]!r} must consist of letters, digits, '-', '_', '.' and {PLACEHOLDER}"
             )
     return parts
 
@@ -52,7 +52,7 @@ def plain(path: str) -> Parts:
     """The parts of an absolute path of an admin's, as a file system reads it."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if not path.startswith("/") or ".." in parts or any(ord(character) < ord(" ") for character in path):
-        raise InvalidSubPathError(f"{path[:100]!r} is not an absolute path without '..'")
+        raise InvalidSubPathError(f"must be an absolute path without '..', not {path[:100]!r}")
     return parts
 
 
@@ -62,7 +62,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def lies_below(parts: Parts, other: Parts) -> bool:
-    """Whether a directory may lie below another one; {tenant} may be anything."""
+    """Whether a directory may be below another one; `{tenant}` matches any name."""
     return len(parts) > len(other) and all(_may_be_one(mine, its) for mine, its in zip(parts, other, strict=False))
 
 

@@ -29,12 +29,12 @@ def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
     for job in sorted(view.jobs or (), key=lambda job: (-job.priority, job.job_id)):
         # What has ended is not written to any more.
         ours = (job.pending or job.active) and (job.note == "" or job.note.startswith(WAITS))
-        if left and ours and job.note != (text := _said(job, why)):
+        if left and ours and job.note != (text := _comment(job, why)):
             left -= 1
             yield Note(job.job_id, text)
 
 
-def _said(job: SlurmJob, why: dict[str, str]) -> str:
+def _comment(job: SlurmJob, why: dict[str, str]) -> str:
     name = next((name for name in job.partitions if name in why), None)
     if name is None or not is_helped(job):
         return ""

@@ -105,8 +105,8 @@ def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, datetime]:
     if fleet.taken is not None:
         return fleet.taken
     nodes = view.nodes if view is not None else ()
-    said = {node.name: deadline_in(node.reason) for node in nodes if node.draining and is_taken(node.reason)}
-    return {name: by for name, by in said.items() if by is not None}
+    drained = {node.name: deadline_in(node.reason) for node in nodes if node.draining and is_taken(node.reason)}
+    return {name: by for name, by in drained.items() if by is not None}
 
 
 def _back(case: _Case) -> Iterable[Action]:

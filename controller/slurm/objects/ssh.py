@@ -38,12 +38,12 @@ def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": pods, "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods/portforward"], "resourceNames": pods, "verbs": ["get", "create"]},
     ]
-    who = [{"kind": "User", "apiGroup": _RBAC, "name": identity} for identity in _identities(spec, login)]
+    subjects = [{"kind": "User", "apiGroup": _RBAC, "name": identity} for identity in _identities(spec, login)]
     return [
         _role("Role", coming),
         _role("ClusterRole", asking),
-        _binding("RoleBinding", "Role", who),
-        _binding("ClusterRoleBinding", "ClusterRole", who),
+        _binding("RoleBinding", "Role", subjects),
+        _binding("ClusterRoleBinding", "ClusterRole", subjects),
     ]
 
 
@@ -55,9 +55,9 @@ def _role(kind: str, rules: list[Obj]) -> Obj:
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _meta(kind), "rules": rules}
 
 
-def _binding(kind: str, role: str, who: list[Obj]) -> Obj:
+def _binding(kind: str, role: str, subjects: list[Obj]) -> Obj:
     reference = {"apiGroup": _RBAC, "kind": role, "name": RIGHTS}
-    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _meta(kind), "roleRef": reference, "subjects": who}
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _meta(kind), "roleRef": reference, "subjects": subjects}
 
 
 def _meta(kind: str) -> Obj:

@@ -192,7 +192,7 @@ def test_nothing_else_of_the_hosts_secrets_is_reached(sharing: Sharing) -> None:
     spec = {"spec": {"sharedSecrets": [{"name": "elsewhere", "namespaces": {"names": [OPEN]}}]}}
     sharing.host.patch("TenantClass", "e2e-shares", spec)
     said = tenants.wait_condition(sharing.host, sharing.tenant.name, "SharesApplied", status="False", reason="ShareUnavailable")
-    assert "elsewhere: the host has none of this name" in said["message"]
+    assert "elsewhere: the host has no object of this name" in said["message"]
     assert sharing.tenant.api.find("Secret", "elsewhere", OPEN) is None
     sharing.host.apply(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "elsewhere", "namespace": SHARED}, "data": {"a": token}}

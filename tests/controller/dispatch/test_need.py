@@ -18,7 +18,7 @@ def seen(informer: Informer, name: str, version: int, **parts: Any) -> None:
 
 def test_of_those_that_need_it_only_the_first_and_the_last_are_news() -> None:
     news: list[bool] = []
-    need = Need(cast("Client", None), lambda: news.append(need.said()))
+    need = Need(cast("Client", None), lambda: news.append(need.is_declared()))
     tenants, classes, _ = need.informers
     member = {"spec": {"quota": {"cohort": "research"}}}
     seen(tenants, "alone", 1, spec={})

@@ -177,7 +177,7 @@ def test_copies_go_with_their_source_and_stay_when_it_was_not_read() -> None:
     share, there = Share(REGISTRY), Interior(SPACES, (copy("team"),))
     gone = decided(share, sources={REGISTRY: Absent()}, there=there)
     assert [type(step) for step in gone.steps] == [Remove]
-    assert "the host has none" in gone.troubles[0]
+    assert "the host has no object of this name" in gone.troubles[0]
     unread = decided(share, sources={REGISTRY: Unusable("it was not read")}, there=there)
     assert unread.steps == ()
     assert unread.troubles == ("Secret registry: it was not read",)
@@ -231,7 +231,7 @@ def test_what_is_no_pull_secret_is_not_pulled_with() -> None:
     tls = content_of(REGISTRY, secret("kubernetes.io/tls"))
     account = Account("team", "u", "1")
     assert points(account, sources={REGISTRY: tls}) == []
-    assert "it is no pull secret" in decided(PULLING, sources={REGISTRY: tls}).troubles[0]
+    assert "a pull secret must be of type" in decided(PULLING, sources={REGISTRY: tls}).troubles[0]
 
 
 def test_an_account_that_is_not_there_yet_is_waited_for() -> None:

@@ -148,4 +148,4 @@ def test_how_much_cpu_others_leave_on_nodes_is_not_told() -> None:
     # The control: of what is short in accelerators it says how much is free.
     world = broken(1)
     world.create("bob", 8)
-    assert "7 nvidia.com/gpu are free on them" in next(each.message for each in world.decide().verdicts.values())
+    assert "7 nvidia.com/gpu are free there" in next(each.message for each in world.decide().verdicts.values())

@@ -118,7 +118,7 @@ def test_the_quota_of_what_is_lost_comes_back_when_the_host_forgets_it() -> None
     world.create("lender", 8)
     assert world.watched(2 * world.rules.reclaim_within + OVERDUE_SECONDS + 300.0, "lender") is None
     (text,) = {each.message for uid, each in world.decide().verdicts.items() if world.pods[uid].tenant == "lender"}
-    assert "come back within" not in text
+    assert "reclaimed within" not in text
     # The host's garbage collector takes the pods of a node that was deleted.
     gone = min(world.silent)
     del world.nodes[gone]

@@ -126,7 +126,7 @@ def test_a_claim_that_comes_while_a_pod_waits_is_charged_before_it() -> None:
     world.pods.clear()
     world.create("claims", 2, asks={GPU: 2, "cpu": 1000})
     (text,) = {each.message for each in world.decide().verdicts.values()}
-    assert "of your quota of 4, 1 are free" in text
+    assert "1 of your quota of 4 are free" in text
     # The control: without the claim it starts at once.
     world.claims = []
     assert [each.pod.asks[GPU] for each in world.decide().admit] == [2]

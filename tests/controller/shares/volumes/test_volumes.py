@@ -94,12 +94,12 @@ def test_a_volume_of_the_host_is_shared_as_it_is(source: dict[str, Any], kept: d
 
 
 REFUSED: dict[str, tuple[Offer | Unusable, str]] = {
-    "hostPath": (of_volume({"hostPath": {"path": "/"}}), "of none of the types"),
+    "hostPath": (of_volume({"hostPath": {"path": "/"}}), "must be of one of the types"),
     "a block device": (of_volume({"csi": {"driver": "d"}, "volumeMode": "Block"}), "block device"),
     "a tenant's own": (of_volume({"nfs": NFS, "claimRef": {"namespace": "bh-team-b-work"}}), "claim of a tenant"),
-    "a directory of a CSI volume": (of_volume({"csi": {"driver": "d"}}, subPath="x"), "shared whole"),
+    "a directory of a CSI volume": (of_volume({"csi": {"driver": "d"}}, subPath="x"), "shared as a whole"),
     "a local path upwards": (of_volume({"local": {"path": "/srv/../etc"}}), "absolute path"),
-    "a template upwards": (offer_of(shared(subPath="../x"), None, TYPES), "no directory below"),
+    "a template upwards": (offer_of(shared(subPath="../x"), None, TYPES), "every part must name a subdirectory"),
     "an absolute one": (offer_of(shared(subPath="/etc"), None, TYPES), "absolute"),
     "a type that is not shared": (offer_of(shared(), None, ("csi",)), "shares.volumeTypes"),
     "a volume that is not there": (offer_of(shared(persistentVolumeName="pv"), Absent(), TYPES), "has no PersistentVolume pv"),
@@ -120,7 +120,7 @@ def test_a_part_of_a_share_is_not_shared_again() -> None:
     volume = host_volume(grant())
     found = offer_of({"metadata": {"name": "again"}, "spec": {"persistentVolumeName": "x"}}, volume, TYPES)
     assert isinstance(found, Unusable)
-    assert "a tenant's part" in found.why
+    assert "was itself created for a shared volume of a tenant" in found.why
 
 
 def test_it_is_given_by_name_or_by_class() -> None:
@@ -154,7 +154,7 @@ def test_what_pods_may_still_write_to_is_a_trap_whatever_its_shared_volume_says_
     offers |= {"all": now} if now is not None else {}
     was = given_of({"all": offer_of(shared("all", subPath="teams", readOnly=False), None, TYPES)}, "team-b").grants
     found = granted(offers, "team-a", {"mine"}, mounted(*was))
-    assert "pods of tenant team-b may still write to by SharedVolume all" in found.refused["mine"]
+    assert "pods of tenant team-b may still write to by an earlier SharedVolume all" in found.refused["mine"]
     assert not found.grants
     # Once its volume is gone, and where it was read-only all the time, it is given.
     assert granted(offers, "team-a", {"mine"}).grants
