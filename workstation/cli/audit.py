@@ -1,4 +1,4 @@
-"""`bulkhead audit`: who did what in a tenant's plane, from the audit trail of its API servers.
+"""`bulkhead audit`: what users did in a tenant's plane, from the audit trail of its API servers.
 
     Tenant ──> pods of its plane ──┬─ container `audit` ──> the reader in it, by kubectl exec ──┐
                                    └─ trail on stdout ──> the container's log ─────────────────┴─> merged, newest last

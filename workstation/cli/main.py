@@ -30,7 +30,7 @@ examples:
   bulkhead connect red                                a shell inside the tenant
   bulkhead login red                                  a kubeconfig of your own whose credential renews itself
     bulkhead login -f red.yaml                          the same without rights on the host, with a file from the admin
-    bulkhead revoke red alice                           end alice's certificates; she gets no new ones
+    bulkhead revoke red alice                           end alice's certificates, and issue no new ones
   bulkhead kubeconfig red --write red.yaml            a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
     bulkhead ssh red                                    its login nodes by ssh, as your user in the tenant

@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_host(token)
     add_tenant(token)
-    token.add_argument("-u", "--user", metavar="NAME", required=True, help="the user whom the token authenticates")
+    token.add_argument("-u", "--user", metavar="NAME", required=True, help="the user that the token authenticates")
     token.add_argument("--lifetime", metavar="TIME", type=values.seconds, default=1800.0, help="90s, 30m, 1h; default 30m")
     token.does(_request, print_token)
 
