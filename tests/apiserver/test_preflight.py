@@ -107,7 +107,7 @@ async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, ho
         report = await run.run(client, _values(), _SHORT, lambda _: None)
     states = _states(report)
     assert (states["server.rights"], states["network.pods"]) == (State.FAILED, State.FAILED)
-    assert "no namespace for probes could be made" in _text(report, "network.pods")
+    assert "the namespace for probes was not created" in _text(report, "network.pods")
     assert "create clusterroles.rbac.authorization.k8s.io" in _text(report, "server.rights")
     assert states["storage.class"] is State.SKIPPED
     assert await _spaces(host_client) == before
@@ -172,10 +172,10 @@ async def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:
     [
         ("--timeout", "1h", "between"),
         ("--range", "everywhere", "--range must be a network"),
-        ("--values", "[1, 2]", "holds no mapping"),
+        ("--values", "[1, 2]", "must contain a mapping"),
         ("--values", "a: [", "--values"),
         ("--values", "x: " + "y" * (1 << 20), "larger than 1 MiB"),
-        ("--registry-config", "not json", "is no JSON"),
+        ("--registry-config", "not json", "is not JSON"),
         ("--registry-config", '{"credsStore": "desktop"}', "names no registries"),
         ("--registry-config", None, "No such file"),
     ],

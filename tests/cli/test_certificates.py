@@ -195,7 +195,7 @@ def test_a_file_that_others_may_read_is_removed(entry: cache.Entry, mode: int, c
     entry._path.chmod(mode)
     assert entry.read() == {}
     assert not entry._path.exists()
-    assert "not this user's alone" in capsys.readouterr().err
+    assert "has another owner or is readable by others" in capsys.readouterr().err
 
 
 def test_a_link_is_removed_and_never_followed(entry: cache.Entry, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_map_says_that_it_does_not_show_what_claims_hold() -> None:
         top._map(each, GPU, {"red": "R"}, lambda text, _: text, room=9, width=100)
         for each in (snapshot(Claim("red", {GPU: 3})), snapshot())
     )
-    assert shown[0] == f"{bare[0]}, 3 more by claims for devices, on nodes that are not known here"
+    assert shown[0] == f"{bare[0]}, 3 more by claims for devices, on unknown nodes"
     assert shown[1:] == bare[1:]
 
 
@@ -52,7 +52,7 @@ def test_why_says_how_much_of_what_is_used_claims_hold() -> None:
     found = explain(held, held.pods[0], 0.0)
     said = whytext.text(found, {}, 0.0)
     at = next(number for number, line in enumerate(said) if "nominal 8, used 5" in line)
-    assert said[at + 1] == "    of what is used, claims for devices hold 3 for as long as they are there"
+    assert said[at + 1] == "    of that use, claims for devices hold 3 for as long as they exist"
     assert whytext.as_json(found, {})["quota"][0]["claims"] == 3
     assert "claims for devices" not in "\n".join(whytext.text(explain(snapshot(), held.pods[0], 0.0), {}, 0.0))
 
@@ -64,9 +64,9 @@ def test_why_says_that_the_scheduler_gives_what_a_pod_claims_and_what_it_says() 
     said = list(whytext.of_claims(pod))
     assert said[0] == (
         "claims for devices: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7 and 2 more; "
-        "the host's scheduler gives these, and not the ledger"
+        "the host's scheduler allocates these, not the ledger"
     )
-    assert said[1].startswith("  it says Unschedulable: cannot allocate")
+    assert said[1].startswith("  the scheduler reports Unschedulable: cannot allocate")
     assert "\x1b" not in said[1]
     assert len(list(whytext.of_claims(pod | {"status": {}}))) == 1
     assert list(whytext.of_claims({"spec": {"resourceClaims": "none"}})) == []

@@ -151,7 +151,7 @@ async def test_a_tenant_is_described_in_json_and_yaml(cli: Cli, controller: Cont
     said = json.loads(as_json.out)
     assert (as_json.code, as_json.err, said["name"], said["class"]) == (0, "", name, "standard")
     # The name of the request that was not answered is another one each time.
-    assert "did not answer the request" in said["pendingPods"].pop("unknown")
+    assert "did not answer request" in said["pendingPods"].pop("unknown")
     also = yaml.safe_load(as_yaml.out)
     assert also["pendingPods"].pop("unknown")
     assert also == said

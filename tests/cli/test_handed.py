@@ -151,7 +151,7 @@ async def test_who_is_revoked_is_told_whom_to_ask(
     path = file_of(tmp_path, dex, tenant_at(plane.server.url, plane.server.authority.pem.decode()))
     done = await grace("login", "-f", str(path))
     assert done.code == 1
-    assert "signed you in, and the tenant does not take its token" in done.err
+    assert "signed you in, but the tenant does not accept its token" in done.err
     assert "access.revoked" in done.err
     assert not (grace.home / ".kube").exists()
 
@@ -179,9 +179,9 @@ async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path:
         server, authority, said = {
             "no name": ("https://team-a.invalid", other, "the name team-a.invalid is not known here"),
             "nobody listens": ("https://127.0.0.1:9", other, "whether it is exposed"),
-            "closed": (f"https://127.0.0.1:{port}", other, "the tenant is gone, or not exposed any more"),
+            "closed": (f"https://127.0.0.1:{port}", other, "the tenant is gone or is no longer exposed"),
             "another tenant": (f"https://127.0.0.1:{dex.port}", other, "not the tenant of this file, or has a new CA"),
-            "no certificate": (f"https://127.0.0.1:{dex.port}", "x", "holds no certificate"),
+            "no certificate": (f"https://127.0.0.1:{dex.port}", "x", "its file has no certificate"),
         }[case]
         for words in (["login"], ["connect"]):
             done = await person(*words, "-f", str(file_of(tmp_path, dex, tenant_at(server, authority))))
@@ -196,7 +196,7 @@ async def test_a_provider_that_is_away_or_another(plane: Believer, dex: Dex, per
     here = tenant_at(plane.server.url, plane.server.authority.pem.decode())
     strange = file_of(tmp_path, dex, here, ca=Authority("other").pem.decode())
     done = await person("login", "-f", str(strange))
-    assert (done.code, "is not trusted" in done.err, "compare this machine's clock" in done.err) == (1, True, True)
+    assert (done.code, "is not trusted" in done.err, "check this machine's clock" in done.err) == (1, True, True)
     away = file_of(tmp_path, dex, here)
     away.write_text(away.read_text().replace(f":{dex.port}/", ":9/"))
     done = await person("login", "-f", str(away))
@@ -277,7 +277,7 @@ async def test_a_file_that_says_anything_else_is_refused(change: str, dex: Dex, 
     path = file_of(tmp_path, dex, tenant_at("https://team-a.example.org", dex.ca))
     handed.read(path.read_bytes())
     path.write_bytes(changed(path.read_bytes(), change))
-    with pytest.raises(CliError, match="no file to log in with"):
+    with pytest.raises(CliError, match="is not a file to log in with"):
         handed._of(path)
     done = await person("login", "-f", str(path))
     assert (done.code, "bulkhead kubeconfig TENANT --oidc" in done.err) == (2, True)

@@ -66,7 +66,7 @@ async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path:
 def test_a_revocation_of_which_the_plane_does_not_hear_is_an_error(reason: str, *, heard: bool) -> None:
     ready = {"type": "Ready", "status": "False", "reason": reason}
     found = {"metadata": {"name": "red"}, "status": {"conditions": [ready]}}
-    with contextlib.nullcontext() if heard else pytest.raises(CliError, match="does not hear of it"):
+    with contextlib.nullcontext() if heard else pytest.raises(CliError, match="does not learn of it"):
         revoke._check_followed(found)
 
 

@@ -137,7 +137,7 @@ def test_the_order_in_which_kubeconfigs_are_found(monkeypatch: pytest.MonkeyPatc
     home.unlink()
     assert hostfile.find_kubeconfig(None) == paths["embedded"]
     paths["embedded"].unlink()
-    with pytest.raises(CliError, match="no kubeconfig of the host cluster found by --kubeconfig"):
+    with pytest.raises(CliError, match="no kubeconfig of the host cluster in --kubeconfig"):
         hostfile.find_kubeconfig(None)
 
 

@@ -170,18 +170,18 @@ def test_what_is_wrong_is_said_with_the_value_and_what_to_do(line: str, capsys: 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("login", "no tenant is named"),
-        ("connect", "no tenant is named"),
+        ("login", "the tenant is missing"),
+        ("connect", "the tenant is missing"),
         ("logout", "nothing to log out of"),
-        ("revoke red", "give one of USER, --all and --lift"),
-        ("revoke red eve --all", "give one of USER, --all and --lift"),
+        ("revoke red", "one of USER, --all and --lift is required"),
+        ("revoke red eve --all", "one of USER, --all and --lift is required"),
         ("login red --issuer-url https://x", "--issuer-url and --client-id go together"),
         ("login red --client-id x", "--issuer-url and --client-id go together"),
         ("login red --server https://x", "--server, --server-ca and --issuer-url go together"),
         ("login red --tls-server-name x", "--server, --server-ca and --issuer-url go together"),
         ("credential token red", "--issuer-url and --client-id are missing"),
         ("images push x.example.org --username ci", "--username and --password-stdin go together"),
-        ("tenant create red --gpus 4 --quota nvidia.com/gpu=5", "nvidia.com/gpu: named twice, as 4 and as 5"),
+        ("tenant create red --gpus 4 --quota nvidia.com/gpu=5", "nvidia.com/gpu is given twice, as 4 and as 5"),
     ],
 )
 def test_what_does_not_go_together_is_wrong_usage(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,8 +200,8 @@ def test_what_does_not_go_together_is_wrong_usage(line: str, says: str, capsys: 
         ("--write x.yaml", Target("x.yaml"), ""),
         ("-o json", Target(None, "json"), ""),
         ("--output yaml --write x", Target("x", "yaml"), ""),
-        ("-o x.yaml", Target("x.yaml"), "deprecated: -o is a format, json or yaml; write a file with --write x.yaml\n"),
-        ("-o x --write y", Target("y"), "deprecated: -o is a format, json or yaml; write a file with --write x\n"),
+        ("-o x.yaml", Target("x.yaml"), "deprecated: -o must be a format, json or yaml; write a file with --write x.yaml\n"),
+        ("-o x --write y", Target("y"), "deprecated: -o must be a format, json or yaml; write a file with --write x\n"),
     ],
 )
 def test_a_path_after_o_still_works_and_names_what_to_write_instead(

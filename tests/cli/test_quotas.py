@@ -193,23 +193,23 @@ async def test_why_says_what_a_pod_waits_for_with_numbers(site: Site, cli: Cli) 
         "CohortExhausted: requests 8 nvidia.com/gpu; 16 of your quota of 16 are free; 0 can be borrowed now",
         "forecast: it starts by ",
         f"{GPU}: asks 8; nominal 16, used 0, borrowed 0, lent 12, borrowable 0; at most 24 ever",
-        "nodes: 3, room for it now on 0; where it may go 4 nvidia.com/gpu are free, at most 4 on one",
+        "nodes: 3, 0 have room for it now; on nodes that it may use, 4 nvidia.com/gpu are free, at most 4 on one",
         "  3 nodes: too little nvidia.com/gpu free",
         "queue: place 1 of 1",
     ):
         assert text in done.out
     gang = (await cli("why", site.a, "gang-1")).out
     assert "GangIncomplete: its gang has 2 of 3 pods" in gang
-    assert "gang pair: 2 of 3 pods are there" in gang
+    assert "gang pair: 2 of 3 pods exist" in gang
     assert "  missing: 1;" in gang
-    assert "queue: not in it" in gang
+    assert "queue: it is not in the queue" in gang
 
 
 async def test_why_says_where_a_pod_runs_and_when_it_may_be_taken_back(site: Site, cli: Cli) -> None:
     done = await cli("why", site.b, "b-4")
     assert f"pod default/b-4 of tenant {site.b} asks 4 nvidia.com/gpu\n  is on n" in done.out
     assert "  borrowed when it was admitted: 4 nvidia.com/gpu" in done.out
-    assert "its tenant borrows: when another one needs that, pods of it end within 1 min, and not before " in done.out
+    assert "its tenant borrows: if another tenant needs that quota, pods of it end within 1 min, and not before " in done.out
     said = json.loads((await cli("why", site.b, "b-4", "-o", "json")).out)
     assert (said["state"], said["admitted"]["borrowed"], said["placement"], said["reclaim"]) == ("Bound", {GPU: 4}, None, None)
     assert said["quota"][0]["borrowed"] == 12
@@ -243,8 +243,8 @@ async def test_a_pod_that_never_reached_the_host_is_explained_by_its_tenants_own
     await plane_client.patch(kinds.PODS, name, status, "default", subresource="status")
     done = await cli("why", name, name)
     assert done.code == 0, done.err
-    assert "has no copy on the host: it is not in the ledger's queue" in done.out
-    assert "  its condition says QuotaExceeded: asks 99 [31m" in done.out
+    assert "has no host pod: it is not in the ledger's queue" in done.out
+    assert "  its condition is QuotaExceeded: asks 99 [31m" in done.out
     said = json.loads((await cli("why", name, name, "-o", "json")).out)
     assert (said["state"], said["reason"]) == ("NotOnHost", "QuotaExceeded")
     wrong = await cli("why", name, name + "z")
@@ -271,7 +271,7 @@ async def test_of_a_tenant_that_is_being_deleted_that_is_the_answer(
     assert (before.code, "is being deleted" in before.err) == (1, False)
     await host_client.delete(kinds.TENANTS, name)
     done = await cli("why", name, "web")
-    assert (done.code, f"tenant {name} is being deleted, and its pod default/web has no copy" in done.err) == (3, True), (
+    assert (done.code, f"tenant {name} is being deleted, and its pod default/web has no host pod" in done.err) == (3, True), (
         done.err
     )
     await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
@@ -283,7 +283,7 @@ async def test_a_cohort_shows_members_rules_and_its_queue_in_order(site: Site, c
     done = await cli("cohort", site.cohort)
     assert done.code == 0, done.err
     assert [site.b, "1", GPU, "8", "all", "all", "20", "12", "0", "4", "0"] in [line.split() for line in done.out.splitlines()]
-    assert "taken back within 1 min, not before a pod ran 168 h" in done.out
+    assert "borrowed quota is reclaimed within 1 min, not before a pod ran 168 h" in done.out
     assert done.out.index("default/big") < done.out.index("default/gang pair")
     said = json.loads((await cli("cohort", site.cohort, "-o", "json")).out)
     assert [(each["place"], each["gang"], each["reason"]) for each in said["queue"]] == [
@@ -302,7 +302,7 @@ async def test_a_changed_quota_is_tried_and_nothing_is_changed(site: Site, cli: 
     done = await cli("quota", "try", site.a, f"{GPU}=0")
     assert done.code == 0, done.err
     assert f"if tenant {site.a} had {GPU} 16 -> 0 (nothing is changed):" in done.out
-    assert f"{site.b} would hold 12 {GPU} more than it may, and keep it until its pods end (overQuota: Keep)" in done.out
+    assert f"{site.b} would hold 12 {GPU} more than it may, and would keep it until its pods end (overQuota: Keep)" in done.out
     assert [site.a, GPU, "after", "0", "8", "0", "0", "0"] in [line.split() for line in done.out.splitlines()]
     await host_client.patch(kinds.COHORTS, site.cohort, {"spec": {"overQuota": {"policy": "Reclaim", "grace": "2m"}}})
     said = json.loads((await cli("quota", "try", site.a, f"{GPU}=0", "-o", "json")).out)
@@ -318,7 +318,7 @@ async def test_a_changed_quota_is_tried_and_nothing_is_changed(site: Site, cli: 
     ("words", "code", "text"),
     [
         (["nobody", f"{GPU}=1"], 3, "not found"),
-        (["{a}", f"{GPU}=0.5"], 2, "can only be had whole"),
+        (["{a}", f"{GPU}=0.5"], 2, "must be a whole number"),
         (["{a}", "nvidia.com/gpus=1"], 2, f"did you mean {GPU}?"),
         (["{a}", "cpu=4"], 2, "the ledger keeps no quota of that"),
         (["{a}", f"{GPU}"], 2, "RESOURCE=QUANTITY must be a quota such as"),

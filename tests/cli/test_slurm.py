@@ -183,7 +183,7 @@ async def test_a_token_is_signed_with_the_tenants_key(cli: Cli, tenant: str, pla
     assert claims["sun"] == "alice"
     assert claims["exp"] - claims["iat"] == 600
     odd = await cli("slurm", "token", tenant, "--user", "alice;id")
-    assert (odd.code, "not a user name" in odd.err) == (2, True)
+    assert (odd.code, "must be a valid user name" in odd.err) == (2, True)
 
 
 async def test_words_of_ours_before_and_after_the_tenants_name() -> None:

@@ -142,7 +142,7 @@ async def test_nobody_is_another_user_than_the_tenant_says(
     assert (refused.code, "bulkhead:host:admin may be alice, not bob" in refused.err) == (1, True)
     assert "identities of the Tenant" in refused.err
     assert not (tmp_path / "words").exists()
-    for user, said in (("bulkhead:host:bob", "User=bob"), ("corp:eve", "corp:eve may be none of its Slurm users")):
+    for user, said in (("bulkhead:host:bob", "User=bob"), ("corp:eve", "corp:eve is not mapped to any of its Slurm users")):
         path = tmp_path / "person"
         path.write_bytes(to_yaml(apiservers.plane.config_for(user)))
         done = await cli("ssh", red, "--login", str(path), **recorder | {"KUBECONFIG": "/nonexistent"})
@@ -250,11 +250,11 @@ def test_an_answer_is_kept_for_who_asked_until_shortly_before_its_end(
     ("change", "says"),
     [
         ({"foreign": True}, "another key"),
-        ({"text": "ssh-ed25519 AAAA"}, "can be read"),
-        ({"text": "ö"}, "can be read"),
+        ({"text": "ssh-ed25519 AAAA"}, "no readable certificate"),
+        ({"text": "ö"}, "no readable certificate"),
         ({"text": HOST_KEY}, "another key"),
-        ({"principals": ["alice\n  ProxyCommand evil"]}, "cannot be"),
-        ({"principals": ["-oProxyCommand=evil"]}, "cannot be"),
+        ({"principals": ["alice\n  ProxyCommand evil"]}, "invalid user names"),
+        ({"principals": ["-oProxyCommand=evil"]}, "invalid user names"),
         ({"host_key": ""}, "no host key"),
         ({"host_key": "@cert-authority * ssh-ed25519 AAAA"}, "no host key"),
     ],

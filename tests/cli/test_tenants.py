@@ -127,7 +127,7 @@ async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Con
         ([], 2, "the tenant has no name"),
         (["red", "-f", "/nonexistent/x.yaml"], 2, "cannot read /nonexistent/x.yaml"),
         (["red", "--gpus", "-1"], 2, "--gpus must be a number of GPUs, not '-1'"),
-        (["red", "--gpus", "4", "--quota", "nvidia.com/gpu=5"], 2, "nvidia.com/gpu: named twice, as 4 and as 5"),
+        (["red", "--gpus", "4", "--quota", "nvidia.com/gpu=5"], 2, "nvidia.com/gpu is given twice, as 4 and as 5"),
         (["red", "--timeout", "soon"], 2, "--timeout must be a duration"),
         (["red", "--class", "standard", "--admin", "group:system:masters"], 1, "belong to the platform"),
     ],

@@ -210,11 +210,11 @@ async def test_a_provider_that_is_another_or_not_trusted_is_refused(dex: Dex, br
     strange = words(dex)
     strange[strange.index("--issuer-url") + 1] = f"{dex.url}/"
     done = await finish(await start(*strange, environment=browser.environment))
-    assert (done.code, "speaks for" in done.err) == (1, True)
+    assert (done.code, "belongs to issuer" in done.err) == (1, True)
     unknown = await finish(await start(*words(dex)[:-2], environment=browser.environment))
     assert (unknown.code, "is not trusted" in unknown.err) == (1, True)
     plain = await finish(await start("credential", "token", "red", "--issuer-url", "http://x", "--client-id", "x"))
-    assert (plain.code, "no https address" in plain.err) == (1, True)
+    assert (plain.code, "must be an https address" in plain.err) == (1, True)
     assert (browser.shown, files(own_cache)) == ([], [])
 
 
@@ -250,11 +250,11 @@ def test_no_other_is(given: dict[str, Any]) -> None:
     [None, 1, "", "http://x", "file:///etc/passwd", "https://", "https://a@b", "https://x/\x1b[2J", "https://[", "-x"],
 )
 def test_addresses_that_are_neither_asked_nor_shown(address: object) -> None:
-    with pytest.raises(CliError, match="no https address"):
+    with pytest.raises(CliError, match="must be an https address"):
         provider.checked(ISSUER, "token_endpoint", address)
 
 
 async def test_an_authority_in_letters_that_pem_has_not_is_one_error() -> None:
     issuer = provider.Issuer("https://login.example.org", PUBLIC, certificate_authority="F\u0151tan\u00fas\u00edtv\u00e1ny")
-    with pytest.raises(CliError, match="letters that PEM has not"):
+    with pytest.raises(CliError, match="characters that PEM does not allow"):
         await provider.post(issuer, "https://login.example.org/token", {})

@@ -167,12 +167,10 @@ def test_a_tenant_without_a_cohort_that_holds_too_much_is_not_said_to_give_it_ba
     cohort = replace(alone, tenants={name: replace(each, cohort="c") for name, each in alone.tenants.items()})
     said = ["\n".join(whytext.text(explain(each, held[1], 0.0), {}, 0.0)) for each in (alone, cohort)]
     assert "its tenant holds more than it may, and keeps that until its pods end" in said[0]
-    assert "when another one needs that" not in said[0]
-    assert "when another one needs that, pods of it end within 3 min" in said[1]
+    assert "if another tenant needs that quota" not in said[0]
+    assert "if another tenant needs that quota, pods of it end within 3 min" in said[1]
     strict = replace(cohort, rules={"c": Rules(over_quota="Reclaim")})
-    assert "pods over it are taken back 10 min after that began" in "\n".join(
-        whytext.text(explain(strict, held[1], 0.0), {}, 0.0)
-    )
+    assert "pods over it are evicted 10 min after that began" in "\n".join(whytext.text(explain(strict, held[1], 0.0), {}, 0.0))
 
 
 def test_until_when_a_pod_is_spared_is_said_while_it_is() -> None:
@@ -189,7 +187,7 @@ def test_what_never_fits_has_no_place_in_the_queue_and_no_forecast() -> None:
     seen = snapshot([node("n1", 6)], waits)
     said = {name: "\n".join(whytext.text(explain(seen, each, 0.0), {}, 0.0)) for name, each in zip("nl", waits, strict=False)}
     assert "NeverFits" in said["n"]
-    assert "queue: not in it, since no room would help" in said["n"]
+    assert "queue: it is not in the queue, because no room would help" in said["n"]
     assert "forecast" not in said["n"]
     assert "queue: place 1 of 1" in said["l"]
 
@@ -198,4 +196,4 @@ def test_what_never_fits_has_no_place_in_the_queue_and_no_forecast() -> None:
 def test_whether_a_pod_may_be_moved_is_said(maker: str, moves: int, *, told: bool) -> None:
     held = pod("a", "n1", maker=maker)
     seen = replace(snapshot([node("n1")], [held]), rules={"": Rules(max_moves=moves)})
-    assert ("it may be moved to another one" in "\n".join(whytext.text(explain(seen, held, 0.0), {}, 0.0))) == told
+    assert ("it may be moved to another node" in "\n".join(whytext.text(explain(seen, held, 0.0), {}, 0.0))) == told

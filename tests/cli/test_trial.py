@@ -37,16 +37,16 @@ def test_what_the_ledger_does_not_count_is_refused_with_what_it_does(tenant: Ten
 
 
 def test_a_flavor_of_a_tenant_that_has_none_is_told_from_a_resource_of_one_that_has() -> None:
-    with pytest.raises(CliError, match="has a quota of no flavors of it, but of all together") as caught:
+    with pytest.raises(CliError, match="has a quota for all flavors together, not for each one") as caught:
         changed(PLAIN, {f"{GPU}@h100": "1"})
     assert caught.value.next_step == f"name one: {GPU}"
-    with pytest.raises(CliError, match="has a quota of each flavor of it"):
+    with pytest.raises(CliError, match="has a quota for each flavor of it"):
         changed(KINDS, {GPU: "1"})
 
 
 def test_a_resource_is_named_once() -> None:
     assert each_once([(GPU, "4"), ("cpu", "1")]) == {GPU: "4", "cpu": "1"}
-    with pytest.raises(CliError, match=f"{GPU}: named twice, as 4 and as 5"):
+    with pytest.raises(CliError, match=f"{GPU} is given twice, as 4 and as 5"):
         each_once([(GPU, "4"), ("cpu", "1"), (GPU, "5")])
 
 

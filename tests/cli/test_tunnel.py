@@ -126,7 +126,7 @@ async def test_a_plane_that_is_away_for_a_while_is_waited_for(host: Host) -> Non
 async def test_without_the_right_or_a_pod_it_says_so_at_once(host: Host, status: int, ready: bool) -> None:
     host.status, host.ready = status, ready
     made = Tunnel(arguments.Host(), "team-a")
-    with pytest.raises(CliError, match="no way through the host's API"):
+    with pytest.raises(CliError, match="no connection through the host's API"):
         await made.start()
     await made.stop()
 

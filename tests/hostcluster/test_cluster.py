@@ -57,7 +57,7 @@ def test_waiting_names_what_failed(tmp_path: Path) -> None:
 
 def test_only_root_may_change_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(cluster.HostError, match="not root"):
+    with pytest.raises(cluster.HostError, match="must run as root"):
         cluster.up(HostOptions(), Silent())
 
 
@@ -127,7 +127,7 @@ def test_status_of_nothing_says_how_to_start(monkeypatch: pytest.MonkeyPatch, ca
 
 def test_a_folder_with_other_files_is_refused_as_data_folder(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
-    with pytest.raises(cluster.HostError, match="holds other files"):
+    with pytest.raises(cluster.HostError, match="contains other files"):
         cluster._own_data_dir(tmp_path)
     cluster._own_data_dir(tmp_path / "new")
     cluster._own_data_dir(tmp_path / "new")

@@ -31,7 +31,7 @@ def test_every_image_of_the_chart_is_published_and_described() -> None:
 def test_only_images_that_there_are_can_be_chosen() -> None:
     assert [image.name for image in catalogue.chosen(["etcd", "etcd", "coredns"])] == ["etcd", "coredns"]
     assert catalogue.chosen([]) == catalogue.published()
-    with pytest.raises(catalogue.UnknownImageError, match="nothing; there are bulkhead, "):
+    with pytest.raises(catalogue.UnknownImageError, match="nothing; the images are bulkhead, "):
         catalogue.chosen(["nothing"])
 
 

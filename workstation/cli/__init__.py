@@ -1,23 +1,23 @@
 """The `bulkhead` command, also found as `kubectl bulkhead`.
 
-    main        words in, exit code out; errors turned into one line with a next step
-    commands    the table of commands, and the file of each; only the one that is named is imported
-    parsing     the parser, and what a command is: a frozen request, and what runs it
+    main        from words to an exit code; an expected error becomes one line with a next step
+    commands    the table of commands and their files; only the file of the named command is imported
+    parsing     the parser; a command is a frozen request and the function that runs it
     values      types of values on the command line (pure)
-    arguments   options that several commands have
+    arguments   options that several commands share
     output      tables, documents and progress, safe for a terminal
-    failures    expected errors with their exit codes
+    failures    expected errors and their exit codes
 
     tenant/     tenant create | list | describe | accept-data | delete
     quotas/     top, why, cohort, quota try, usage
     ssh/        ssh
-    credentials/  where credentials come from and are kept; what kubectl calls
-    login, logout, revoke, kubeconfig, connect, slurm, slurmtoken, audit, preflight, images, host, version: each its command
-    completion, complete  a shell's script, and what it asks
+    credentials/  where credentials come from, where they are kept, and the plugin that kubectl calls
+    login, logout, revoke, kubeconfig, connect, slurm, slurmtoken, audit, preflight, images, host, version: the commands
+    completion, complete  the script for a shell, and the command that the script calls
 
     hostfile, connection  the host's kubeconfig, and a client of the host
-    access, arrival, tunnel, execcredential, trouble  what several commands do
+    access, arrival, tunnel, execcredential, trouble  what several commands use
 
-A command's file has its parser (`add_arguments`), its frozen request, and what takes that. Nothing is imported here: the
-command must start fast, and loads what it needs.
+The file of a command contains its parser (`add_arguments`), its frozen request, and the function that runs the request. Nothing
+is imported here: the command must start fast, and each command loads what it needs.
 """

@@ -1,7 +1,7 @@
-"""What commands need that speak to a tenant: a kubeconfig in a private file, an environment, and a program that is run.
+"""For commands that talk to a tenant: a private kubeconfig file, an environment, and a program to run.
 
-A kubeconfig holds no secret: it names a command that fetches one (`workstation.cli.credentials`). The one of a command lies in
-a folder that only its owner can enter, and is removed however the command ends.
+A kubeconfig holds no secret: it names a command that fetches one (`workstation.cli.credentials`). A command writes its
+kubeconfig into a folder that only its owner can enter, and removes it however the command ends.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 async def one_hour(client: Client, host: Host, tenant: Obj) -> bytes:
-    """A kubeconfig that holds the certificate that is kept, for a command that ends soon."""
+    """A kubeconfig that contains the cached certificate, for a command that ends soon."""
     document.place_of(tenant)
     return document.with_certificate(tenant, await certificate.current(client, host, tenant))
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read; whole or not at all."""
+    """Write a file that only its owner can read, completely or not at all."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
         with os.fdopen(handle, "wb") as file:
@@ -41,7 +41,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def environment_of(tenant: str, kubeconfig: Path) -> dict[str, str]:
-    """The environment of a command that speaks to a tenant; a cached kubectl is on its PATH when there is no other."""
+    """The environment of a command that talks to a tenant. PATH includes the cached kubectl if there is no other kubectl."""
     environment = dict(os.environ) | {"KUBECONFIG": str(kubeconfig), "BULKHEAD_TENANT": tenant}
     if shutil.which("kubectl") is None:
         found = _cached_kubectl(environment)
@@ -51,13 +51,13 @@ def environment_of(tenant: str, kubeconfig: Path) -> dict[str, str]:
 
 
 def _cached_kubectl(environment: Mapping[str, str]) -> Path | None:
-    """The kubectl that the embedded host fetched, for machines that have no other."""
+    """The kubectl that the embedded host downloaded, for machines that have no other."""
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return max(cache.glob("bulkhead/binaries/kubernetes/*/kubectl"), default=None)
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str], stack: contextlib.ExitStack) -> int:
-    """Run a program to its end and return its exit code, as a shell would."""
+    """Run a program to its end and return its exit code as a shell reports it."""
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
         raise CliError(f"{command[0]}: no such program on PATH", next_step="install it, or give its path", code=Exit.FAILED)
@@ -72,7 +72,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], stack: c
 
 
 class _Forwarder:
-    """Forwards signals to a child, including those that arrived while it was being started."""
+    """Forwards signals to a child, including signals that arrived while the child was starting."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -94,9 +94,9 @@ class _Forwarder:
 
 @contextlib.contextmanager
 def _forwarding() -> Iterator[_Forwarder]:
-    """Leave Ctrl-C to the child, which gets it from the terminal too, and forward the signals that only this process receives.
+    """Leave Ctrl-C to the child, which also gets it from the terminal, and forward the signals that only this process receives.
 
-    The handlers are set before the child starts: a signal in between would otherwise end this process and leave the child
+    The handlers are set before the child starts. Otherwise a signal in between would end this process and leave the child
     behind. A child inherits ignored signals, so Ctrl-C gets a handler that does nothing.
     """
     forwarder = _Forwarder()

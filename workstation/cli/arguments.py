@@ -1,4 +1,4 @@
-"""Options that several commands have, and the frozen part of a request that each becomes."""
+"""Options that several commands share, and the frozen part of a request that each of them becomes."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ FORMS: Final[tuple[Form, ...]] = ("table", "json", "yaml")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Which host is asked: a kubeconfig and one of its contexts; None for the usual ones."""
+    """The host to talk to: a kubeconfig and one of its contexts; None for the default."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -23,7 +23,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Whether a command waits for what it asked for, and for how many seconds at most."""
+    """Whether a command waits until its change has taken effect, and for how many seconds at most."""
 
     wanted: bool = True
     seconds: float = 300.0
@@ -31,26 +31,28 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a kubeconfig is written: a path, `-` for stdout, or None for the usual place; and the form of what is printed."""
+    """Where to write a kubeconfig (a path, `-` for stdout, None for the default path), and the format of the output."""
 
     path: str | None = None
     form: Literal["json", "yaml"] | None = None
 
 
 def add_host(parser: argparse.ArgumentParser, *, default: str | None = argparse.SUPPRESS) -> None:
-    """`--kubeconfig` and `--context`, which may stand before the command too."""
+    """`--kubeconfig` and `--context`, which are also accepted before the command."""
     group = parser.add_argument_group("host cluster")
     group.add_argument("--kubeconfig", metavar="FILE", default=default, help="kubeconfig of the host cluster")
-    group.add_argument("--context", metavar="NAME", default=default, help="context in it, instead of its current one")
+    group.add_argument(
+        "--context", metavar="NAME", default=default, help="context of that kubeconfig (default: its current one)"
+    )
 
 
 def host_of(options: argparse.Namespace) -> Host:
-    """Which host the words name."""
+    """The host that the options name."""
     return Host(options.kubeconfig, options.context)
 
 
 def add_tenant(parser: argparse.ArgumentParser, name: str = "tenant", *, optional: bool = False) -> None:
-    """The tenant, as a word of its own."""
+    """The tenant, as a positional argument."""
     metavar = "NAME" if name == "name" else "TENANT"
     if optional:
         parser.add_argument(name, metavar=metavar, nargs="?", type=values.tenant_name, help="the tenant")
@@ -62,7 +64,7 @@ def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
     """`--wait` and `--timeout`."""
     parser.add_argument("--wait", action=argparse.BooleanOptionalAction, default=True, help=f"wait {what} (default: yes)")
     parser.add_argument(
-        "--timeout", metavar="TIME", type=values.seconds, default=300.0, help="for the wait: 90s, 5m; default 5m"
+        "--timeout", metavar="TIME", type=values.seconds, default=300.0, help="how long to wait: 90s, 5m; default 5m"
     )
 
 
@@ -72,38 +74,38 @@ def wait_of(options: argparse.Namespace) -> Wait:
 
 
 def add_output(parser: argparse.ArgumentParser, *forms: Form, more: str = "") -> None:
-    """`-o FORMAT`: the form of what a command prints."""
+    """`-o FORMAT`: the format of a command's output."""
     parser.add_argument(
         "-o",
         "--output",
         choices=list(forms or FORMS),
-        # `text` is what the table of some commands was called until 0.1.
+        # Until 0.1, some commands called their table `text`.
         type=lambda text: "table" if text == "text" else text,
         default="table",
-        help=f"form of what is printed; default table{more}",
+        help=f"output format; default table{more}",
     )
 
 
 def form_of(options: argparse.Namespace) -> Form:
-    """The form of what is printed."""
+    """The format of the output."""
     return cast("Form", options.output)
 
 
 def add_target(parser: Parser, what: str, default: str) -> None:
-    """`--write FILE` and `-o FORMAT`; until the next release `-o FILE` too."""
+    """`--write FILE` and `-o FORMAT`; until the next release also `-o FILE`."""
     parser.add_argument("--write", metavar="FILE", help=f"where to write the kubeconfig ({default})")
-    parser.add_argument("-o", "--output", metavar="FORMAT", help=f"json or yaml: the form of {what}")
+    parser.add_argument("-o", "--output", metavar="FORMAT", help=f"json or yaml: the format of {what}")
 
 
 def target_of(options: argparse.Namespace) -> Target:
-    """Where to write and what to print. A path after `-o` still counts for one release, with a warning on stderr."""
-    said: str | None = options.output
-    if said is None:
+    """Where to write and in which format to print. A path after `-o` works for one more release, with a warning on stderr."""
+    output: str | None = options.output
+    if output is None:
         return Target(options.write)
-    if said in {"json", "yaml"}:
-        return Target(options.write, cast("Literal['json', 'yaml']", said))
-    sys.stderr.write(f"deprecated: -o is a format, json or yaml; write a file with --write {said}\n")
-    return Target(options.write or said)
+    if output in {"json", "yaml"}:
+        return Target(options.write, cast("Literal['json', 'yaml']", output))
+    sys.stderr.write(f"deprecated: -o must be a format, json or yaml; write a file with --write {output}\n")
+    return Target(options.write or output)
 
 
 def add_tunnel(parser: argparse.ArgumentParser, what: str) -> None:
@@ -112,5 +114,5 @@ def add_tunnel(parser: argparse.ArgumentParser, what: str) -> None:
         "--tunnel",
         choices=("auto", "always", "never"),
         default="auto",
-        help=f"{what} through the host's API: where there is no other way (auto, the default), always or never",
+        help=f"{what} through the host's API: if there is no other way (auto, the default), always or never",
     )

@@ -1,9 +1,9 @@
-"""Whether somebody without rights on the host arrives at a tenant, and if not, why and whom to ask for what.
+"""Whether a user without rights on the host can reach a tenant; if not, why, and what to ask of the tenant's admin.
 
     connect (TCP, TLS by the tenant's own CA) ──> sign in at the provider ──> ask the tenant who that is ──> a name
 
-Each step that fails is one sentence with a cause that the person can check, or hand to the tenant's admin. Through a proxy
-(HTTPS_PROXY) nothing is tried: kubectl goes there and this does not.
+Each failing step becomes one sentence with a cause that the user can check, or pass on to the tenant's admin. Behind a proxy
+(HTTPS_PROXY) nothing is tried, because kubectl goes through the proxy and this check does not.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ _SECONDS: Final = 5.0
 _SKEW_SECONDS: Final = 60
 _BODY: Final = 1 << 20
 _REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
-# Of OpenSSL (X509_V_ERR_CERT_NOT_YET_VALID, _HAS_EXPIRED, _HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH).
+# Error codes of OpenSSL (X509_V_ERR_CERT_NOT_YET_VALID, _HAS_EXPIRED, _HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH).
 _EARLY, _LATE = 9, 10
 _OTHER_NAME: Final = (62, 64)
 
 
 def proxied() -> bool:
-    """Whether HTTPS goes through a proxy from here."""
-    return any(os.environ.get(each) for each in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+    """Whether HTTPS requests of this machine go through a proxy."""
+    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
 
 
 def reach(found: Handed) -> None:
-    """CliError unless the tenant's API server answers here."""
+    """Raise CliError unless the tenant's API server answers."""
     server, authority = document.place_of(found.tenant)
     address = urlsplit(server)
     host = address.hostname or ""
@@ -51,11 +51,11 @@ def reach(found: Handed) -> None:
         try:
             context = ssl.create_default_context(cadata=authority)
         except (ssl.SSLError, ValueError) as error:
-            raise _no(found, "its file holds no certificate by which to know it", _new_file(found)) from error
+            raise _no(found, "its file has no certificate to verify it with", _new_file(found)) from error
         try:
             raw = stack.enter_context(socket.create_connection((host, address.port or 443), _SECONDS))
         except socket.gaierror as error:
-            hint = f"check the network or VPN of this machine; else ask the tenant's admin where {asked} leads"
+            hint = f"check the network or VPN of this machine; otherwise ask the tenant's admin where {asked} leads"
             raise _no(found, f"the name {host} is not known here", hint) from error
         except OSError as error:
             raise _no(found, f"{address.netloc} does not answer: {plain(error, 100)}", _exposed(found)) from error
@@ -64,12 +64,12 @@ def reach(found: Handed) -> None:
         except ssl.SSLCertVerificationError as error:
             raise _mistrusted(found, asked, error) from error
         except OSError as error:
-            why = f"{address.netloc} answers, and closes the connection to who asks for {asked}"
-            raise _no(found, f"{why}: the tenant is gone, or not exposed any more", _exposed(found)) from error
+            why = f"{address.netloc} answers, but closes connections for {asked}"
+            raise _no(found, f"{why}: the tenant is gone or is no longer exposed", _exposed(found)) from error
 
 
 def name_of(found: Handed, tokens: Tokens) -> str:
-    """Who the tenant takes the bearer of a token for; CliError where it takes it for nobody."""
+    """The name under which the tenant knows the token's user. Raises CliError if the tenant does not accept the token."""
     server, authority = document.place_of(found.tenant)
     asked = found.tenant["status"].get("tlsServerName")
     config = KubeConfig(server=server, ca=authority.encode(), token=tokens.token, tls_server_name=asked)
@@ -80,16 +80,16 @@ def name_of(found: Handed, tokens: Tokens) -> str:
         clock = f"; this machine's clock and the provider's are {apart:.0f} s apart" if apart > _SKEW_SECONDS else ""
         raise _no(
             found,
-            f"{plain(found.issuer.url)} signed you in, and the tenant does not take its token{clock}",
-            f"ask its admin to look at IssuersReady (bulkhead tenant describe {found.name}), access.revoked, maxTokenAge and "
+            f"{plain(found.issuer.url)} signed you in, but the tenant does not accept its token{clock}",
+            f"ask its admin to check IssuersReady (bulkhead tenant describe {found.name}), access.revoked, maxTokenAge and "
             "requiredGroups",
         ) from error
     except (KubeError, TimeoutError) as error:
-        raise _no(found, f"its API server does not say who you are: {plain(error, 200)}", "try again") from error
+        raise _no(found, f"its API server does not tell who you are: {plain(error, 200)}", "try again") from error
 
 
 def skew(tokens: Tokens) -> float:
-    """How far the provider's clock is from this one's, in seconds, as a token tells that was just given."""
+    """Seconds between the provider's clock and this machine's, computed from a token that was just issued; 0 if unknown."""
     issued = claims_of(tokens.token).get("iat")
     fresh = time.time() - tokens.issued < _SKEW_SECONDS
     return abs(issued - tokens.issued) if fresh and isinstance(issued, int | float) else 0.0
@@ -104,13 +104,13 @@ async def _name(config: KubeConfig) -> str:
 
 def _mistrusted(found: Handed, asked: str, error: ssl.SSLCertVerificationError) -> CliError:
     if error.verify_code in {_EARLY, _LATE}:
-        when = "not valid yet" if error.verify_code == _EARLY else "past its end"
+        when = "not valid yet" if error.verify_code == _EARLY else "expired"
         clock = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         hint = "set the clock; if it is right, tell the tenant's admin"
-        return _no(found, f"its certificate is {when} by this machine's clock, which says {clock}", hint)
+        return _no(found, f"its certificate is {when} by this machine's clock, which shows {clock}", hint)
     if error.verify_code in _OTHER_NAME:
-        return _no(found, f"what answers has no certificate for {asked}", _new_file(found))
-    return _no(found, f"what answers as {asked} is not the tenant of this file, or has a new CA", _new_file(found))
+        return _no(found, f"the server that answers has no certificate for {asked}", _new_file(found))
+    return _no(found, f"the server that answers as {asked} is not the tenant of this file, or has a new CA", _new_file(found))
 
 
 def _exposed(found: Handed) -> str:

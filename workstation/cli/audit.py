@@ -1,10 +1,10 @@
-"""`bulkhead audit`: who did what in a tenant's plane, as its API servers wrote it down.
+"""`bulkhead audit`: what users did in a tenant's plane, from the audit trail of its API servers.
 
     Tenant ──> pods of its plane ──┬─ container `audit` ──> the reader in it, by kubectl exec ──┐
                                    └─ trail on stdout ──> the container's log ─────────────────┴─> merged, newest last
 
-Only an admin of the host reads it: nothing of it goes by the tenant's own API. What the trail holds was partly written by the
-tenant, so it is bounded and printed without control characters.
+Only an admin of the host can read it: no part of it is served by the tenant's own API. The tenant wrote parts of the trail, so
+it is bounded, and printed without control characters.
 """
 
 import argparse
@@ -43,14 +43,14 @@ _PLANE_POD = re.compile(r"plane-[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """`audit TENANT`; an empty user or verb is every one."""
+    """`audit TENANT`; an empty user or verb matches all."""
 
     host: Host
     tenant: str
     since_seconds: float
     user: str
     verb: str
-    # The newest so many events.
+    # How many of the newest events to show.
     limit: int
     form: Form
 
@@ -58,7 +58,7 @@ class AuditRequest:
 def add_arguments(parser: Parser) -> None:
     """`audit TENANT`."""
     parser.description = (
-        "Print the audit trail of a tenant's plane, the newest last. Its class has to ask for one (spec.audit)."
+        "Print the audit trail of a tenant's plane, the newest event last. The tenant's class must enable it (spec.audit)."
     )
     parser.epilog = (
         "examples:\n"
@@ -70,20 +70,20 @@ def add_arguments(parser: Parser) -> None:
     add_host(parser)
     add_tenant(parser)
     parser.add_argument(
-        "--since", metavar="TIME", type=values.since, default=3600.0, help="how far back: 30m, 1h, 7d; default 1h"
+        "--since", metavar="TIME", type=values.since, default=3600.0, help="how far to go back: 30m, 1h, 7d; default 1h"
     )
     parser.add_argument(
-        "--user", metavar="NAME", type=values.plain_name, help="only what this user did, or others acting as it"
+        "--user", metavar="NAME", type=values.plain_name, help="only events of this user, or of others who impersonate it"
     )
-    parser.add_argument("--verb", metavar="VERB", type=values.plain_name, help="only this, such as create, delete or get")
+    parser.add_argument("--verb", metavar="VERB", type=values.plain_name, help="only this verb, such as create, delete or get")
     parser.add_argument(
         "--limit",
         metavar="N",
         type=values.between(1, MOST_EVENTS, "a number of events"),
         default=500,
-        help="the newest N; default 500",
+        help="the newest N events; default 500",
     )
-    add_output(parser, more="; json and yaml are whole events, in json one object a line")
+    add_output(parser, more="; json and yaml print whole events, json one object a line")
     parser.does(_request, print_trail)
 
 
@@ -108,9 +108,9 @@ def print_trail(request: AuditRequest) -> int:
     _print(events[-choice.most :], request.form)
     older = sum(trail.left_out for trail in trails) + len(events[: -choice.most])
     if older:
-        notes.append(f"{older} older events are not shown: choose a shorter --since, or a larger --limit")
+        notes.append(f"{older} older events are not shown: choose a shorter --since or a larger --limit")
     if large := sum(trail.large for trail in trails):
-        notes.append(f"{large} events are too large to be read: they are in the trail itself")
+        notes.append(f"{large} events are too large to show: read them in the trail itself")
     for note in notes:
         sys.stderr.write(f"warning: {plain(note)}\n")
     return Exit.DONE
@@ -133,7 +133,7 @@ def _columns(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 async def _collect(request: AuditRequest, choice: Choice) -> tuple[list[Newest], list[str]]:
-    """What all pods of the plane have, and why one of them has nothing to say."""
+    """The events of all pods of the plane, and a warning for each pod that gave none."""
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, request.tenant)
         namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
@@ -160,7 +160,7 @@ async def _collect(request: AuditRequest, choice: Choice) -> tuple[list[Newest],
 
 
 async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice) -> Newest:
-    """What one pod has; what its reader left out counts as left out here."""
+    """The events of one pod; events that its reader left out count as left out here."""
     newest = Newest(choice)
     containers = {str(each.get("name")): each for each in mappings(mapping(pod.get("spec")).get("containers"))}
     if _READER in containers:
@@ -180,22 +180,22 @@ async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice
         str(flag).startswith("--audit-webhook-config-file=") for flag in sequence(containers.get(_SERVER, {}).get("command"))
     ):
         raise CliError(
-            f"tenant {request.tenant}: its audit trail is sent to the class's receiver, and kept nowhere else",
-            next_step="read it there, or set sink File in spec.audit of its TenantClass: then it is kept here too",
+            f"tenant {request.tenant}: its audit trail is sent to the class's receiver, and is kept nowhere else",
+            next_step="read it there, or set sink File in spec.audit of its TenantClass, which also keeps it here",
         )
     raise CliError(
-        f"tenant {request.tenant}: its class asks for no audit trail that can be read",
-        next_step="set spec.audit of its TenantClass, for example to {sink: File, retain: true}; its planes restart once",
+        f"tenant {request.tenant}: its class keeps no audit trail that can be read here",
+        next_step="set spec.audit of its TenantClass, for example to {sink: File, retain: true}; its planes then restart once",
     )
 
 
 def _read_files(request: AuditRequest, pod: Obj, choice: Choice) -> list[bytes]:
-    """What the reader in a pod's container prints."""
+    """The output of the reader in a pod's container."""
     path = hostfile.find_kubeconfig(request.host.kubeconfig)
     environment = access.environment_of(request.tenant, path)
     program = shutil.which("kubectl", path=environment.get("PATH", os.defpath))
     if program is None:
-        raise CliError("kubectl: no such program on PATH", next_step="install it: files are read by kubectl exec")
+        raise CliError("kubectl: no such program on PATH", next_step="install it: the audit trail is read by kubectl exec")
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     words = [program, *(("--context", request.host.context) if request.host.context else ()), "-n", namespace]
     words += ["exec", "--quiet", name, "-c", _READER, "--", "python3", "-m", "bulkhead.auditreader", f"--most={choice.most}"]
@@ -205,7 +205,7 @@ def _read_files(request: AuditRequest, pod: Obj, choice: Choice) -> list[bytes]:
             words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise CliError(f"pod {name}: its trail was not read within {_SECONDS:.0f} s", next_step="try again") from error
+        raise CliError(f"pod {name}: reading its trail took longer than {_SECONDS:.0f} s", next_step="try again") from error
     lines = done.stdout[: 2 * MOST_BYTES].splitlines()
     if done.returncode or not lines:
         said = done.stderr[-500:].decode(errors="replace")

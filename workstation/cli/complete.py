@@ -1,9 +1,9 @@
-"""What may come next on a command line, for a shell that completes it: `bulkhead __complete -- WORD… CURRENT`.
+"""The candidates for the next word of a command line, for a shell: `bulkhead __complete -- WORD… CURRENT`.
 
-    words ──> the parser that reads them ──> subcommands, options, choices, or tenants by the host's API ──> a line each
+    words ──> the parser that reads them ──> subcommands, options, choices, or tenants from the host's API ──> lines
 
-Each line is a word, or a word, a tab and what it is for. The last line is `:0` where files may come, else `:4`, as kubectl
-reads it of `kubectl_complete-bulkhead`. Nothing is said on stderr, and after a second nothing more is looked for.
+Each line is a word, optionally followed by a tab and a description. The last line is `:0` if file names are candidates too,
+else `:4`; kubectl expects this from `kubectl_complete-bulkhead`. Nothing is written to stderr; the search ends after a second.
 """
 
 import argparse
@@ -30,21 +30,21 @@ _PATHS: Final = frozenset({"FILE", "DIR"})
 
 @dataclass(frozen=True, slots=True)
 class CompleteRequest:
-    """`__complete`: what stands on the line, the last one being what is typed now, which may be empty."""
+    """`__complete`: the words of the line. The last one is being typed, and may be empty."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on the line the cursor is."""
+    """The place of the cursor in the line."""
 
     parser: Parser
-    # The option whose value is typed.
+    # The option whose value is being typed.
     option: argparse.Action | None
-    # Behind the command, words of another program.
+    # Whether the word follows `--` and belongs to another program.
     foreign: bool
-    # How many words of its own the command has already.
+    # How many positional arguments the command already has.
     given: int
     host: Host
 
@@ -61,16 +61,16 @@ def _request(options: argparse.Namespace) -> CompleteRequest:
 
 
 def show(request: CompleteRequest) -> int:
-    """Print what may come next."""
-    from workstation.cli import main  # noqa: PLC0415 - it imports this file by its name
+    """Print the candidates for the next word."""
+    from workstation.cli import main  # noqa: PLC0415 - main imports this file by its name
 
     words = _joined(request.words) or ("",)
     *before, current = words
     place = find(main.build_parser(before), before)
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    with contextlib.redirect_stderr(open(os.devnull, "w")):  # noqa: PTH123 - for as long as this process lives
-        # Of `slurm`, whose next word is a tenant or `token`.
+    with contextlib.redirect_stderr(open(os.devnull, "w")):  # noqa: PTH123 - open until this process ends
+        # For `slurm`, whose next word is a tenant or `token`.
         actions = [word for entry in commands.TABLE if before[-1:] == [entry.name] for word in entry.actions]
         lines = [line for line in dict.fromkeys((*actions, *candidates(place, current))) if line.startswith(current)]
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -79,20 +79,20 @@ def show(request: CompleteRequest) -> int:
 
 
 def _give_up(_number: int, _frame: FrameType | None) -> None:
-    """A host that says nothing ends the search, also where a thread waits for a name server."""
+    """End the search when the host does not answer in time, even if a thread waits for a name server."""
     os.write(1, f"{_NO_FILES}\n".encode())
     os._exit(0)
 
 
 def kubectl() -> int:
-    """`kubectl_complete-bulkhead`, which kubectl calls with the words behind `kubectl bulkhead`."""
+    """`kubectl_complete-bulkhead`, which kubectl calls with the words after `kubectl bulkhead`."""
     from workstation.cli import main  # noqa: PLC0415
 
     return main.main(["__complete", "--", *sys.argv[1:]])
 
 
 def _joined(words: Sequence[str]) -> tuple[str, ...]:
-    """The words as they were typed, where bash has made `=` a word of its own."""
+    """The words as they were typed, although bash splits them at `=`."""
     found: list[str] = []
     for word in words:
         if found and (word == "=" or found[-1].endswith("=")) and found[-1].startswith("--"):
@@ -129,7 +129,7 @@ def find(parser: Parser, before: Sequence[str]) -> Place:
 
 
 def candidates(place: Place, current: str) -> Iterator[str]:
-    """Words that may stand there, whether or not they begin as what is typed does."""
+    """All words that are allowed at this place, whether or not they begin with the typed letters."""
     if place.foreign:
         return
     if place.option is not None:
@@ -155,7 +155,7 @@ def _line(word: str, text: str | None) -> str:
 
 
 def _positional(place: Place) -> argparse.Action | None:
-    """What the next word of its own is to the command."""
+    """The positional argument that the next word becomes."""
     positional = [action for action in place.parser.arguments() if not action.option_strings]
     if place.given < len(positional):
         return positional[place.given]
@@ -170,7 +170,7 @@ def _takes_files(place: Place) -> bool:
 
 
 def _of(action: argparse.Action, host: Host) -> Iterator[str]:
-    """Values of one argument."""
+    """The values of one argument."""
     if action.choices is not None:
         yield from map(str, action.choices)
     elif action.type is values.tenant_name:
@@ -178,8 +178,8 @@ def _of(action: argparse.Action, host: Host) -> Iterator[str]:
 
 
 def tenants(host: Host) -> list[str]:
-    """The names of tenants, by the host's API; where it does not answer, those that this person logged in to."""
-    import asyncio  # noqa: PLC0415 - slow to load, and most words need none
+    """The names of tenants from the host's API; if it does not answer, the tenants that this user has logged in to."""
+    import asyncio  # noqa: PLC0415 - slow to load, and most words do not need it
 
     from bulkhead.kube.errors import KubeError  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""`bulkhead completion bash|zsh|fish`: a script by which a shell asks `bulkhead __complete` for what may come next.
+"""`bulkhead completion bash|zsh|fish`: a script with which a shell asks `bulkhead __complete` for the next word.
 
-The script holds no list of commands, so it fits each release; what it asks is in `workstation.cli.complete`.
+The script contains no list of commands, so it works with every release. `workstation.cli.complete` answers it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _bulkhead() {
             *) COMPREPLY+=("${line%%$'\\t'*}") ;;
         esac
     done < <("${COMP_WORDS[0]}" __complete -- "${words[@]}" 2>/dev/null)
-    # bash takes `--option=value` apart: `=` is a word of its own, and what is behind it is replaced alone.
+    # bash splits `--option=value` at `=`, and replaces only the part after it.
     if [ "${COMP_WORDS[COMP_CWORD]}" = "=" ] || [ "${COMP_WORDS[COMP_CWORD - 1]}" = "=" ]; then
         COMPREPLY=("${COMPREPLY[@]#*=}")
     fi
@@ -75,13 +75,13 @@ class CompletionRequest:
 def add_arguments(parser: Parser) -> None:
     """`completion SHELL`."""
     parser.description = (
-        "Print a script with which a shell completes commands, options and their values, and names of tenants, for which\n"
-        "it asks the host for a second at most. `kubectl bulkhead` is completed by kubectl's own script."
+        "Print a script with which a shell completes commands, options, their values, and names of tenants. For tenants it\n"
+        "asks the host, for at most a second. kubectl's own completion script completes `kubectl bulkhead`."
     )
     parser.epilog = (
         "examples:\n"
         "  source <(bulkhead completion bash)                                  in ~/.bashrc\n"
-        "  bulkhead completion zsh > ~/.zfunc/_bulkhead                        a folder of $fpath\n"
+        "  bulkhead completion zsh > ~/.zfunc/_bulkhead                        into a folder of $fpath\n"
         "  bulkhead completion fish > ~/.config/fish/completions/bulkhead.fish\n"
     )
     parser.formatter_class = RAW

@@ -1,7 +1,7 @@
-"""`bulkhead connect`: a command or a shell whose KUBECONFIG is a tenant's.
+"""`bulkhead connect`: run a command or a shell whose KUBECONFIG is a tenant's.
 
-with rights on the host: Tenant ──> kubeconfig ──> a tunnel where there is no route ──┬──> the command
-without: the admin's file ──> is the tenant there? ──> signed in ─────────────────────┘
+with rights on the host: Tenant ──> kubeconfig ──> a tunnel if there is no route ─────┬──> the command
+without: the admin's file ──> does the tenant answer? ──> sign in ────────────────────┘
 """
 
 import argparse
@@ -27,7 +27,7 @@ class ConnectRequest:
     """`connect (TENANT | -f FILE) [-- COMMAND…]`."""
 
     host: Host
-    # None where the file names it.
+    # None if the file names it.
     tenant: str | None
     file: str | None
     sign_in: SignIn
@@ -40,14 +40,14 @@ def add_arguments(parser: Parser) -> None:
     """`connect TENANT [-- COMMAND…]`."""
     parser.usage = "%(prog)s [options] (TENANT | -f FILE) [-- COMMAND ...]"
     parser.description = (
-        "Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end. "
-        "Where the tenant's API server is not reached from here, connections go through the host's API (port-forward). "
-        "Without any right on the host you sign in at the tenant's identity provider, with the file that its admin gave you "
-        "(bulkhead kubeconfig red --oidc), or with what `bulkhead login` kept of it."
+        "Run a command, or your shell, with KUBECONFIG set to a tenant's kubeconfig. The kubeconfig is removed at the end. "
+        "If the tenant's API server is not reachable from here, connections go through the host's API (port-forward). "
+        "Without rights on the host, you sign in at the tenant's identity provider: with the file that its admin gave you "
+        "(bulkhead kubeconfig red --oidc), or with the kubeconfig that `bulkhead login` wrote."
     )
     parser.epilog = (
         "examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n"
-        "without any right on the host:\n  bulkhead connect -f red.yaml -- kubectl get pods\n"
+        "without rights on the host:\n  bulkhead connect -f red.yaml -- kubectl get pods\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
@@ -56,9 +56,9 @@ def add_arguments(parser: Parser) -> None:
     add_way(parser)
     add_tenant(parser, optional=True)
     command = parser.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run (default: your shell)"
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command to run (default: your shell)"
     )
-    command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
+    command.required = False  # otherwise an error about a missing TENANT would also ask for a COMMAND
     parser.does(_request, connect)
 
 
@@ -92,16 +92,16 @@ def connect(request: ConnectRequest) -> int:
 
 
 def _without_host(request: ConnectRequest) -> Handed | None:
-    """The file by which to go where nothing is asked of the host."""
+    """The file to use if the host is not asked; None if it is."""
     if request.file:
         return handed.given(request.file, request.tenant)
     return handed.instead_of_host(request.host, str(request.tenant))
 
 
 def _signed_in(request: ConnectRequest, found: Handed) -> bytes:
-    """A kubeconfig for who has no right on the host, signed in and let in before the command begins."""
+    """A kubeconfig for a user without rights on the host, who signs in before the command begins."""
     if request.tunnel == "always":
-        raise CliError("a tunnel leads through the host, on which this file gives no rights", next_step="leave out --tunnel")
+        raise CliError("a tunnel leads through the host, and this file gives no rights on it", next_step="leave out --tunnel")
     looks = not arrival.proxied()
     if looks:
         arrival.reach(found)

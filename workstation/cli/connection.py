@@ -1,4 +1,4 @@
-"""A client of the host cluster, and the Tenant that a command is about."""
+"""A client of the host cluster, and the Tenant that a command names."""
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -12,7 +12,7 @@ from workstation.cli.failures import CliError, Exit
 
 
 def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Client:
-    """A client of the host cluster, which waits so long for an answer. `quiet` asks no person for credentials either."""
+    """A client of the host cluster that waits `seconds` for an answer; `quiet` means not to ask the user for credentials."""
     path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
         data = execcredential.resolve(path.read_bytes(), path.parent, host.context, within=seconds if quiet else None)
@@ -21,13 +21,14 @@ def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Cl
         raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
     except ConfigError as error:
         raise CliError(
-            f"kubeconfig {path}: {error}", next_step="give another file with --kubeconfig, or another --context of this one"
+            f"kubeconfig {path}: {error}",
+            next_step="give another file with --kubeconfig, or another of its contexts with --context",
         ) from error
     return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds)
 
 
 async def get_tenant(client: Client, name: str) -> Obj:
-    """The Tenant, or an error that says how to find the right name."""
+    """The Tenant. Raises CliError with a hint at the right name."""
     try:
         names.check_tenant_name(name)
     except names.InvalidTenantNameError as error:

@@ -1,7 +1,7 @@
 """Credentials from an `exec` entry of the admin's own kubeconfig, as clouds use them (client-go credential plugins).
 
-Only the command line does this, and only for the kubeconfig of the user who runs it, which kubectl would trust as well. The
-library's `KubeConfig` refuses `exec`, and a tenant's kubeconfig never comes here.
+Only the command line runs plugins, and only from the kubeconfig of the user who calls it, which kubectl would trust as well.
+The library's `KubeConfig` refuses `exec`, and a tenant's kubeconfig is never passed to this module.
 
     kubeconfig ──> exec of the chosen user ──> run it ──> ExecCredential ──> the same kubeconfig with a token or certificate
 """
@@ -18,13 +18,13 @@ from bulkhead.api.untrusted import mapping
 from workstation.cli.failures import CliError
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_SECONDS = 120.0  # a person may have to log in
+_SECONDS = 120.0  # the user may have to log in
 
 
 def resolve(data: bytes, folder: Path, context: str | None, *, within: float | None = None) -> bytes:
-    """The kubeconfig with the chosen user's `exec` replaced by what it yields; unchanged where there is none.
+    """The kubeconfig with the chosen user's `exec` replaced by the credential that it returns; unchanged if there is no `exec`.
 
-    `within` so many seconds, where it is given, the plugin has to answer without asking a person anything.
+    If `within` is given, the plugin has so many seconds to answer, and cannot ask the user anything.
     """
     if b"exec" not in data:
         return data
@@ -55,7 +55,7 @@ def _entry(document: Any, section: str, name: str) -> Any:
 def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path, within: float | None) -> dict[str, Any]:
     command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
     if version not in _VERSIONS:
-        raise CliError(f"kubeconfig: exec {command!r} speaks {version!r}; known are {', '.join(_VERSIONS)}")
+        raise CliError(f"kubeconfig: exec {command!r}: apiVersion must be one of {', '.join(_VERSIONS)}, not {version!r}")
     spec: dict[str, Any] = {"interactive": within is None and sys.stdin.isatty()}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = {key: value for key, value in cluster.items() if key in {"server", "certificate-authority-data"}}
@@ -87,7 +87,7 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path, within: 
 
 
 def _credentials(status: dict[str, Any], command: str) -> dict[str, str]:
-    """The user entry for what the plugin yielded."""
+    """The user entry that contains the plugin's credential."""
     user: dict[str, str] = {}
     if status.get("token"):
         user["token"] = str(status["token"])

@@ -1,4 +1,4 @@
-"""Expected errors of the command line: one line of cause, one line of what to do next, and an exit code.
+"""Expected errors of the command line: one line with the cause, one line with the next step, and an exit code.
 
 0 done   1 failed   2 wrong usage   3 not found   4 a wait ran out of time   130 interrupted
 """
@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 
 class CliError(Exception):
-    """Something that a person can understand and act upon."""
+    """An error that the user can understand and act on."""
 
     def __init__(self, cause: str, *, next_step: str = "", code: Exit = Exit.FAILED) -> None:
         super().__init__(cause)

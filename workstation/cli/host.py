@@ -41,15 +41,15 @@ class UpRequest:
     """`host up`."""
 
     options: HostOptions
-    # Whether as many real nodes as the host has are wanted, whatever `options` says.
+    # Whether to keep the number of real nodes that the host has, whatever `options` contains.
     same_nodes: bool
-    # With the images of the Slurm mode.
+    # Whether to build the images of the Slurm mode.
     slurm: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DownRequest:
-    """`host down`; no folder is the one of the state."""
+    """`host down`; no folder means the one in the host's state file."""
 
     keep_data: bool
     data_dir: Path | None
@@ -87,20 +87,20 @@ def _add_up(parsers: Actions) -> None:
     up = parsers.add_parser("up", help="start the host, or bring a running one up to date")
     up.add_argument("--nodes", type=between(1, MOST_NODES), default=None, metavar="N",
                     help=f"real nodes, 1 to {MOST_NODES} (default: as many as the host has, 1 for a new one). The first is "
-                    "this machine; each further one is a kubelet, containerd and kube-proxy of its own in a network namespace, "
-                    "takes about 400 MiB of memory and a copy of every image on disk, and offers the whole machine's CPUs and "
-                    "memory again. A running host can be given more, not fewer")  # fmt: skip
+                    "this machine; each other one is a kubelet, containerd and kube-proxy in its own network namespace. It "
+                    "uses about 400 MiB of memory and a copy of every image on disk, and also reports all CPUs and memory of "
+                    "the machine. Nodes can be added to a running host, but not removed")  # fmt: skip
     up.add_argument("--simulated-nodes", type=between(0, 5000), default=defaults.simulated_nodes, metavar="N",
                     help=f"simulated GPU nodes (default {defaults.simulated_nodes})")  # fmt: skip
     up.add_argument("--gpus-per-node", type=between(0, 64), default=defaults.gpus_per_node, metavar="N",
-                    help=f"GPUs of every node, the real one included (default {defaults.gpus_per_node})")  # fmt: skip
+                    help=f"GPUs of every node, including the real ones (default {defaults.gpus_per_node})")  # fmt: skip
     up.add_argument("--nvlink-domain-size", type=between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
                     help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
-    up.add_argument("--slurm", action="store_true", help="build the images of the Slurm mode too (once; takes minutes)")
+    up.add_argument("--slurm", action="store_true", help="also build the images of the Slurm mode (once; takes minutes)")
     up.add_argument("--registry", action="store_true",
-                    help="a registry beside the host, with TLS and a password; `bulkhead images push` fills it")  # fmt: skip
+                    help="also run a registry, with TLS and a password; fill it with `bulkhead images push`")  # fmt: skip
     up.add_argument("--no-imports", action="store_true",
-                    help="import no images of Bulkhead: its pods pull them from a registry, or fail")  # fmt: skip
+                    help="import no Bulkhead images: its pods pull them from a registry, or fail")  # fmt: skip
     up.add_argument("--data-dir", type=folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
     up.does(_up_request, _up)
 
@@ -122,16 +122,16 @@ def _up_request(options: argparse.Namespace) -> UpRequest:
 
 
 def _add_node(parsers: Actions) -> None:
-    node = parsers.add_parser("node", help="list the real nodes of a running host, lose one, or bring a lost one back")
+    node = parsers.add_parser("node", help="list the real nodes of a running host, break one, or bring one back")
     commands = node.actions("COMMAND")
-    nodes = commands.add_parser("list", help="show the real nodes; exit code 1 when one is lost or not ready")
+    nodes = commands.add_parser("list", help="show the real nodes; exit code 1 if one is lost or not ready")
     add_output(nodes)
     nodes.does(_show_request, _list_nodes)
-    lose = commands.add_parser("lose", help="take a node away, as a fault would; the cluster finds out by itself")
+    lose = commands.add_parser("lose", help="break a node as a fault would; the cluster has to detect it")
     lose.add_argument("name", help="a node other than the first, such as bulkhead-host-2")
     lose.add_argument("--how", choices=tuple(outage.LOSE), default="killed",
-                      help="killed: its processes all end at once, as when its power fails (default); paused: they stand "
-                      "still; cut: its network cable is out")  # fmt: skip
+                      help="killed: all its processes end at once, as if its power failed (default); paused: they are "
+                      "suspended; cut: its network cable is unplugged")  # fmt: skip
     lose.does(lambda options: LoseRequest(options.name, options.how), _lose)
     back = commands.add_parser("return", help="bring a lost node back, and wait until it is ready")
     back.add_argument("name")
@@ -149,10 +149,10 @@ def add_arguments(parser: Parser) -> None:
     _add_up(parsers)
     down = parsers.add_parser("down", help="stop the host and remove everything of it from the machine")
     down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` resumes the same cluster")
-    down.add_argument("--data-dir", type=folder, default=None, help="the data folder, when the host died and left no state")
+    down.add_argument("--data-dir", type=folder, default=None, help="the data folder, if the host died and left no state")
     down.does(lambda options: DownRequest(options.keep_data, options.data_dir), _down)
     _add_node(parsers)
-    status = parsers.add_parser("status", help="show the state of each component; exit code 1 when one is not ready")
+    status = parsers.add_parser("status", help="show the state of each component; exit code 1 if one is not ready")
     add_output(status)
     status.does(_show_request, _status)
     kubeconfig = parsers.add_parser("kubeconfig", help="print the administrator's kubeconfig")
@@ -176,8 +176,8 @@ def _up(request: UpRequest) -> int:
     print(f"The host is up. KUBECONFIG={handle.kubeconfig}")
     if options.registry:
         context = handle.context
-        print(f"Its registry is {registry.ADDRESS}, user {registry.USER}, password in {registry.password_file(context)},")
-        print(f"its authority {registry.ca_file(context)}. Fill it:")
+        print(f"It has a registry at {registry.ADDRESS}: user {registry.USER}, password in {registry.password_file(context)},")
+        print(f"CA certificate in {registry.ca_file(context)}. Fill it:")
         print(f"  bulkhead images push {registry.ADDRESS}/bulkhead --username {registry.USER} --password-stdin \\")
         print(f"    --ca-file {registry.ca_file(context)} < {registry.password_file(context)}")
     return 0
@@ -261,7 +261,7 @@ def _table(found: state.HostState) -> Table:
 
 
 def _as_json(found: state.HostState) -> dict[str, Any]:
-    """The state with the keys that programs may rely on; moments are RFC 3339."""
+    """The state with keys that programs may rely on; times are RFC 3339."""
     return {
         "phase": found.phase,
         "supervisorPid": found.pid,
@@ -324,13 +324,13 @@ def _kubeconfig(_: KubeconfigRequest) -> int:
     try:
         sys.stdout.write(path.read_text())
     except OSError as error:
-        return _failed(RuntimeError(f"no kubeconfig of the embedded host: {error}; start it with `bulkhead host up`"))
+        return _failed(RuntimeError(f"the embedded host has no kubeconfig: {error}; start it with `bulkhead host up`"))
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The subcommands alone: `python -m workstation.cli.host up`."""
-    from workstation.cli.main import main as command  # noqa: PLC0415 - it imports this file by its name
+    """Only the subcommands: `python -m workstation.cli.host up`."""
+    from workstation.cli.main import main as command  # noqa: PLC0415 - main imports this file by its name
 
     return command(["host", *(sys.argv[1:] if argv is None else argv)])
 

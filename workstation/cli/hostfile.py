@@ -1,7 +1,7 @@
-"""Finds the host's kubeconfig. Light, since it is asked for where nothing else of a host is.
+"""Finds the host's kubeconfig. Fast to import, because it is also used when nothing else of the host is.
 
-The first that exists is used: --kubeconfig, $KUBECONFIG (its first existing file), ~/.kube/config, the embedded host's. An
-error names the file that was used.
+The first existing file is used: --kubeconfig, $KUBECONFIG (its first existing file), ~/.kube/config, the embedded host's. An
+error names the file in question.
 """
 
 import os
@@ -23,8 +23,8 @@ def find_kubeconfig(given: str | None) -> Path:
         if path.is_file():
             return path
     raise CliError(
-        f"no kubeconfig of the host cluster found by --kubeconfig, $KUBECONFIG, ~/.kube/config or {EMBEDDED}",
-        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up; without any right on the host: "
+        f"no kubeconfig of the host cluster in --kubeconfig, $KUBECONFIG, ~/.kube/config or {EMBEDDED}",
+        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up; without rights on the host: "
         "bulkhead login -f FILE, with the file that the tenant's admin gives you",
     )
 

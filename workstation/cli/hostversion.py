@@ -1,4 +1,4 @@
-"""Which release of Bulkhead a host runs, as the Deployment of its controller says; None where that cannot be had."""
+"""The release of Bulkhead that a host runs, from the Deployment of its controller; None if it cannot be read."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ _CHART = "app.kubernetes.io/version"
 
 
 def read(host: Host, seconds: float) -> dict[str, str | None] | None:
-    """The versions of controller and chart, within so many seconds; nobody is asked to sign in for it."""
+    """The versions of controller and chart, if they arrive within `seconds`; the user is never asked to sign in for it."""
     try:
         return asyncio.run(_read(host, seconds))
     except (CliError, KubeError, OSError, TimeoutError):
@@ -28,7 +28,7 @@ async def _read(host: Host, seconds: float) -> dict[str, str | None] | None:
 
 
 def versions(deployment: Obj) -> dict[str, str | None]:
-    """The tag of the controller's image, and the release of the chart that wrote the Deployment."""
+    """The tag of the controller's image, and the chart's release that wrote the Deployment."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
     image = next((str(item.get("image")) for item in containers if item.get("name") == "controller"), "")
     # HOST:PORT/PATH:TAG@DIGEST

@@ -32,14 +32,14 @@ _SECRET: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 class ListRequest:
     """`images list`."""
 
-    # Where the archives lie.
+    # The folder of the archives.
     folder: Path
     form: Form
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """`images build [IMAGE…]`; no image is all of them, and no architecture is this machine's."""
+    """`images build [IMAGE…]`; no image means all images, and no architecture means this machine's."""
 
     folder: Path
     images: tuple[str, ...]
@@ -52,9 +52,9 @@ class PushRequest:
 
     build: BuildRequest
     where: place.Place
-    # Whether what is not there is built first.
+    # Whether to build missing images first.
     builds: bool
-    # None: what docker's config.json has; the password comes from stdin.
+    # None: take it from docker's config.json; the password comes from stdin.
     username: str | None
     auth_file: str | None
     ca_file: Path | None
@@ -65,7 +65,7 @@ class PushRequest:
 
 def add_arguments(parser: Parser) -> None:
     """`images list | build | push`."""
-    parser.description = "The images of Bulkhead, for clusters that pull from a registry of yours."
+    parser.description = "The images of Bulkhead, for clusters that pull from your own registry."
     actions = parser.actions("ACTION")
     listing = actions.add_parser("list", aliases=["ls"], help="list the images", description="List the images.")
     _add_folder(listing)
@@ -74,7 +74,7 @@ def add_arguments(parser: Parser) -> None:
     build = actions.add_parser(
         "build",
         help="build archives of the images, each with an SBOM",
-        description="Build the images as OCI archives, each with an SBOM (SPDX) beside it. What is there and the same stays.",
+        description="Build the images as OCI archives, each with an SBOM (SPDX). An archive that is up to date is kept.",
     )
     _add_folder(build)
     _add_choice(build)
@@ -84,20 +84,22 @@ def add_arguments(parser: Parser) -> None:
 
 def _add_folder(parser: Parser) -> None:
     parser.add_argument(
-        "--folder", metavar="DIR", help="where the archives and their SBOMs lie (default ~/.cache/bulkhead/archives)"
+        "--folder", metavar="DIR", help="folder of the archives and their SBOMs (default ~/.cache/bulkhead/archives)"
     )
 
 
 def _add_choice(parser: Parser) -> None:
-    parser.add_argument("images", metavar="IMAGE", nargs="*", help="which ones, as `images list` names them (default: all)")
+    parser.add_argument(
+        "images", metavar="IMAGE", nargs="*", help="names of images, as `images list` shows them (default: all)"
+    )
     parser.add_argument(
         "--architecture",
         metavar="ARCH",
         choices=["amd64", "arm64"],
         action="append",
         default=[],
-        help="amd64 or arm64; may be repeated (default: this machine's). Programs of another one are cross-compiled, which "
-        "takes a Go toolchain and, for Kubernetes, many minutes",
+        help="amd64 or arm64; may be repeated (default: this machine's). Programs of the other one are cross-compiled, which "
+        "needs a Go toolchain and, for Kubernetes, many minutes",
     )
 
 
@@ -105,8 +107,8 @@ def _add_push(actions: Actions) -> None:
     push = actions.add_parser(
         "push",
         help="push the images into a registry, and write a values file for the chart",
-        description="Push the images into a registry, built first where they are not, and write a values file with their "
-        "digests. What is there is not sent again; an interrupted push goes on where it was.",
+        description="Push the images into a registry, and write a values file with their digests. Missing archives are built "
+        "first. What the registry has is not sent again, and an interrupted push continues where it stopped.",
         epilog="examples:\n"
         "  bulkhead images push registry.example.org/bulkhead\n"
         "  bulkhead images push registry.example.org/bulkhead --username ci --password-stdin < password\n"
@@ -121,13 +123,13 @@ def _add_push(actions: Actions) -> None:
     push.add_argument(
         "--no-build",
         action="store_true",
-        help="push the archives that lie in the folder; build nothing",
+        help="push the archives in the folder; build nothing",
     )
-    push.add_argument("-u", "--username", metavar="NAME", help="the user who pushes (default: what docker's config.json has)")
+    push.add_argument("-u", "--username", metavar="NAME", help="user of the registry (default: from docker's config.json)")
     push.add_argument("--password-stdin", action="store_true", help="read the user's password from stdin")
-    push.add_argument("--auth-file", metavar="FILE", help="a config.json to read credentials from, instead of docker's own")
-    push.add_argument("--ca-file", metavar="FILE", help="the authority of the registry's certificate (default: the system's)")
-    push.add_argument("--plain-http", action="store_true", help="without TLS: whoever sees the network sees the password")
+    push.add_argument("--auth-file", metavar="FILE", help="a config.json with credentials, instead of docker's own")
+    push.add_argument("--ca-file", metavar="FILE", help="the CA of the registry's certificate (default: the system's)")
+    push.add_argument("--plain-http", action="store_true", help="without TLS: the network can read the password")
     push.add_argument(
         "--values", metavar="FILE", default="bulkhead-images.yaml", help="the values file (default bulkhead-images.yaml)"
     )
@@ -137,7 +139,7 @@ def _add_push(actions: Actions) -> None:
         type=_secret,
         action="append",
         default=[],
-        help="a Secret in the chart's namespace with which clusters pull; written into the values file; may be repeated",
+        help="a Secret in the chart's namespace with which clusters pull; is written into the values file; may be repeated",
     )
     add_output(push)
     push.does(_push_request, push_images)
@@ -188,7 +190,7 @@ def _shown(image: catalogue.Image, folder: Path) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": image.name, "tag": image.tag, "description": image.about.description}
     try:
         with Archive(building.archive_path(folder, image)) as archive:
-            machines = [each.architecture for each in archive.manifests()]
+            machines = [manifest.architecture for manifest in archive.manifests()]
             return {**shown, "digest": archive.digest, "architectures": machines, "bytes": archive.size()}
     except FileNotFoundError:
         return shown
@@ -197,7 +199,7 @@ def _shown(image: catalogue.Image, folder: Path) -> dict[str, Any]:
 
 
 def list_images(request: ListRequest) -> int:
-    """Every image, and what of it is built."""
+    """Every image, and which archives of it exist."""
     shown = [_shown(image, request.folder) for image in catalogue.published()]
     if request.form != "table":
         document(shown, request.form)
@@ -212,7 +214,7 @@ def list_images(request: ListRequest) -> int:
         )
         for each in shown
     ]
-    table(("IMAGE", "SIZE", "BUILT FOR", "DIGEST", "WHAT IT IS"), rows)
+    table(("IMAGE", "SIZE", "BUILT FOR", "DIGEST", "DESCRIPTION"), rows)
     return Exit.DONE
 
 
@@ -226,7 +228,7 @@ def _build(request: BuildRequest, report: Reporter) -> list[Path]:
 
 
 def build_images(request: BuildRequest) -> int:
-    """Build archives and SBOMs, and print where they lie."""
+    """Build archives and SBOMs, and print their paths."""
     with Reporter() as report:
         made = _build(request, report)
     for path in made:
@@ -239,7 +241,7 @@ def _credentials(request: PushRequest) -> credentials.Credentials | None:
     if request.username:
         password = sys.stdin.read(_MOST_PASSWORD + 1).rstrip("\r\n")
         if not password or len(password) > _MOST_PASSWORD:
-            raise CliError("no password came from stdin, or a very long one", code=Exit.USAGE)
+            raise CliError("the password on stdin is empty or too long", code=Exit.USAGE)
         return credentials.Credentials(request.username, password)
     path = Path(request.auth_file) if request.auth_file else credentials.default_file()
     try:
@@ -274,9 +276,9 @@ def push_images(request: PushRequest) -> int:
     except RegistryRefusedError as error:
         raise CliError(str(error), next_step="give --username and --password-stdin, or --auth-file") from error
     except TrustError as error:
-        raise CliError(str(error), next_step="name the registry's authority with --ca-file") from error
+        raise CliError(str(error), next_step="give the CA of the registry's certificate with --ca-file") from error
     except (RegistryError, ArchiveError) as error:
-        raise CliError(str(error), next_step="run the same command again: it goes on where it was") from error
+        raise CliError(str(error), next_step="run the same command again: it continues where it stopped") from error
     _write_values(request, pushed)
     return Exit.DONE
 
@@ -300,8 +302,8 @@ def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
     rows = [
         (f"{each.name}:{each.tag}", each.digest, each.sent, each.there, f"{each.bytes_sent / 1e6:.1f} MB") for each in pushed
     ]
-    table(("IMAGE", "DIGEST", "BLOBS SENT", "THERE ALREADY", "SENT"), rows)
-    print(f"The chart takes them so: helm install … -f {plain(path)}")
+    table(("IMAGE", "DIGEST", "BLOBS SENT", "ALREADY THERE", "SENT"), rows)
+    print(f"Give the values file to the chart: helm install … -f {plain(path)}")
 
 
 def _sent(image: Pushed) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`bulkhead kubeconfig`: a kubeconfig of a tenant, printed or written to a file that only its owner can read.
 
-It holds no secret. `--static` asks for one with a certificate, which ends after an hour.
+It contains no secret, except with `--static`: then it contains a certificate that is valid for an hour.
 """
 
 import argparse
@@ -27,9 +27,9 @@ class KubeconfigRequest:
 
     host: Host
     tenant: str
-    # With a certificate in it.
+    # Whether it contains a certificate.
     static: bool
-    # For people of a provider, and of which one: None for the first.
+    # Whether it is for users of a provider, and of which one: None for the first.
     for_people: bool
     issuer: str | None
     target: Target
@@ -38,25 +38,25 @@ class KubeconfigRequest:
 def add_arguments(parser: Parser) -> None:
     """`kubeconfig TENANT`."""
     parser.description = (
-        "Print a kubeconfig of a tenant, or write it to a file that only you can read. It holds no secret: kubectl "
-        "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends."
+        "Print a kubeconfig of a tenant, or write it to a file that only you can read. It contains no secret: kubectl "
+        "calls this command for a certificate for an hour, with your kubeconfig of the host, and again when that expires."
     )
     parser.epilog = (
         "examples:\n  bulkhead kubeconfig red --write red.yaml\n"
-        "  bulkhead kubeconfig red --oidc --write red.yaml     to hand out: bulkhead login -f red.yaml, or kubectl as it is\n"
+        "  bulkhead kubeconfig red --oidc --write red.yaml     to hand out; users run bulkhead login -f red.yaml, or kubectl\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
-    parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
+    parser.add_argument("--static", action="store_true", help="put a certificate for an hour into it, for automation")
     people = parser.add_mutually_exclusive_group()
     people.add_argument(
         "--oidc",
         action="store_true",
-        help="for people who sign in at the tenant's identity provider and have no right on the host: hand them this file",
+        help="for users who sign in at the tenant's identity provider and have no rights on the host: hand them this file",
     )
-    people.add_argument("--issuer", metavar="NAME", help="the same for this one of several providers")
+    people.add_argument("--issuer", metavar="NAME", help="the same, for one of several providers")
     add_tenant(parser)
-    add_target(parser, "the kubeconfig", "- is stdout, the default")
+    add_target(parser, "the kubeconfig", "- for stdout, the default")
     parser.does(_request, print_kubeconfig)
 
 
@@ -100,18 +100,18 @@ async def _fetch(request: KubeconfigRequest) -> bytes:
 
 
 def _for_people(request: KubeconfigRequest, tenant: Obj) -> bytes:
-    """A kubeconfig for people of a provider, on machines of their own: the command is whatever is called so there."""
+    """A kubeconfig for users of a provider, on their own machines: there `bulkhead` is looked up on PATH."""
     name = document.name_of(tenant)
     issuer = choice.of_tenant(tenant, Wanted(request.issuer))
     if issuer is None:
         raise CliError(
-            f"tenant {name} has no identity provider at which its people sign in",
-            next_step="list some in access.issuers of its class, and name them in access.oidc of the Tenant",
+            f"tenant {name} has no identity provider for kubectl",
+            next_step="list one in access.issuers of its class, and name it in access.oidc of the Tenant",
             code=Exit.NOT_FOUND,
         )
     document.place_of(tenant)
     exposed = condition_of(tenant, ConditionType.EXPOSED)
     if exposed is None or exposed.get("status") != "True":
         why = plain((exposed or {}).get("message") or "it has no spec.exposure", 300)
-        sys.stderr.write(f"warning: tenant {name} is not exposed ({why}): this file leads only where its address is routed\n")
+        sys.stderr.write(f"warning: tenant {name} is not exposed ({why}): this file works only where its address is routed\n")
     return document.with_tokens(tenant, issuer, ["bulkhead"])

@@ -1,4 +1,4 @@
-"""`bulkhead login`: a credential now, kept for this user, and a kubeconfig without secrets.
+"""`bulkhead login`: get a credential now, keep it for this user, and write a kubeconfig without secrets.
 
 The kubeconfig names the command that renews the credential.
 """
@@ -27,7 +27,7 @@ from workstation.cli.parsing import RAW, Parser
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a tenant's API is, in the words of who may not read the Tenant."""
+    """Where a tenant's API is, from the options of a user who may not read the Tenant."""
 
     address: str
     authority_file: str
@@ -39,11 +39,11 @@ class LoginRequest:
     """`login (TENANT | -f FILE)`."""
 
     host: Host
-    # None where the file names it.
+    # None if the file names it.
     tenant: str | None
     file: str | None
     wanted: Wanted
-    # In place of what the Tenant says.
+    # Overrides the Tenant.
     issuer: Issuer | None
     server: Server | None
     sign_in: SignIn
@@ -54,13 +54,13 @@ def add_arguments(parser: Parser) -> None:
     """`login`."""
     parser.usage = "%(prog)s [options] (TENANT | -f FILE)"
     parser.description = (
-        "Log in to a tenant: by its identity provider, in a browser or by a code on another device;\n"
-        "where it has none, or with --certificate, as who you are on the host, by a certificate of an hour.\n"
-        "The credential is kept in your cache; the kubeconfig names this command, by which kubectl fetches the next one."
+        "Log in to a tenant at its identity provider, with a browser or with a code on another device. If the tenant has no\n"
+        "provider, or with --certificate, you log in as your user on the host and get a certificate for an hour.\n"
+        "The credential is kept in your cache; the kubeconfig names this command, and kubectl calls it for the next one."
     )
     parser.epilog = (
         "examples:\n  bulkhead login red\n  bulkhead login red --device\n  kubectl bulkhead login red\n"
-        "without any right on the host, with the file that the tenant's admin gave you (bulkhead kubeconfig red --oidc):\n"
+        "without rights on the host, with the file that the tenant's admin gave you (bulkhead kubeconfig red --oidc):\n"
         "  bulkhead login -f red.yaml\n"
         "  bulkhead connect red -- kubectl get pods\n"
         "or without a file:\n  bulkhead login red --server https://red.k8s.example.org --server-ca red.crt "
@@ -70,13 +70,13 @@ def add_arguments(parser: Parser) -> None:
     add_host(parser)
     add_tenant(parser, optional=True)
     add_file(parser)
-    parser.add_argument("--issuer", metavar="NAME", help="which of its identity providers (default: the first)")
-    parser.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
+    parser.add_argument("--issuer", metavar="NAME", help="one of the tenant's identity providers (default: the first)")
+    parser.add_argument("--certificate", action="store_true", help="log in as your user on the host, even if it has a provider")
     add_issuer(parser)
-    parser.add_argument("--server", metavar="URL", help="the tenant's API, for who may not read the Tenant")
-    parser.add_argument("--server-ca", metavar="FILE", help="what that is verified with")
-    parser.add_argument("--tls-server-name", metavar="NAME", help="what it is asked for, where its address says another name")
-    add_target(parser, "what is said of the login", "default: ~/.kube/bulkhead/TENANT.yaml")
+    parser.add_argument("--server", metavar="URL", help="the tenant's API, if you may not read the Tenant")
+    parser.add_argument("--server-ca", metavar="FILE", help="the CA that verifies --server")
+    parser.add_argument("--tls-server-name", metavar="NAME", help="name in the certificate, if it differs from the address")
+    add_target(parser, "the result", "default: ~/.kube/bulkhead/TENANT.yaml")
     parser.does(_request, login)
 
 
@@ -101,7 +101,7 @@ def _server(options: argparse.Namespace) -> Server | None:
     ):
         raise CliError(
             "--server, --server-ca and --issuer-url go together",
-            next_step="give all three, or a kubeconfig of the host alone",
+            next_step="give all three, or only a kubeconfig of the host",
             code=Exit.USAGE,
         )
     return Server(options.server, options.server_ca, options.tls_server_name) if options.server else None
@@ -124,7 +124,7 @@ def login(request: LoginRequest) -> int:
 
 
 def _without_host(request: LoginRequest) -> Handed | None:
-    """How to log in where nothing is asked of the host: by a file, by what was kept, or by the words of the command line."""
+    """How to log in without asking the host: by a file, by the kubeconfig of an earlier login, or by the options."""
     if request.file:
         return handed.given(request.file, request.tenant)
     name = str(request.tenant)
@@ -135,7 +135,7 @@ def _without_host(request: LoginRequest) -> Handed | None:
 
 
 def _arrive(request: LoginRequest, found: Handed) -> int:
-    """Log in without any right on the host: the tenant is looked for first, so that nobody signs in for nothing."""
+    """Log in without rights on the host. The tenant is looked for first, so that users do not sign in for nothing."""
     looks = not arrival.proxied()
     if looks:
         arrival.reach(found)
@@ -148,7 +148,7 @@ def _arrive(request: LoginRequest, found: Handed) -> int:
 
 
 def _finish(request: LoginRequest, name: str, data: bytes, ends: float, who: str = "") -> None:
-    """Write the kubeconfig, and say for how long it is good."""
+    """Write the kubeconfig, and print how long the credential is valid."""
     said = request.target.path
     path = Path(said).expanduser() if said else handed.default_file(name)
     if not said:
@@ -165,7 +165,7 @@ def _finish(request: LoginRequest, name: str, data: bytes, ends: float, who: str
 
 
 def _stated(name: str, server: Server) -> Obj:
-    """The Tenant as far as a login needs it, from the words of who has no rights on the host."""
+    """The parts of the Tenant that a login needs, from the options of a user without rights on the host."""
     names.check_tenant_name(name)
     try:
         authority = Path(server.authority_file).read_text(encoding="ascii")
@@ -182,7 +182,7 @@ def _stated(name: str, server: Server) -> Obj:
 
 
 async def _log_in(request: LoginRequest, name: str) -> tuple[Obj, Issuer | None, float]:
-    """The tenant, and either whom to sign in to or until when the certificate is good."""
+    """The tenant, the provider to sign in to, or else the certificate's expiry in seconds since 1970."""
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, name)
         document.place_of(tenant)

@@ -1,4 +1,4 @@
-"""`bulkhead logout`: what is kept of a tenant is removed from this machine."""
+"""`bulkhead logout`: remove the cached credentials of a tenant from this machine."""
 
 import argparse
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from workstation.cli.parsing import Parser
 
 @dataclass(frozen=True, slots=True)
 class LogoutRequest:
-    """`logout TENANT | --all`; None for every tenant."""
+    """`logout TENANT | --all`; None for all tenants."""
 
     tenant: str | None
 
@@ -19,10 +19,10 @@ class LogoutRequest:
 def add_arguments(parser: Parser) -> None:
     """`logout`."""
     parser.description = (
-        "Remove what is kept of a tenant from your cache. It does not end the credential itself: that is `revoke`."
+        "Remove the cached credentials of a tenant from this machine. They stay valid: `bulkhead revoke` ends certificates."
     )
     add_tenant(parser, optional=True)
-    parser.add_argument("--all", action="store_true", help="of every tenant")
+    parser.add_argument("--all", action="store_true", help="of all tenants")
     parser.does(_request, logout)
 
 
@@ -35,6 +35,6 @@ def _request(options: argparse.Namespace) -> LogoutRequest:
 def logout(request: LogoutRequest) -> int:
     """`bulkhead logout TENANT | --all`."""
     removed = cache.forget(request.tenant)
-    what = "every tenant" if request.tenant is None else f"tenant {request.tenant}"
-    print(f"logged out of {what}: {removed} credentials removed" if removed else f"nothing was kept of {what}")
+    what = "all tenants" if request.tenant is None else f"tenant {request.tenant}"
+    print(f"logged out of {what}: {removed} credentials removed" if removed else f"no credentials were kept for {what}")
     return Exit.DONE

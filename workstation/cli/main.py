@@ -1,9 +1,9 @@
-"""The entry point: words in, exit code out, and expected errors turned into one line with a next step.
+"""The entry point: from words to an exit code. An expected error becomes one line with a next step.
 
-    words ──> the table of commands ──> the parser of the one that is named ──> its request ──> the command
+    words ──> the table of commands ──> the parser of the named command ──> its request ──> the command
 
-What talks to a cluster or draws tables is loaded by the command that is named. A traceback is never shown for an error that the
-user can act on.
+The named command loads what talks to a cluster or draws tables. A traceback is never shown for an error that the user can act
+on.
 """
 
 import argparse
@@ -22,24 +22,24 @@ _DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU clust
 _EPILOG = """\
 examples:
   bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
-  bulkhead preflight --values values.yaml             whether a cluster can carry Bulkhead, before it is installed
-  bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
-  bulkhead tenant list                                all tenants with their readiness and GPUs
-  bulkhead tenant describe red                        what it waits for, what was refused and why
+    bulkhead preflight --values values.yaml             check whether a cluster can run Bulkhead, before you install it
+    bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
+    bulkhead tenant list                                all tenants with their readiness and GPUs
+    bulkhead tenant describe red                        what a tenant waits for, and what was refused and why
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
   bulkhead login red                                  a kubeconfig of your own whose credential renews itself
-  bulkhead login -f red.yaml                          the same without any right on the host, with a file of the admin's
-  bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
+    bulkhead login -f red.yaml                          the same without rights on the host, with a file from the admin
+    bulkhead revoke red alice                           end alice's certificates, and issue no new ones
   bulkhead kubeconfig red --write red.yaml            a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
-  bulkhead ssh red                                    its login nodes by ssh, as who you are in the tenant
-  bulkhead top                                        who has which GPUs, who borrows, and a map of the nodes
-  bulkhead why red train-0                            why a pod waits, at length
-  bulkhead quota try red nvidia.com/gpu=16            who would lose what, and when; changes nothing
+    bulkhead ssh red                                    its login nodes by ssh, as your user in the tenant
+    bulkhead top                                        which tenants hold and borrow GPUs, and a map of the nodes
+    bulkhead why red train-0                            why a pod waits, in detail
+    bulkhead quota try red nvidia.com/gpu=16            which tenants would lose quota, and when; changes nothing
   bulkhead usage --since 30d                          GPU-hours of each tenant
-  bulkhead audit red --since 1h                       who did what in the tenant
-  bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
+    bulkhead audit red --since 1h                       who did what in the tenant
+    bulkhead images push registry.example.org/bulkhead  push every image, and write a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
 
 The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
@@ -52,7 +52,7 @@ with -o json an error is JSON too, in the last line of stderr; completion: sourc
 
 
 def build_parser(argv: Sequence[str]) -> Parser:
-    """The whole parser, of whose commands only the one that `argv` names knows its options."""
+    """The whole parser; only the command that `argv` names has its options in it."""
     program = "kubectl bulkhead" if os.path.basename(sys.argv[0]) == "kubectl-bulkhead" else "bulkhead"  # noqa: PTH119 - pathlib is slow to load
     kind = JsonParser if asks_json(argv) else Parser
     parser = kind(prog=program, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=RAW)
@@ -63,10 +63,10 @@ def build_parser(argv: Sequence[str]) -> Parser:
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and those after `--` of a command.
+    """Our own arguments, and the arguments of the command after `--`.
 
-    Of `slurm` and `ssh`, as argparse would not find our options between the tenant and the `--`; of `connect` where no tenant
-    is named before it, as it would take the first word behind for one.
+    `slurm` and `ssh` need it because argparse would not find our options between the tenant and the `--`. `connect` needs it
+    if no tenant comes before the `--`, because argparse would take the first word after it for the tenant.
     """
     if "--" not in argv or commands.named(argv) not in {"slurm", "ssh", "connect"}:
         return argv, []
@@ -78,25 +78,25 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    # Whoever starts us with closed outputs wants to read nothing; everybody else here may rely on there being some.
+    # A caller that starts us with closed outputs wants to read nothing; the rest of the code may rely on open ones.
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         try:
             return _run(words)
         finally:
-            # A reader that went away is noticed here, and not while Python ends.
+            # Notice here that the reader has gone, and not while Python exits.
             sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail(CliError("interrupted", code=Exit.INTERRUPTED), as_json=asks_json(words))
     except BrokenPipeError:
-        # The reader went away (`| head`); Python would complain once more while flushing at exit.
+        # The reader has gone (`| head`); Python would report it once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
 
 
 def _run(words: list[str]) -> int:
-    """Read the words, and run the command; an error that a person can act on is told, and is an exit code."""
+    """Parse the words and run the command. An error that the user can act on is printed, and becomes an exit code."""
     arguments, command = split(words)
     options = build_parser(arguments).parse_args(arguments)
     if command:
@@ -124,13 +124,13 @@ def _fail(error: CliError, *, as_json: bool) -> int:
 
     interrupted = error.code == Exit.INTERRUPTED
     if interrupted and not as_json and sys.stderr.isatty():
-        sys.stderr.write("\n")  # `^C` stands in the line already
+        sys.stderr.write("\n")  # the terminal has printed `^C` in the line
     tell(plain(error.cause, 2000), error.next_step, error.code, as_json=as_json, head="" if interrupted else "error: ")
     return error.code
 
 
 def _expected(error: Exception) -> CliError | None:
-    """An error of the host's API with its next step; None for what should never happen."""
+    """The error for a failure of the host's API, with a next step; None for a failure that should never happen."""
     from bulkhead.kube import errors  # noqa: PLC0415
 
     for kind, cause, next_step in (

@@ -1,4 +1,4 @@
-"""What the command prints: tables, and progress of waits.
+"""The output of commands: tables, and the progress of waits.
 
 Results go to stdout, progress and warnings to stderr. Text that comes from a cluster may have been written by a tenant, so
 control characters never reach the terminal. Decoration appears on a terminal only; pipes get plain columns.
@@ -18,7 +18,7 @@ _NARROW = 80
 
 
 def plain(text: object, limit: int = _LINE_LIMIT) -> str:
-    """One line of printable text: no control characters, no endless messages."""
+    """One line of printable text of bounded length, without control characters."""
     clean = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 
@@ -57,7 +57,7 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], stream: 
 
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
     for header in headers:
-        # Names stay whole, so that they can be copied; only the last column, the message, is broken into lines.
+        # Names stay whole, so that they can be copied; only the last column, the message, is wrapped.
         drawn.add_column(header, overflow="fold", no_wrap=header != headers[-1])
     for row in cells:
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
@@ -73,7 +73,7 @@ def heading(text: str) -> None:
 
 
 def document(value: Any, form: str) -> None:
-    """Print a value as JSON, or as YAML where `form` is `yaml`."""
+    """Print a value as JSON, or as YAML if `form` is `yaml`."""
     if form == "json":
         import json  # noqa: PLC0415
 
@@ -83,12 +83,12 @@ def document(value: Any, form: str) -> None:
 
     import yaml  # noqa: PLC0415
 
-    # The same plain values as JSON has: YAML's own writer takes no enums.
+    # Convert to plain values first: YAML's writer does not accept enums.
     sys.stdout.write(yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False))
 
 
 def age(stamp: str | None, *, now: datetime | None = None) -> str:
-    """How long ago a timestamp of the API was, in one or two units as kubectl writes it."""
+    """How long ago a timestamp of the API was, in one or two units, as kubectl prints it."""
     try:
         then = datetime.fromisoformat(str(stamp))
     except ValueError:
@@ -101,7 +101,7 @@ def age(stamp: str | None, *, now: datetime | None = None) -> str:
 
 
 class Progress:
-    """The state of a wait on stderr: one line rewritten on a terminal, one line for each change otherwise."""
+    """The state of a wait on stderr: on a terminal one line that is rewritten, otherwise one line for each change."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -117,7 +117,7 @@ class Progress:
             self._write("\r\x1b[K")
 
     def show(self, text: str) -> None:
-        """Show what is being waited for now."""
+        """Show what the command waits for now."""
         text = plain(text)
         if self._live:
             self._write("\r\x1b[K" + f"{self._clock()} {text}"[: _width(self._stream) - 1])
@@ -126,7 +126,7 @@ class Progress:
         self._last = text
 
     def warn(self, text: str) -> None:
-        """Print a warning, which stays on the screen."""
+        """Print a warning, which remains on the screen."""
         self._write(("\r\x1b[K" if self._live else "") + f"{self._clock()} warning: {plain(text)}\n")
 
     def _clock(self) -> str:

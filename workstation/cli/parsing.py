@@ -1,8 +1,8 @@
-"""How the command line is read: a parser whose errors say what to do, and a command with its frozen request.
+"""How the command line is parsed: a parser whose errors tell what to do, and a command with its frozen request.
 
     words ──> Parser ──> Command.request ──> a frozen request ──> Command.run ──> exit code
 
-A namespace of argparse is seen by `Command.request` alone. Behind it a command has a request whose fields have types.
+Only `Command.request` sees a namespace of argparse. From there on, a command has a request with typed fields.
 """
 
 import argparse
@@ -25,11 +25,11 @@ _MOST_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[T]):
-    """What a subcommand does with its words."""
+    """What a subcommand does with its arguments."""
 
-    # Builds the request, once. CliError where options do not go together.
+    # Builds the request, once. Raises CliError if options contradict each other.
     request: Callable[[argparse.Namespace], T]
-    # Takes the request, and returns an exit code.
+    # Gets the request, and returns an exit code.
     run: Callable[[T], int]
 
     def of(self, options: argparse.Namespace) -> int:
@@ -38,28 +38,28 @@ class Command(Generic[T]):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of one command. Wrong usage is told in two lines, or as JSON where `-o json` is asked for; exit code 2."""
+    """The parser of one command. Wrong usage is reported in two lines, or as JSON with `-o json`; the exit code is 2."""
 
     as_json = False
 
     def actions(self, metavar: str) -> Actions:
-        """Parsers of subcommands, of the same kind as this one; one of them has to be named."""
+        """Parsers for subcommands, of the same class; one subcommand is required."""
         return self.add_subparsers(metavar=metavar, required=True)
 
     def does(self, request: Callable[[argparse.Namespace], T], run: Callable[[T], int]) -> None:
-        """Say what the words of this parser become, and what takes that."""
+        """Set the function that builds the request from the parsed words, and the function that runs it."""
         self.set_defaults(handler=Command(request, run), parser=self)
 
     def arguments(self) -> list[argparse.Action]:
-        """Its options, and its words in their order."""
+        """Its options and positional arguments, in their order."""
         return list(self._actions)
 
     def option(self, name: str) -> argparse.Action | None:
-        """The option of this name."""
+        """The option with this name."""
         return self._option_string_actions.get(name)
 
     def subcommands(self) -> "dict[str, tuple[Parser, str | None]]":
-        """Its subcommands, each with what the list of them says; None for one that is not listed."""
+        """Its subcommands, each with its summary in the list; None for one that is not listed."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - there is no public way
                 summaries = {str(line.dest): line.help for line in action._choices_actions}  # noqa: SLF001
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         return {}
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does it; an option that is not known is told with the nearest one of its own command."""
+        """Like argparse's; for an unknown option the error names the most similar option of the command."""
         found, left = self.parse_known_args(args, namespace)
         if left:
             at: Parser = getattr(found, "parser", self)
@@ -77,17 +77,17 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong and where help is, and end with exit code 2."""
+        """Report what is wrong and where help is, and exit with code 2."""
         found = _SAYS.fullmatch(message)
         if found:
-            # Of several names of an option the last one is the long one.
+            # The last of an option's names is its long one.
             name, what = found["name"].rpartition("/")[2], found["what"]
             message = what if what.startswith("unknown") else f"{name} {what}"
         tell(message, f"see its options: {self.prog} --help", Exit.USAGE, as_json=self.as_json)
         sys.exit(Exit.USAGE)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """A choice that there is, or an error with the nearest one."""
+        """Check a choice; the error names the most similar one."""
         if action.choices is None or value in action.choices:
             return
         known = [str(choice) for choice in action.choices]
@@ -100,20 +100,20 @@ class Parser(argparse.ArgumentParser):
 
 
 class JsonParser(Parser):
-    """The same where `-o json` is asked for: errors are JSON too."""
+    """The same with `-o json`: errors are JSON too."""
 
     as_json = True
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The one of these words that was probably meant; empty where none is near."""
-    import difflib  # noqa: PLC0415 - for what is misspelt only
+    """The word that was probably meant; empty if none is similar."""
+    import difflib  # noqa: PLC0415 - only for misspelt words
 
     return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), "")
 
 
 def asks_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON, also where the rest of it cannot be read."""
+    """Whether a command line asks for JSON, even if the rest of it cannot be parsed."""
     own = list(words[: words.index("--")] if "--" in words else words)
     return not {"-ojson", "-o=json", "--output=json", "--json"}.isdisjoint(own) or any(
         word in {"-o", "--output"} and value == "json" for word, value in itertools.pairwise(own)

@@ -1,6 +1,6 @@
-"""`bulkhead preflight`: reads the values, runs the checks, prints what they found.
+"""`bulkhead preflight`: reads the values, runs the checks, and prints their findings.
 
-Exit code 0 where nothing failed and 1 where something did. An interrupted run removes its probes before it returns.
+The exit code is 1 if a check failed, and otherwise 0. An interrupted run removes its probes before it returns.
 """
 
 import argparse
@@ -28,17 +28,17 @@ from workstation.preflight.values import Values, merged, parse
 _FILE_LIMIT: Final = 1 << 20
 _MOST_RANGES: Final = 64
 _LEAST_SECONDS: Final = 5.0
-_MOST_SECONDS: Final = 60.0  # probes end by themselves, and what a killed run left is known by its age
+_MOST_SECONDS: Final = 60.0  # probes end by themselves, and a later run recognises old remains by their age
 _SHOWN: Final = {State.OK: "ok", State.WARNING: "warning", State.FAILED: "FAILED", State.SKIPPED: "skipped"}
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightRequest:
-    """`preflight`: files are paths, of which `-` is stdin."""
+    """`preflight`: file options are paths; `-` is stdin."""
 
     host: Host
     values_files: tuple[str, ...]
-    # Networks in use.
+    # Networks that are in use.
     ranges: tuple[str, ...]
     rwx_classes: tuple[str, ...]
     image: str | None
@@ -52,8 +52,8 @@ def add_arguments(parser: Parser) -> None:
     """`preflight`."""
     parser.description = (
         "Check a cluster before Bulkhead is installed: versions and APIs, overlapping address ranges, whether\n"
-        "NetworkPolicies are really enforced, storage, nodes, GPUs, images with their pull secrets, rights, remains.\n"
-        "It makes pods in a namespace of its own, removes them, and takes a minute at most."
+        "NetworkPolicies are really enforced, storage, nodes, GPUs, images with their pull secrets, rights, leftovers.\n"
+        "It creates pods in a namespace of its own, removes them, and takes at most a minute."
     )
     parser.epilog = (
         "examples:\n"
@@ -65,27 +65,27 @@ def add_arguments(parser: Parser) -> None:
     parser.formatter_class = RAW
     add_host(parser)
     for option, metavar, kind, what in (
-        ("--values", "FILE", str, "values as `helm install -f` gets them"),
-        ("--range", "CIDR", _range, "a network in use that services.range must keep out of"),
-        ("--rwx-class", "CLASS", str, "StorageClass to try ReadWriteMany with"),
+        ("--values", "FILE", str, "values file, as for `helm install -f`"),
+        ("--range", "CIDR", _range, "a network in use that services.range must not overlap"),
+        ("--rwx-class", "CLASS", str, "StorageClass to test with ReadWriteMany"),
     ):
         parser.add_argument(option, metavar=metavar, type=kind, action="append", default=[], help=f"{what}; may be repeated")
     parser.add_argument("--image", metavar="IMAGE", help="image with python3 for the probes (default: the bulkhead image)")
-    parser.add_argument("--registry-config", metavar="FILE", help="a config.json of `docker login`, tried as a pull secret")
+    parser.add_argument("--registry-config", metavar="FILE", help="a config.json of `docker login`, to test as a pull secret")
     parser.add_argument(
         "-n",
         "--namespace",
         metavar="NAME",
         type=values.object_name,
         default="bulkhead-system",
-        help="where the pull secrets are read",
+        help="namespace of the pull secrets",
     )
     parser.add_argument(
         "--timeout",
         metavar="TIME",
         type=values.seconds_between(_LEAST_SECONDS, _MOST_SECONDS),
         default=_MOST_SECONDS,
-        help="for all of it, 60s at most and by default",
+        help="for the whole run; at most 60s, the default",
     )
     add_output(parser)
     parser.add_argument("--json", dest="output", action="store_const", const="json", help="the same as -o json")
@@ -133,8 +133,8 @@ def preflight(request: PreflightRequest) -> int:
 async def _run(host: Host, given: Values, order: run.Order) -> Report:
     task = asyncio.current_task()
     if task is not None:
-        # Whoever ends a job by SIGTERM wants its probes gone as much as whoever types Ctrl-C.
-        # Where loops take no handlers (another system, another thread) SIGTERM ends the process as ever, and the next run
+        # SIGTERM, like Ctrl-C, should remove the probes before the process ends.
+        # If the loop accepts no handlers (another system, another thread), SIGTERM ends the process at once, and the next run
         # removes what it left.
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -143,7 +143,7 @@ async def _run(host: Host, given: Values, order: run.Order) -> Report:
             with Progress() as progress:
                 return await run.run(client, given, order, progress.show)
     except asyncio.CancelledError:
-        # By Ctrl-C `asyncio.run` says so itself; this is for SIGTERM.
+        # `asyncio.run` raises KeyboardInterrupt itself after Ctrl-C; this is for SIGTERM.
         raise KeyboardInterrupt from None
 
 
@@ -161,12 +161,10 @@ def _document(path: str) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(data)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise CliError(
-            f"--values {path}: {error}", next_step="give the file that `helm install -f` gets", code=Exit.USAGE
-        ) from error
+        raise CliError(f"--values {path}: {error}", next_step="give a file for `helm install -f`", code=Exit.USAGE) from error
     if found is not None and not isinstance(found, dict):
         raise CliError(
-            f"--values {path} holds no mapping", next_step="give the file that `helm install -f` gets", code=Exit.USAGE
+            f"--values {path} must contain a mapping", next_step="give a file for `helm install -f`", code=Exit.USAGE
         )
     return found or {}
 
@@ -176,9 +174,9 @@ def _registry_config(path: str) -> bytes:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise CliError(f"--registry-config {path} is no JSON: {error}", code=Exit.USAGE) from error
+        raise CliError(f"--registry-config {path} is not JSON: {error}", code=Exit.USAGE) from error
     if not isinstance(found, dict) or not isinstance(found.get("auths"), dict):
-        step = "give a config.json as docker login writes it, with its passwords in it and not in a credential store"
+        step = "give a config.json that docker login wrote, with passwords in it rather than in a credential store"
         raise CliError(f"--registry-config {path} names no registries (auths)", next_step=step, code=Exit.USAGE)
     return data
 
@@ -210,4 +208,4 @@ def _print(report: Report) -> None:
     for namespace in report.swept:
         sys.stderr.write(f"removed {plain(namespace)}, which an interrupted run had left\n")
     for left in report.left:
-        sys.stderr.write(f"warning: still there: {plain(left)}\n")
+        sys.stderr.write(f"warning: not removed: {plain(left)}\n")

@@ -1,6 +1,6 @@
-"""`bulkhead revoke`: the tenant's API server stops believing certificates that it believes now.
+"""`bulkhead revoke`: the tenant's API server stops accepting certificates that it accepts now.
 
-They are those of all; people who are named get none until that is lifted.
+This affects the certificates of all users. Users that are named get no new ones until that is lifted.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class RevokeRequest:
 
     host: Host
     tenant: str
-    # Without the prefix of the host; empty for all certificates, and no person.
+    # Names without the host's prefix; empty to revoke all certificates without naming a user.
     users: tuple[str, ...]
     # Whether the users may log in again.
     lift: bool
@@ -50,8 +50,8 @@ def add_arguments(parser: Parser) -> None:
     """`revoke`."""
     parser.usage = "%(prog)s [options] TENANT (USER ... | --all | --lift USER)"
     parser.description = (
-        "Revoke the certificates that people hold for a tenant. All of them end, as they are of one CA, and "
-        "everybody else's kubectl is refused once and then has a new one; users that are named get none until that is lifted."
+        "Revoke the certificates that users have for a tenant. All of them end, because one CA signs them all: the other "
+        "users' kubectl is refused once and then gets a new one; users that are named get none until that is lifted."
     )
     parser.epilog = (
         "examples:\n  bulkhead revoke red alice@example.org\n  bulkhead revoke red --all\n"
@@ -60,8 +60,8 @@ def add_arguments(parser: Parser) -> None:
     parser.formatter_class = RAW
     add_host(parser)
     add_tenant(parser)
-    parser.add_argument("users", metavar="USER", nargs="*", help="users by the names that the host's API server gives them")
-    parser.add_argument("--all", action="store_true", help="end all certificates, and let everybody fetch a new one")
+    parser.add_argument("users", metavar="USER", nargs="*", help="users, by their names on the host's API server")
+    parser.add_argument("--all", action="store_true", help="end all certificates, and let all users get new ones")
     parser.add_argument("--lift", metavar="USER", action="append", default=[], help="let a user log in again; may be repeated")
     add_wait(parser, "until the tenant's API server refuses them")
     parser.does(_request, revoke)
@@ -69,7 +69,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _request(options: argparse.Namespace) -> RevokeRequest:
     if sum(map(bool, (options.users, options.all, options.lift))) != 1:
-        raise CliError("give one of USER, --all and --lift", next_step="bulkhead revoke --help", code=Exit.USAGE)
+        raise CliError("one of USER, --all and --lift is required", next_step="bulkhead revoke --help", code=Exit.USAGE)
     users = tuple(user.removeprefix(names.HOST_USER_PREFIX) for user in options.lift or options.users)
     return RevokeRequest(host_of(options), options.tenant, users, bool(options.lift), wait_of(options))
 
@@ -93,28 +93,28 @@ async def _revoke(request: RevokeRequest) -> int:
     if before is None or not await _refused(tenant, before, request.wait.seconds):
         print(f"tenant {name}: all its certificates are revoked; its API server refuses them within two minutes")
     else:
-        print(f"tenant {name}: all certificates from before are refused")
+        print(f"tenant {name}: all earlier certificates are refused")
     if users:
-        sys.stderr.write(f"{', '.join(users)} get no new ones; the others' kubectl is refused once, and then has new ones\n")
-        sys.stderr.write("what they made inside stays: look for ServiceAccount tokens and RoleBindings of theirs\n")
+        sys.stderr.write(f"{', '.join(users)} get no new ones; other users' kubectl is refused once, and then gets new ones\n")
+        sys.stderr.write("objects that they created remain: check for their ServiceAccount tokens and RoleBindings\n")
     return Exit.DONE
 
 
 def _check_followed(tenant: Obj) -> None:
-    """CliError where the controller changes nothing of the tenant now, so that the plane will not hear of it."""
+    """Raise CliError if the controller does not reconcile the tenant now, so that the plane does not learn of the change."""
     ready = condition_of(tenant, ConditionType.READY) or {}
     if ready.get("reason") in {Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN}:
         name = document.name_of(tenant)
         raise CliError(
-            f"tenant {name}: written, but its plane does not hear of it while the tenant is {ready['reason']}; nobody gets a "
-            "new certificate, and those from before go on for an hour at most",
-            next_step=f"end that: bulkhead tenant describe {name}",
+            f"tenant {name}: written, but its plane does not learn of it while the tenant is {ready['reason']}; no user gets a "
+            "new certificate, and earlier ones work for an hour at most",
+            next_step=f"see what to correct: bulkhead tenant describe {name}",
             code=Exit.FAILED,
         )
 
 
 async def _own(client: Client, host: Host, tenant: Obj) -> certificate.Certificate | None:
-    """A certificate from before, by which to see that it is refused; None for who may revoke and not log in."""
+    """An earlier certificate, to see when it is refused; None for a user who may revoke but not log in."""
     try:
         document.place_of(tenant)
         return await certificate.current(client, host, tenant)
@@ -126,7 +126,7 @@ async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -
     name = document.name_of(tenant)
     for _ in range(_TRIES):
         revoked = [str(user) for user in mapping(mapping(tenant["spec"]).get("access")).get("revokedUsers") or ()]
-        # One write: who is revoked asks for the next certificate after it.
+        # One write: a user who is revoked asks for the next certificate only after it.
         change: dict[str, Any] = {} if lift else {"certificatesRevoked": datetime.now(UTC).isoformat()}
         if users:
             left = [user for user in revoked if user.removeprefix(names.HOST_USER_PREFIX) not in users]
@@ -140,11 +140,11 @@ async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -
             raise CliError(f"tenant {name}: not revoked: {error}") from error
         else:
             return
-    raise CliError(f"tenant {name}: it is changed all the time; nobody was revoked", next_step="try again")
+    raise CliError(f"tenant {name}: not revoked: other clients change it all the time", next_step="try again")
 
 
 async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) -> bool:
-    """Whether the tenant's API server was seen to refuse a certificate that it believed before."""
+    """Whether the tenant's API server was seen to refuse a certificate that it accepted before."""
     config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
     begin = answered = time.monotonic()
     plane = Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_ASK_SECONDS, max_body=_BODY)
@@ -158,6 +158,6 @@ async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) 
                     return True
                 except (KubeError, TimeoutError):
                     pass
-                progress.show("waiting until its API server refuses certificates from before")
+                progress.show("waiting until its API server refuses earlier certificates")
                 await asyncio.sleep(_POLL)
     return False

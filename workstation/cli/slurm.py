@@ -1,9 +1,9 @@
 """`bulkhead slurm`: a command or a shell in a tenant's own Slurm cluster.
 
-    Tenant (host) ──> does it use Slurm, who are its users ──> kubeconfig ──> the login pod in the plane ──> kubectl exec
+    Tenant (host) ──> does it use Slurm, which users has it ──> kubeconfig ──> login pod in the plane ──> kubectl exec
 
-Never speaks Slurm itself: commands run in the login pod, as the chosen user, through the tenant's own API. What is not ready is
-named before anything is run. The words of the command are passed on unchanged; no shell interprets them on the way.
+It never speaks Slurm's protocol: commands run in the login pod, as the chosen user, through the tenant's own API. If a part is
+not ready, the command says so before it runs anything. The words of the command are passed on unchanged; no shell parses them.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.description = (
         "Run a command on the login node of a tenant's Slurm cluster, or open a shell there. The command gets this "
-        "terminal and its stdin; its exit code becomes that of bulkhead."
+        "terminal and its stdin; bulkhead returns its exit code."
     )
     parser.epilog = (
         "examples:\n"
@@ -72,7 +72,7 @@ def add_arguments(parser: Parser) -> None:
     parser.formatter_class = RAW
     add_host(parser)
     add_tenant(parser)
-    parser.add_argument("-u", "--user", metavar="NAME", help="the tenant's user who runs it (default: its first administrator)")
+    parser.add_argument("-u", "--user", metavar="NAME", help="user in the tenant (default: its first administrator)")
     parser.set_defaults(command=())
     parser.does(_request, run)
 
@@ -90,7 +90,7 @@ def run(request: SlurmRequest) -> int:
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not interactive:
         raise CliError(
-            "slurm: a login shell needs a terminal, and there is none",
+            "slurm: a login shell needs a terminal, and stdin is not one",
             next_step=f"give a command: bulkhead slurm {request.tenant} -- sinfo",
             code=Exit.USAGE,
         )
@@ -103,12 +103,12 @@ def run(request: SlurmRequest) -> int:
 
 
 def exec_words(pod: str, command: Sequence[str], *, terminal: bool) -> list[str]:
-    """The kubectl call that runs a command in a login pod; stdin always goes along, for `sbatch < script`."""
+    """The kubectl command that runs a command in a login pod. It always passes stdin on, for `sbatch < script`."""
     flags = ["-i", "-t"] if terminal else ["-i"]
     return ["kubectl", "-n", SLURM_NAMESPACE, "exec", "--quiet", *flags, pod, "-c", SLURM_LOGIN, "--", *command]
 
 
-# `kubectl exec` begins as root without a login: become the user as sshd would, in the user's home, with the user's environment.
+# `kubectl exec` starts as root without a login: become the user as sshd would, in their home and with their environment.
 _BECOME = """user="$1"; shift
 group="$(id -g "$user")" || exit 1
 cd "$(getent passwd "$user" | cut -d: -f6)" 2>/dev/null || cd /
@@ -117,7 +117,7 @@ exec setpriv --reuid="$user" --regid="$group" --init-groups --reset-env -- bash 
 
 
 def inside(user: str, command: Sequence[str]) -> list[str]:
-    """What runs in the login pod: a login shell of the user, which becomes the command when there is one.
+    """The command line in the login pod: a login shell of the user, which executes the command if there is one.
 
     Both shells run their own arguments, so the command's words need no quoting and are never parsed as shell.
     """
@@ -126,10 +126,12 @@ def inside(user: str, command: Sequence[str]) -> list[str]:
 
 
 def check_user(name: str) -> str:
-    """The name, if it can be a user's; anything else never reaches the pod."""
+    """The name, if it can be a user's; other text never reaches the pod."""
     if not _USER.fullmatch(name):
         raise CliError(
-            f"{name!r} is not a user name", next_step="see spec.scheduling.slurm.users of the Tenant", code=Exit.USAGE
+            f"the user must be a valid user name, not {name!r}",
+            next_step="see spec.scheduling.slurm.users of the Tenant",
+            code=Exit.USAGE,
         )
     return name
 
@@ -148,13 +150,13 @@ def slurm_spec(tenant: Obj) -> dict[str, Any]:
 
 
 def choose_user(spec: dict[str, Any], asked: str | None) -> str:
-    """Who runs the command: the one asked for, else the tenant's first administrator or first user, else Slurm's own."""
+    """The user who runs the command: the requested one, else the tenant's first administrator or user, else Slurm's own."""
     known = [item for item in spec.get("users") or () if isinstance(item, dict) and item.get("name")]
     names_known = [str(item["name"]) for item in known]
     if asked is not None:
         if check_user(asked) not in {*names_known, ADMINISTRATOR, "root"}:
             raise CliError(
-                f"user {asked} is not among the tenant's users ({', '.join(names_known) or 'there are none'})",
+                f"user {asked} is not one of the tenant's users ({', '.join(names_known) or 'it has none'})",
                 next_step="add the user to spec.scheduling.slurm.users of the Tenant",
                 code=Exit.NOT_FOUND,
             )
@@ -176,7 +178,7 @@ async def _prepare(request: SlurmRequest) -> tuple[str, str, bytes, list[str]]:
         spec = slurm_spec(tenant)
         if (spec.get("login") or {}).get("enabled") is False:
             raise CliError(
-                f"tenant {request.tenant}: has no login pod",
+                f"tenant {request.tenant} has no login pod",
                 next_step="set spec.scheduling.slurm.login.enabled to true",
             )
         user = choose_user(spec, request.user)
@@ -197,7 +199,7 @@ async def _pods(tenant: str, data: bytes) -> list[Obj]:
 
 
 def plane_client(data: bytes) -> Client:
-    """A client of the tenant's plane, which is not trusted: short deadline, bounded answers."""
+    """A client of the tenant's plane, which is not trusted: short deadline, limits on the size of answers."""
     config = KubeConfig.from_bytes(data, hostile=True)
     return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY)
 
@@ -210,14 +212,14 @@ def silent(tenant: str, error: KubeError) -> CliError:
 
 
 def _no_login(tenant: Obj, pods: Sequence[Obj]) -> CliError:
-    """Why no login is possible: the troubles of the pods, else the Tenant's condition."""
+    """Why no login is possible: the troubles of the pods, or else the Tenant's condition."""
     name = tenant["metadata"]["name"]
     found = troubles((pod for pod in pods if _belongs(pod, SLURM_LOGIN)), ()) or troubles(pods, ())
-    said = "; ".join(str(item) for item in found[:3]) or _why_not_ready(tenant)
-    if not said:
+    why = "; ".join(str(item) for item in found[:3]) or _why_not_ready(tenant)
+    if not why:
         waiting = [str(pod["metadata"]["name"]) for pod in pods if not serves(pod)]
-        said = f"not ready: {', '.join(sorted(waiting)[:6])}" if waiting else "its pods do not exist yet"
-    return CliError(f"tenant {name}: no login pod is ready: {said}", next_step=f"see more: bulkhead tenant describe {name}")
+        why = f"not ready: {', '.join(sorted(waiting)[:6])}" if waiting else "its pods do not exist yet"
+    return CliError(f"tenant {name}: no login pod is ready: {why}", next_step=f"see more: bulkhead tenant describe {name}")
 
 
 def _why_not_ready(tenant: Obj) -> str:
@@ -234,7 +236,7 @@ def _warnings(pods: Sequence[Obj]) -> list[str]:
 
 
 def _belongs(pod: Obj, stateful_set: str) -> bool:
-    """Whether a pod is one of a StatefulSet's, by its name and owner."""
+    """Whether a pod belongs to a StatefulSet, by its name and owner."""
     owners = pod["metadata"].get("ownerReferences") or ()
     named = re.fullmatch(re.escape(stateful_set) + r"-[0-9]+", str(pod["metadata"].get("name")))
     return bool(named) and any(item.get("kind") == "StatefulSet" and item.get("name") == stateful_set for item in owners)

@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_host(token)
     add_tenant(token)
-    token.add_argument("-u", "--user", metavar="NAME", required=True, help="the user whom the token authenticates")
+    token.add_argument("-u", "--user", metavar="NAME", required=True, help="the user that the token authenticates")
     token.add_argument("--lifetime", metavar="TIME", type=values.seconds, default=1800.0, help="90s, 30m, 1h; default 30m")
     token.does(_request, print_token)
 
@@ -64,7 +64,7 @@ def print_token(request: SlurmTokenRequest) -> int:
 
 
 async def _signing_key(request: SlurmTokenRequest) -> bytes:
-    """The key that the tenant's slurmrestd and slurmctld check tokens with."""
+    """The key with which the tenant's slurmrestd and slurmctld check tokens."""
     name = request.tenant
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, name)
@@ -81,6 +81,6 @@ async def _signing_key(request: SlurmTokenRequest) -> bytes:
             code=Exit.NOT_FOUND,
         ) from error
     except (KeyError, TypeError, binascii.Error) as error:
-        raise CliError(f"tenant {name}: Secret {SLURM_NAMESPACE}/{SLURM_KEYS} holds no {SLURM_TOKEN_KEY}") from error
+        raise CliError(f"tenant {name}: Secret {SLURM_NAMESPACE}/{SLURM_KEYS} has no key {SLURM_TOKEN_KEY}") from error
     except KubeError as error:
         raise slurm.silent(name, error) from error

@@ -1,4 +1,4 @@
-"""Warnings about pods that do not start, out of pods and events. Pure; used by waits and by `tenant describe`."""
+"""Warnings about pods that do not start, derived from pods and events. Pure; for waits and `tenant describe`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ EVENTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that keeps one object from working."""
+    """One thing that prevents an object from working."""
 
     subject: str
     reason: str
@@ -34,7 +34,7 @@ class Trouble:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two warnings the same: the numbers in their messages may differ."""
+        """The key by which two warnings are the same, although the numbers in their messages differ."""
         return (self.subject, self.reason)
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Trouble:
 
 
 def troubles(pods: Iterable[Obj], events: Iterable[Obj]) -> list[Trouble]:
-    """Every trouble once, pods before events."""
+    """Every trouble once, those of pods before those of events."""
     found: dict[tuple[str, str], Trouble] = {}
     for trouble in [item for pod in pods for item in _of_pod(pod)] + list(_of_events(events)):
         found.setdefault(trouble.key, trouble)
@@ -65,7 +65,7 @@ def _of_pod(pod: Obj) -> Iterator[Trouble]:
     status = pod.get("status") or {}
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        # The same words as the scheduler's event, so that the two count as one.
+        # Use the words of the scheduler's event, so that both count as one trouble.
         reason = "FailedScheduling" if scheduled.get("reason") == "Unschedulable" else str(scheduled.get("reason") or "Pending")
         yield Trouble(name, reason, str(scheduled.get("message") or ""))
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:

@@ -1,10 +1,10 @@
-"""A way to a tenant's API server where there is no route: through the host's API, by port-forward to a pod of its plane.
+"""A connection to a tenant's API server if there is no route: through the host's API, by port-forward to a pod of its plane.
 
     kubectl ──> 127.0.0.1:PORT ──> websocket ──> host's API ──> kubelet ──> kube-apiserver in pod plane-N
 
-The tunnel carries bytes and ends no TLS: the certificate is the plane's own, asked for by the name that the kubeconfig has. A
-connection that ends is opened again by whoever had it; each one looks for a pod that is ready, so that a plane that is
-restarted or moved is found again. It ends with the command that it serves.
+The tunnel carries bytes and does not terminate TLS: the certificate is the plane's own, for the name in the kubeconfig. When a
+connection ends, its client opens a new one. Each connection looks for a ready pod, so it finds a plane that was restarted or
+moved. The tunnel ends with the command that it serves.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from workstation.cli.failures import CliError
 _API_PORT: Final = 6443  # of kube-apiserver in the pod
 _PROBE_SECONDS: Final = 3.0
 _START_SECONDS: Final = 20.0
-_LOOK_SECONDS: Final = 30.0  # for a pod that is ready, before a connection is given up
+_LOOK_SECONDS: Final = 30.0  # how long a connection looks for a ready pod before it fails
 _PAUSE: Final = 0.5
 
 
 @contextlib.contextmanager
 def reachable(host: Host, tenant: str, tunnelling: Tunnelling, kubeconfig: bytes) -> Iterator[bytes]:
-    """The kubeconfig as long as its server answers from here; otherwise, or if asked for, one that leads through a tunnel."""
+    """The kubeconfig unchanged if its server answers from here; otherwise, or on request, one that leads through a tunnel."""
     if tunnelling == "never" or (tunnelling == "auto" and answers(kubeconfig)):
         yield kubeconfig
         return
@@ -48,16 +48,16 @@ def reachable(host: Host, tenant: str, tunnelling: Tunnelling, kubeconfig: bytes
         except CliError as error:
             if tunnelling == "always":
                 raise
-            # The command may need no server, or find a way that this machine does not.
+            # The command may need no server, or reach it in a way that this machine does not.
             sys.stderr.write(f"{error}\n")
             yield kubeconfig
             return
-        sys.stderr.write(f"tenant {tenant}: through the host's API, by 127.0.0.1:{port}\n")
+        sys.stderr.write(f"tenant {tenant}: connected through the host's API, by 127.0.0.1:{port}\n")
         yield through(kubeconfig, port)
 
 
 def answers(kubeconfig: bytes) -> bool:
-    """Whether the server is reached from here and is the tenant's: another one may have its address in this network."""
+    """Whether the tenant's server answers here. Another server may have its address in this network."""
     server, authority = _cluster(_document(kubeconfig))
     address = urlsplit(server["server"])
     try:
@@ -72,7 +72,7 @@ def answers(kubeconfig: bytes) -> bool:
 
 
 def through(kubeconfig: bytes, port: int) -> bytes:
-    """The same kubeconfig by way of a local port; the server keeps its name."""
+    """The same kubeconfig with the address of a local port; the server keeps its name."""
     import json  # noqa: PLC0415
 
     document = _document(kubeconfig)
@@ -84,7 +84,7 @@ def through(kubeconfig: bytes, port: int) -> bytes:
 
 @contextlib.contextmanager
 def _running(host: Host, tenant: str) -> Iterator[int]:
-    """A tunnel in a thread of its own; its local port."""
+    """Run a tunnel in its own thread; returns its local port."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -108,7 +108,7 @@ class Tunnel:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Open the local port. A first try tells at once what is wrong, where nobody would read it later."""
+        """Open the local port. A first connection reports at once what is wrong, because a later report might not be read."""
         await self._client.__aenter__()
         await (await self._open(looking=0.0)).close()
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
@@ -137,23 +137,23 @@ class Tunnel:
             writer.close()
 
     async def _open(self, *, looking: float = _LOOK_SECONDS) -> RawConnection:
-        """A connection to whichever pod of the plane takes one; looked for again while there is none."""
-        said = "no pod of its plane is ready"
+        """A connection to a ready pod of the plane; retries until there is one."""
+        why = "no pod of its plane is ready"
         until = asyncio.get_running_loop().time() + looking
         while True:
             try:
                 for pod in await _ready(self._client, self._namespace):
                     return await portforward.open_port(self._client, pod, self._namespace, _API_PORT)
             except KubeError as error:
-                said = str(error)
+                why = str(error)
                 if getattr(error, "status", 0) in {401, 403}:
                     break
             if asyncio.get_running_loop().time() >= until:
                 break
             await asyncio.sleep(_PAUSE)
         raise CliError(
-            f"tenant {self._tenant}: no way through the host's API: {said}",
-            next_step=f"it takes the rights to get and create pods/portforward in {self._namespace}",
+            f"tenant {self._tenant}: no connection through the host's API: {why}",
+            next_step=f"you need the rights to get and create pods/portforward in {self._namespace}",
         )
 
 
@@ -167,18 +167,18 @@ def _document(kubeconfig: bytes) -> dict[str, Any]:
 
     document = yaml.safe_load(kubeconfig)
     if not isinstance(document, dict):
-        raise CliError("the tenant's kubeconfig is none")
+        raise CliError("the tenant's kubeconfig is malformed")
     return document
 
 
 def _cluster(document: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The one cluster of a tenant's kubeconfig, which lies in the document, and its authority."""
+    """The only cluster of a tenant's kubeconfig, as a part of the document, and its CA."""
     try:
         cluster: dict[str, Any] = document["clusters"][0]["cluster"]
         authority = KubeConfig.from_bytes(_anonymous(cluster)).ca or b""
         return cluster, authority.decode("ascii")
     except (KeyError, IndexError, TypeError, ConfigError, UnicodeDecodeError) as error:
-        raise CliError("the tenant's kubeconfig names no cluster with an authority") from error
+        raise CliError("the tenant's kubeconfig has no cluster with a CA certificate") from error
 
 
 def _anonymous(cluster: dict[str, Any]) -> bytes:

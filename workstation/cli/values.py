@@ -1,4 +1,4 @@
-"""Types of values on the command line: what a word becomes, or an error that says what it must be. Pure.
+"""Types of values on the command line: each turns a word into a value, or an error that says what it must be. Pure.
 
 An error begins with `must`; the parser puts the name of the option before it: `--port must be …, not '80'`.
 """
@@ -28,7 +28,7 @@ def wrong(what: str, text: str) -> argparse.ArgumentTypeError:
 
 
 def tenant_name(text: str) -> str:
-    """The name of a tenant, by the rules of the API."""
+    """The name of a tenant, by the API's rules."""
     try:
         return names.check_tenant_name(text)
     except names.InvalidTenantNameError as error:
@@ -36,7 +36,7 @@ def tenant_name(text: str) -> str:
 
 
 def object_name(text: str) -> str:
-    """The name of an object of Kubernetes; anything else would not stay one part of a path."""
+    """The name of a Kubernetes object; other text could be more than one segment of a URL path."""
     if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
         raise wrong("an object's name of lower-case letters, digits, '-' and '.'", text)
     return text
@@ -50,7 +50,7 @@ def plain_name(text: str) -> str:
 
 
 def port(text: str) -> int:
-    """A port that is not the system's."""
+    """A port outside the system's range."""
     return between(1024, 65535, "a port")(text)
 
 
@@ -98,7 +98,7 @@ def seconds_between(low: float, high: float) -> Callable[[str], float]:
 
 
 def since(text: str) -> float:
-    """How long ago, in seconds: 90s, 5m, 36h, 7d or 2w, at most ten years."""
+    """A time in the past, as seconds ago: 90s, 5m, 36h, 7d or 2w, at most ten years."""
     value = _duration(text, _UNITS)
     if not 0 < value <= 3650 * DAY:
         raise wrong("how long ago, such as 30m, 36h, 7d or 2w", text)
@@ -106,7 +106,7 @@ def since(text: str) -> float:
 
 
 def _duration(text: str, units: Mapping[str, float]) -> float:
-    """Seconds; below 0 where it is not a duration. Callers compare, and what is not a number lies within no bounds."""
+    """Seconds; negative if the text is not a duration. Callers check bounds, and a negative number is below all of them."""
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
         return float(number) * unit
@@ -123,7 +123,7 @@ def gpus(text: str) -> int:
 
 
 def quota(text: str) -> tuple[str, str]:
-    """A resource and how much of it: memory=512Gi."""
+    """A resource and its amount: memory=512Gi."""
     name, separator, value = text.partition("=")
     try:
         parse(value)
@@ -135,17 +135,17 @@ def quota(text: str) -> tuple[str, str]:
 
 
 def each_once(asked: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Quotas by resource; CliError where one is named twice, as nobody knows which is meant."""
+    """Quotas by resource. Raises CliError if a resource is named twice, because it is unclear which amount is meant."""
     found: dict[str, str] = {}
     for name, value in asked:
         if name in found:
-            raise CliError(f"{name}: named twice, as {found[name]} and as {value}", next_step="give one", code=Exit.USAGE)
+            raise CliError(f"{name} is given twice, as {found[name]} and as {value}", next_step="give it once", code=Exit.USAGE)
         found[name] = value
     return found
 
 
 def folder(text: str) -> Path:
-    """A folder by its absolute path, and not the root of the file system."""
+    """A folder by its absolute path; the root of the file system is not allowed."""
     path = Path(text)
     if not path.is_absolute() or path == Path("/"):
         raise wrong("the absolute path of a folder", text)

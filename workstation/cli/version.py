@@ -1,6 +1,6 @@
-"""`bulkhead version`: of this command, and of the controller and chart on the host where these can be had.
+"""`bulkhead version`: the version of this command, and of the controller and chart on the host if they can be read.
 
-This file is light: what talks to a cluster is loaded only where a kubeconfig of a host is found.
+This file is fast to import: the client is loaded only if a kubeconfig of a host is found.
 """
 
 import argparse
@@ -21,7 +21,7 @@ class VersionRequest:
     """`version`."""
 
     host: Host
-    # Whether the host is not asked.
+    # Whether to leave out the host.
     client_only: bool
     form: Form
 
@@ -29,10 +29,10 @@ class VersionRequest:
 def add_arguments(parser: Parser) -> None:
     """`version`."""
     parser.description = (
-        "Print this command's version, and those of the controller and the chart on the host, where there is one that answers."
+        "Print this command's version, and those of the controller and the chart on the host, if a host answers."
     )
     add_host(parser)
-    parser.add_argument("--client", action="store_true", help="this command's version alone")
+    parser.add_argument("--client", action="store_true", help="only this command's version")
     add_output(parser, *FORMS)
     parser.does(_request, show)
 

@@ -1,1 +1,1 @@
-"""The embedded host: a whole cluster on one machine, made of upstream components."""
+"""The embedded host: a whole cluster on one machine, built from upstream components."""

@@ -1,8 +1,8 @@
-"""The host's own subtree in every cgroup hierarchy of the machine: v1, v2 and the mix of both.
+"""The host's own subtree in every cgroup hierarchy of the machine: v1, v2, or both.
 
-Everything that the host starts runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`; those of
-further real nodes in the same two below `/bulkhead/nodes/<name>`. So every process of the host can be found and ended, even
-without the supervisor, and a whole node can be frozen.
+Every process of the host runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`. Further real
+nodes have the same two below `/bulkhead/nodes/<name>`. So every process of the host can be found and ended, even without the
+supervisor, and a whole node can be frozen.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from pathlib import Path
 from workstation.hostcluster.component import CGROUP
 
 _MOUNTS = Path("/proc/self/mounts")
-# The host's components share the CPUs with every pod of every tenant, and go first when these are short (v1, v2): twice what
-# the kubelet gives all pods on two cores. With eight times that, planes waited at every start of a container. The subtree
-# itself keeps the weight that every group has: with twenty times that, one busy pod made its user's kubectl wait for seconds.
+# The host's components share the CPUs with every tenant's pods, and get twice the weight that the kubelet gives to all pods on
+# two cores (v1, v2). With eight times that weight, planes waited whenever a container started. The subtree itself keeps the
+# default weight: with twenty times that, one busy pod made its user's kubectl wait for seconds.
 _SYSTEM_WEIGHT = {"cpu.shares": "4096", "cpu.weight": "160"}
 
 
@@ -39,7 +39,7 @@ def _quiet_write(path: Path, text: str) -> None:
 
 
 def _inherit_cpuset(folder: Path) -> None:
-    """A new v1 cpuset group is empty, and no process may enter an empty one."""
+    """Fill a new v1 cpuset group: it is empty, and no process may enter an empty one."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         own, parent = folder / name, folder.parent / name
         if own.exists() and not own.read_text().strip():
@@ -47,14 +47,14 @@ def _inherit_cpuset(folder: Path) -> None:
 
 
 def _hand_down(folder: Path) -> None:
-    """Let groups below this one have controllers (v2)."""
+    """Enable controllers for the groups below this one (v2)."""
     if (folder / "cgroup.subtree_control").exists():
         for controller in ("cpu", "memory", "pids", "cpuset", "io"):
             _quiet_write(folder / "cgroup.subtree_control", f"+{controller}")
 
 
 def create(group: str = CGROUP) -> None:
-    """Make the host's or a node's group in every hierarchy, with its `system`."""
+    """Create the host's or a node's group in every hierarchy, with its `system`."""
     for top in hierarchies():
         _hand_down(top)
         folder = top
@@ -87,13 +87,13 @@ def groups(part: str = "") -> Iterator[Path]:
 
 
 def processes(*parts: str) -> set[int]:
-    """The processes in the subtree (or some parts of it) without this one."""
+    """The processes in the subtree, or in some parts of it, except this one."""
     found: set[int] = set()
     for group in (group for part in parts or ("",) for group in groups(part)):
         try:
             found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
         except (FileNotFoundError, OSError):
-            continue  # the group went away meanwhile
+            continue  # the group is gone by now
     return found - {os.getpid(), 0}
 
 
@@ -106,7 +106,7 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 
 def freeze(part: str) -> None:
-    """Stop every process of a part where it is: by the v1 hierarchy for that where there is one, else by v2."""
+    """Freeze every process of a part: by the v1 freezer hierarchy if there is one, else by v2."""
     tops = [top / CGROUP / part for top in hierarchies()]
     for name, frozen in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
         files = [top / name for top in tops if (top / name).exists()]
@@ -117,7 +117,7 @@ def freeze(part: str) -> None:
 
 
 def thaw(*parts: str) -> None:
-    """Let the processes go on."""
+    """Thaw the processes."""
     for group in (group for part in parts or ("",) for group in groups(part)):
         if (group / "freezer.state").exists():
             _quiet_write(group / "freezer.state", "THAWED")
@@ -126,7 +126,7 @@ def thaw(*parts: str) -> None:
 
 
 def end(*parts: str, grace: float, deadline: float = 20.0) -> set[int]:
-    """Terminate the processes of these parts (or all), then kill them. Returns those that survived both."""
+    """Terminate the processes of these parts (or all), then kill them. Returns those that survived."""
     if grace > 0:
         _signal(processes(*parts), signal.SIGTERM)
         until = time.monotonic() + grace
@@ -134,7 +134,7 @@ def end(*parts: str, grace: float, deadline: float = 20.0) -> set[int]:
             time.sleep(0.05)
     until = time.monotonic() + deadline
     while (left := processes(*parts)) and time.monotonic() < until:
-        thaw(*parts)  # a frozen group does not die before it thaws
+        thaw(*parts)  # a frozen process does not end before it is thawed
         _signal(left, signal.SIGKILL)
         time.sleep(0.05)
     return processes(*parts)
@@ -148,7 +148,7 @@ def remove_part(part: str) -> None:
 
 
 def remove(deadline: float = 10.0) -> list[Path]:
-    """Remove the subtree everywhere. Returns what stays."""
+    """Remove the subtree everywhere. Returns the groups that remain."""
     until = time.monotonic() + deadline
     while True:
         left = []

@@ -1,7 +1,7 @@
 """Brings the embedded host up, takes it down, and reads its state.
 
-`up` prepares the machine and the files, starts the supervisor as a process of its own, waits until every component is healthy,
-imports the images and applies the add-ons. It may be repeated at any time. `down` leaves nothing behind.
+`up` prepares the machine and the files, starts the supervisor in a process of its own, and waits until every component is
+healthy. Then it imports the images and applies the add-ons. It may be repeated at any time. `down` leaves nothing behind.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ _LOCK = Path("/run/bulkhead-host.lock")
 
 
 class HostError(Exception):
-    """The host cannot do what was asked; the text says why and what to do."""
+    """The host cannot do what was requested; the text has the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class HostHandle:
 def exclusive(report: Progress) -> Iterator[None]:
     """One `up` or `down` at a time."""
     if os.geteuid() != 0:
-        raise HostError("not root: the embedded host runs containers, networks and mounts; run it as root")
+        raise HostError("the embedded host must run as root, because it creates containers, networks and mounts")
     while True:
         with _LOCK.open("w") as stream:
             try:
@@ -67,7 +67,7 @@ def exclusive(report: Progress) -> Iterator[None]:
                 report.detail("waiting for another `bulkhead host` command to end")
                 fcntl.flock(stream, fcntl.LOCK_EX)
             if not _same_file(stream.fileno(), _LOCK):
-                continue  # a `down` held it and removed the file
+                continue  # a `down` held the lock and removed its file
             yield
             return
 
@@ -86,18 +86,18 @@ def _context(options: HostOptions, report: Progress) -> HostContext:
 
 
 def bare_context(options: HostOptions) -> HostContext:
-    """Enough of a context to remove a host: needs no binaries."""
+    """The parts of a context that removing a host needs; requires no binaries."""
     return HostContext(options=options, binaries={}, cache_dir=binaries.cache_dir(), python=sys.executable)
 
 
 def alive(run_dir: Path = RUN_DIR) -> state.HostState | None:
-    """The state of a supervisor that runs."""
+    """The state of a running supervisor; None if none runs."""
     found = state.read(run_dir)
     return found if found is not None and state.is_supervisor(found.pid) else None
 
 
 def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
-    """The state as last written; every component is shown as stopped when the supervisor is gone."""
+    """The state as last written; if the supervisor is gone, every component counts as stopped."""
     found = state.read(run_dir)
     if found is None or state.is_supervisor(found.pid):
         return found
@@ -112,7 +112,7 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
 
 
 def _write_context(ctx: HostContext) -> str:
-    """Write the context for the supervisor. Returns its generation."""
+    """Write the context for the supervisor. Returns the context's generation."""
     values = {
         "options": state.options_to_json(ctx.options),
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
@@ -132,7 +132,7 @@ def _spawn(ctx: HostContext) -> int:
             [ctx.python, "-m", "workstation.hostcluster.supervisor", str(ctx.run_dir)], cwd="/", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
         )  # fmt: skip
-    process.returncode = 0  # it is not ours to wait for: it outlives this process
+    process.returncode = 0  # do not wait for it: it outlives this process
     return process.pid
 
 
@@ -155,7 +155,7 @@ def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress
             text = ctx.log("supervisor").read_text(errors="replace")[-2000:]
             raise HostError(f"start failed: the supervisor ended; {ctx.log('supervisor')} ends with:\n{text}")
         time.sleep(0.1)
-    raise HostError(f"start failed: not ready in {_START_SECONDS:.0f} s: {'; '.join(waiting)}; logs are in {ctx.log('')}")
+    raise HostError(f"start failed: not ready after {_START_SECONDS:.0f} s: {'; '.join(waiting)}; logs are in {ctx.log('')}")
 
 
 def _settled(ctx: HostContext, item: state.ComponentState) -> bool:
@@ -163,7 +163,7 @@ def _settled(ctx: HostContext, item: state.ComponentState) -> bool:
 
 
 def _gone(pid: int) -> bool:
-    """Whether the process ended; a child that ended is reaped."""
+    """Whether the process has ended; a child that has ended is reaped."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -171,7 +171,7 @@ def _gone(pid: int) -> bool:
 
 
 def await_node(node: Node, report: Progress) -> None:
-    """Wait until the cluster finds the node ready."""
+    """Wait until the node is Ready in the cluster."""
     ctx = node.ctx
     until = time.monotonic() + _NODE_SECONDS
     path = "{.status.conditions[?(@.type=='Ready')]['status','message']}"
@@ -202,15 +202,15 @@ def _write_files(ctx: HostContext) -> None:
 
 
 def _own_data_dir(folder: Path) -> None:
-    """Make the data folder, or reuse one that an earlier host made; `down` removes it whole."""
+    """Create the data folder, or reuse one of an earlier host; `down` removes it completely."""
     if folder.exists() and any(folder.iterdir()) and not remains.is_ours(folder):
-        raise HostError(f"data folder {folder}: it holds other files; choose an empty or new folder with --data-dir")
+        raise HostError(f"data folder {folder} contains other files; choose an empty or new folder with --data-dir")
     folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     (folder / remains.MARKER).touch()
 
 
 def known_nodes(data_dir: Path) -> int:
-    """How many real nodes the host of this data folder has, running or not; 1 when there is none."""
+    """The number of real nodes that the host of this data folder has, running or not; 1 if there is no host."""
     folders = [folder.name for folder in (data_dir / "nodes").glob("*")]
     return max([1, *(int(name.rpartition("-")[2]) for name in folders if name.rpartition("-")[2].isdecimal())])
 
@@ -219,13 +219,13 @@ def _refuse_fewer_nodes(ctx: HostContext) -> None:
     known = known_nodes(ctx.data_dir)
     if ctx.options.nodes < known:
         raise HostError(
-            f"this host has {known} real nodes, with pods, images and volumes on them, and can only grow: give --nodes {known} "
+            f"this host has {known} real nodes, with pods, images and volumes on them, and cannot shrink: give --nodes {known} "
             "or more, or run `bulkhead host down` (without --keep-data) and start a new one"
         )
 
 
 def prepare_nodes(ctx: HostContext) -> None:
-    """Make the groups, namespaces and routes of nodes that are not lost; what is there stays."""
+    """Create the groups, namespaces and routes of nodes that are not lost; existing ones are kept."""
     for node in present(ctx):
         cgroups.create(node.cgroup)
     namespaces.ensure(present(ctx))
@@ -233,7 +233,7 @@ def prepare_nodes(ctx: HostContext) -> None:
 
 def _start(ctx: HostContext, report: Progress) -> None:
     if any(cgroups.groups()) or ctx.run_dir.exists():
-        report.step("Clearing what an earlier host left")
+        report.step("Removing what an earlier host left")
         remains.clear(ctx, report)
     report.step("Preparing the machine")
     ctx.run_dir.mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
 
 
 def tell(ctx: HostContext, living: state.HostState, report: Progress) -> None:
-    """Give the supervisor this context and wait until it is as the context says."""
+    """Give the supervisor this context, and wait until the host matches it."""
     generation = _write_context(ctx)
     if generation != living.generation:
         os.kill(living.pid, signal.SIGHUP)
@@ -278,7 +278,7 @@ def _stop_supervisor(report: Progress) -> None:
 
 
 def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
-    report.step("Making the images")
+    report.step("Building the images")
     recipes = build.chosen(slurm=slurm) if ctx.options.imports else build.HOST_RECIPES
     images = build.ensure_images(ctx.cache_dir, report, recipes=recipes)
     living = alive()
@@ -303,9 +303,9 @@ def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
 
 
 def up(options: HostOptions, report: Progress, *, slurm: bool = False) -> HostHandle:
-    """Bring the host up or up to date; with `slurm`, the images of the Slurm mode too."""
+    """Bring the host up or up to date; with `slurm`, including the images of the Slurm mode."""
     with exclusive(report):
-        report.step("Getting what the host needs")
+        report.step("Fetching binaries and packages")
         ensure_packages(HOST_PACKAGES, report)
         ctx = _context(options, report)
         _refuse_fewer_nodes(ctx)
@@ -321,12 +321,12 @@ def _options_of_remains(data_dir: Path | None) -> HostOptions:
 
 
 def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = False) -> None:
-    """Take the host down and remove all of it; raises with a list when something is left."""
+    """Take the host down and remove all of it. Raises with a list of what is left, if anything is."""
     with exclusive(report):
         ctx = bare_context(_options_of_remains(data_dir))
         report.step("Stopping the host")
         _stop_supervisor(report)
-        report.step("Removing what it used")
+        report.step("Removing its files and networks")
         remains.clear(ctx, report)
         if ctx.data_dir.exists():
             machine_settings.restore(ctx)
@@ -335,6 +335,6 @@ def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = Fa
         left = remains.leftovers(ctx, data_kept=keep_data)
         if left:
             raise HostError(
-                "some of the host is left; run `bulkhead host down` again or remove it by hand:\n  " + "\n  ".join(left)
+                "parts of the host are left; run `bulkhead host down` again or remove them by hand:\n  " + "\n  ".join(left)
             )
         _LOCK.unlink(missing_ok=True)

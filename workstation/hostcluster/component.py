@@ -1,9 +1,9 @@
-"""What the parts of the embedded host share: options, addresses, and the shape of one supervised process.
+"""The types that the parts of the embedded host share: options, addresses, and one supervised process.
 
 Data only: this module starts nothing and reads nothing, so every other module of the host may import it.
 
-The flow of data: the command line fills in `HostOptions`; the cluster makes a `HostContext` from it; builders of components
-(control plane, node, add-ons) read the context and return `Component`s; the supervisor runs those.
+The command line fills in `HostOptions`, from which the cluster makes a `HostContext`. Builders of components (control plane,
+node, add-ons) read the context and return `Component`s, which the supervisor runs.
 """
 
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ DATA_DIR = Path("/var/lib/bulkhead")
 
 
 class Progress(Protocol):
-    """Where long work reports its progress. Implementations never raise and never block for long."""
+    """Receives the progress of long work. Implementations never raise, and never block for long."""
 
     def step(self, text: str) -> None:
-        """A new step began; the step before it is done."""
+        """A new step begins, and the previous step is done."""
 
     def detail(self, text: str) -> None:
-        """The progress within the step; may be shown or not, and is overwritten by the next."""
+        """Progress within the step. It may be hidden, and the next one overwrites it."""
 
     def warn(self, text: str) -> None:
-        """A line that stays on the screen."""
+        """A line that remains on the screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +44,28 @@ class HostOptions:
     """The options of the embedded host."""
 
     data_dir: Path = DATA_DIR
-    nodes: int = 1  # real ones: the machine itself, and the others in namespaces of it
+    nodes: int = 1  # real nodes: the machine itself, and further ones in namespaces
     simulated_nodes: int = 4
     gpus_per_node: int = 8
     nvlink_domain_size: int = 2  # simulated nodes per NVLink domain
-    registry: bool = False  # whether a registry stands beside the host
-    imports: bool = True  # whether Bulkhead's images are imported; otherwise they are pulled
+    registry: bool = False  # whether to run a registry
+    imports: bool = True  # whether to import Bulkhead's images; otherwise nodes pull them
 
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """Where everything of one embedded host is. Given to builders of components and to the add-ons."""
+    """Where everything of one embedded host is. Builders of components and the add-ons get it."""
 
     options: HostOptions
     binaries: Mapping[str, Path]  # by file name: "kubectl", "containerd", "coredns", "kwok", …
     cache_dir: Path  # $XDG_CACHE_HOME/bulkhead; survives `down`
     run_dir: Path = RUN_DIR
-    lost: Mapping[str, str] = field(default_factory=dict)  # nodes that are away on purpose, and how
+    lost: Mapping[str, str] = field(default_factory=dict)  # nodes that were broken on purpose ──> how
     python: str = "python3"  # the interpreter that add-on processes run under: (ctx.python, "-m", "workstation.hostcluster.…")
 
     @property
     def data_dir(self) -> Path:
-        """The data of this host; removed by `down` unless it is to be kept."""
+        """The data of this host; `down` removes it unless asked to keep it."""
         return self.options.data_dir
 
     @property
@@ -80,7 +80,7 @@ class HostContext:
 
     @property
     def registries_dir(self) -> Path:
-        """One folder for each registry, `<host>:<port>/hosts.toml`; containerd of every node reads it at each pull."""
+        """One folder for each registry, `<host>:<port>/hosts.toml`; every node's containerd reads it at each pull."""
         return self.config_dir / "certs.d"
 
     @property
@@ -110,7 +110,7 @@ class HostContext:
 
 @dataclass(frozen=True, slots=True)
 class HttpHealth:
-    """Healthy when a GET answers 200. `cert`/`key`/`ca` make it a TLS request with a client certificate."""
+    """Healthy if a GET answers 200. `cert`, `key` and `ca` make it a TLS request with a client certificate."""
 
     url: str
     ca: Path | None = None
@@ -120,21 +120,21 @@ class HttpHealth:
 
 @dataclass(frozen=True, slots=True)
 class CommandHealth:
-    """Healthy when the command ends with status 0."""
+    """Healthy if the command ends with status 0."""
 
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SocketHealth:
-    """Healthy when the unix socket accepts a connection."""
+    """Healthy if the unix socket accepts a connection."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class AliveHealth:
-    """Healthy when the process has lived for this many seconds: for processes without any probe."""
+    """Healthy once the process has lived for this many seconds, for processes without any probe."""
 
     seconds: float = 1.0
 
@@ -150,7 +150,7 @@ class Component:
     argv: tuple[str, ...]
     health: Health
     env: Mapping[str, str] = field(default_factory=dict)  # added to a small clean environment (PATH, HOME)
-    node: str = NODE_NAME  # the node that it is lost with
-    depends_on: tuple[str, ...] = ()  # started only when these are healthy
-    start_deadline: float = 60.0  # healthy within this many seconds, or the start failed
+    node: str = NODE_NAME  # the node on which it runs; it stops while that node is lost
+    depends_on: tuple[str, ...] = ()  # it starts only once these are healthy
+    start_deadline: float = 60.0  # the start fails if it is not healthy within this many seconds
     grace: float = 10.0  # seconds between SIGTERM and SIGKILL

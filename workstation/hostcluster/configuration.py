@@ -1,6 +1,6 @@
-"""Configuration files of the host's components, rendered from the context. Pure but for the final writes.
+"""Configuration files of the host's components, rendered from the context. Pure except for the final writes.
 
-Settings that differ from upstream's defaults carry their reason here.
+A setting that differs from upstream's default has the reason next to it.
 """
 
 import json
@@ -21,11 +21,11 @@ from workstation.hostcluster.files import write_file
 from workstation.hostcluster.node import Node, nodes_of
 
 SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
-CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # Debian's package, then upstream's own archive
+CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # of Debian's package, and of upstream's own archive
 
 
 def containerd(node: Node) -> str:
-    """The configuration of containerd. Strings are JSON strings, which TOML reads alike."""
+    """The configuration of containerd. Strings are JSON strings, which are also valid TOML."""
     ctx = node.ctx
 
     def text(value: object) -> str:
@@ -56,16 +56,16 @@ sandbox = {text(SANDBOX_IMAGE)}
 config_path = {text(ctx.registries_dir)}
 
 [{runtime}]
-# Without CAP_SYS_RESOURCE a score below our own cannot be set, and every sandbox would die in `runc create`.
+# Without CAP_SYS_RESOURCE a score below our own cannot be set, and every sandbox would fail in `runc create`.
 restrict_oom_score_adj = true
-# Network namespaces lie in our own run folder, so that `down` finds them all.
+# Network namespaces are in our own run folder, so that `down` finds them all.
 netns_mounts_under_state_dir = true
 enable_unprivileged_ports = true
 enable_unprivileged_icmp = true
-# Devices of drivers on this host alone; `down` removes them.
+# Devices of drivers on this host only; `down` removes them.
 cdi_spec_dirs = [{text(node.run_dir / "cdi")}]
-# By default containerd reads each container's usage every second, for a kubelet that takes its figures from the runtime. Ours
-# reads them itself, and the default was a fifth of the cost of ten idle planes.
+# By default containerd reads each container's usage every second, for kubelets that take their figures from the runtime. Ours
+# reads cgroups itself, and the default caused a fifth of the cost of ten idle planes.
 stats_collect_period = "1m"
 
 [{runtime}.containerd]
@@ -88,7 +88,7 @@ max_conf_num = 1
 
 
 def cni(node: Node) -> dict[str, Any]:
-    """Point-to-point devices: every packet of a pod is routed and so crosses the forward hook, where policy is enforced."""
+    """Point-to-point devices: every packet of a pod is routed, and so crosses the forward hook that enforces policies."""
     return {
         "cniVersion": "1.0.0",
         "name": "bulkhead",
@@ -100,7 +100,7 @@ def cni(node: Node) -> dict[str, Any]:
                     "type": "host-local",
                     "ranges": [[{"subnet": node.pod_range}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
-                    # In the run folder: addresses of pods that died with their host are free again.
+                    # In the run folder: addresses of pods that died with their host become free again.
                     "dataDir": str(node.run_dir / "cni"),
                 },
             },
@@ -131,24 +131,24 @@ def kubelet(node: Node) -> dict[str, Any]:
         "resolvConf": str(node.ctx.config_dir / "resolv.conf"),
         "podLogsDir": str(node.data_dir / "logs" / "pods"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{node.cgroup}",  # one subtree of our own, which `down` removes whole
+        "cgroupRoot": f"/{node.cgroup}",  # a subtree of our own, which `down` removes completely
         "failCgroupV1": False,
         "failSwapOn": False,
         "oomScoreAdj": 0,  # lower ones need CAP_SYS_RESOURCE
-        "makeIPTablesUtilChains": False,  # nothing here uses them, and `down` need not remove them
+        "makeIPTablesUtilChains": False,  # nothing here uses them, and `down` does not have to remove them
         "maxPods": 250,
-        # Upstream limits neither: one fork bomb would use up the process numbers of the whole node. Slurm's workers and an API
-        # server's threads stay well within the limit, and some numbers stay reserved for the machine itself.
+        # Upstream limits neither, so that one fork bomb would use up the process IDs of the whole node. Slurm's workers and an
+        # API server's threads stay well below the limit, and some IDs remain reserved for the machine itself.
         "podPidsLimit": 4096,
         "systemReserved": {"pid": "1024"},
-        # A pod that names no profile, the platform's included, has its system calls filtered by containerd's.
+        # containerd's default profile filters the system calls of pods that name no profile, the platform's included.
         "seccompDefault": True,
         "serializeImagePulls": False,
         "syncFrequency": "20s",
         "nodeStatusUpdateFrequency": "5s",
         "nodeStatusReportFrequency": "1m0s",
         "nodeLeaseDurationSeconds": 40,
-        # Images come from files, not from a registry: one that was garbage-collected cannot be pulled again.
+        # Images come from files, not from a registry: a garbage-collected image could not be pulled again.
         "imageMinimumGCAge": "87600h0m0s",
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
@@ -169,17 +169,17 @@ def kubelet(node: Node) -> dict[str, Any]:
 
 
 def scheduler(ctx: HostContext) -> dict[str, Any]:
-    """The scheduler's configuration: at the default of 50 requests a second it is the bottleneck of every gang."""
+    """The scheduler's configuration: at the default of 50 requests a second it would slow down every gang."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(ctx.config_dir / "scheduler.kubeconfig"), "qps": 1000, "burst": 2000},
-        "leaderElection": {"leaderElect": False},  # there is one
+        "leaderElection": {"leaderElect": False},  # there is only one scheduler
     }
 
 
 def proxy(node: Node, mode: str) -> dict[str, Any]:
-    """kube-proxy's configuration. Conntrack settings stay as the machine has them: some machines refuse the write."""
+    """kube-proxy's configuration. It leaves conntrack settings as the machine has them: some machines refuse the write."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -198,13 +198,13 @@ def proxy(node: Node, mode: str) -> dict[str, Any]:
 
 
 def resolv_conf(text: str) -> str:
-    """The machine's resolvers that pods can reach too: those on the loopback are another namespace's."""
+    """The machine's resolvers that pods can also reach: loopback addresses belong to another namespace."""
     kept = [line for line in text.splitlines() if not line.startswith(("nameserver 127.", "nameserver ::1"))]
     return "\n".join(kept) + "\n"
 
 
 def proxy_mode() -> str:
-    """Mode nftables where the `nft` program is there; kube-proxy itself checks the kernel."""
+    """Mode nftables if the `nft` program exists; kube-proxy itself checks the kernel."""
     return "nftables" if shutil.which("nft") else "iptables"
 
 

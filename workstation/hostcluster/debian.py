@@ -1,4 +1,4 @@
-"""Debian packages that the embedded host needs, installed only when missing."""
+"""Debian packages that the embedded host needs, installed only if they are missing."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _INSTALL_SECONDS = 900
 
 
 def missing(packages: Iterable[str], status_file: Path = Path("/var/lib/dpkg/status")) -> list[str]:
-    """Which of the packages dpkg does not list as installed."""
+    """The packages that dpkg does not list as installed."""
     installed = set()
     for block in status_file.read_text(errors="replace").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line and not line.startswith(" "))
@@ -44,12 +44,12 @@ def _apt(arguments: list[str]) -> None:
 
 
 def ensure_packages(packages: Iterable[str], report: Progress) -> None:
-    """Install what is missing. Without dpkg, names what must be installed by hand."""
+    """Install what is missing. Without dpkg, name what the user must install."""
     wanted = tuple(packages)
     if not wanted:
         return
     if shutil.which("dpkg") is None:
-        report.warn(f"not a Debian system: make sure that these are installed: {', '.join(wanted)}")
+        report.warn(f"not a Debian system: make sure that these packages are installed: {', '.join(wanted)}")
         return
     needed = missing(wanted)
     if not needed:

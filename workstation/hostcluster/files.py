@@ -1,4 +1,4 @@
-"""Whole-file writes that a crash cannot leave half done."""
+"""Writes of whole files, which a crash cannot leave incomplete."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> bool:
-    """Replace a file in one step, only when its content differs. Returns whether it was written."""
+    """Replace a file in one step, only if its content differs. Returns whether it was written."""
     if path.exists() and path.read_bytes() == content and path.stat().st_mode & 0o777 == mode:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

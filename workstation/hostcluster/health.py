@@ -12,7 +12,7 @@ _BYTES = 1 << 20
 
 def _tls(check: HttpHealth) -> ssl.SSLContext:
     if check.ca is None:
-        # A probe of our own child on the loopback, whose certificate it made for itself.
+        # A probe of our own child on the loopback, whose certificate it created itself.
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -25,7 +25,7 @@ def _tls(check: HttpHealth) -> ssl.SSLContext:
 
 
 async def http(check: HttpHealth) -> str:
-    """Empty when the URL answers 200; otherwise what is wrong."""
+    """Empty if the URL answers 200; otherwise what is wrong."""
     tls = _tls(check) if check.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         async with asked("GET", check.url, tls=tls, seconds=_SECONDS) as answer:
@@ -35,7 +35,7 @@ async def http(check: HttpHealth) -> str:
             failed = [line for line in lines if line.startswith("[-]")]
             return f"{check.url} answers {answer.status_code} {' '.join(failed)}".strip()
     except LateError:
-        return f"{check.url} gives no answer in {_SECONDS:.0f} s"
+        return f"{check.url} does not answer within {_SECONDS:.0f} s"
     except ExchangeError as error:
         return f"{check.url}: {error}"
 
@@ -67,7 +67,7 @@ async def _socket(check: SocketHealth) -> str:
 
 
 async def ask(component: Component, alive_seconds: float) -> str:
-    """Empty when the component is healthy; otherwise what is wrong."""
+    """Empty if the component is healthy; otherwise what is wrong."""
     match component.health:
         case HttpHealth() as check:
             return await http(check)
@@ -76,4 +76,4 @@ async def ask(component: Component, alive_seconds: float) -> str:
         case SocketHealth() as check:
             return await _socket(check)
         case AliveHealth(seconds):
-            return "" if alive_seconds >= seconds else f"lives for {alive_seconds:.1f} of {seconds:.0f} s"
+            return "" if alive_seconds >= seconds else f"has lived for {alive_seconds:.1f} of {seconds:.0f} s"

@@ -1,6 +1,6 @@
-"""Imports image files into a node's containerd; files that were imported already are skipped.
+"""Imports image files into a node's containerd; files that were already imported are skipped.
 
-What was imported is recorded beside containerd's own data, by file name, which holds a digest of the content.
+Imported files are recorded next to containerd's own data, by file name, which contains a digest of the content.
 """
 
 import json
@@ -21,7 +21,7 @@ def _key(path: Path) -> str:
 
 
 def import_images(node: Node, images: Iterable[Path], report: Progress) -> list[Path]:
-    """Import what is new. Returns the files that were."""
+    """Import the new files. Returns those."""
     record = node.data_dir / "containerd" / "imported.json"
     known: list[str] = json.loads(record.read_text()) if record.exists() else []
     done = []

@@ -1,6 +1,6 @@
-"""What the embedded host sets on the machine itself: the bridge, forwarding, masquerading, kernel settings, one link.
+"""The settings that the embedded host changes on the machine: bridge, forwarding, masquerading, kernel settings, one link.
 
-Earlier values are kept in `<data>/machine.json`, tied to the boot they were read in, and put back by `restore`.
+Earlier values are kept in `<data>/machine.json`, valid for the boot in which they were read; `restore` restores them.
 """
 
 import json
@@ -13,13 +13,13 @@ from workstation.hostcluster.component import BRIDGE, NODE_ADDRESS, POD_RANGE, H
 from workstation.hostcluster.files import write_file
 from workstation.hostcluster.node import NODE_RANGE
 
-# The kubelet expects device plugins here, with any root directory.
+# The kubelet expects device plugins here, whatever its root directory is.
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 _SYSCTLS = Path("/proc/sys")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SET = {"net/ipv4/ip_forward": 1}
 _AT_LEAST = {
-    "fs/inotify/max_user_instances": 8192,  # each kubelet, containerd and API server of a tenant takes several
+    "fs/inotify/max_user_instances": 8192,  # each kubelet, containerd and API server of a tenant uses several
     "fs/inotify/max_user_watches": 1048576,
 }
 _KUBELET_SETS = (
@@ -41,7 +41,7 @@ table ip bulkhead {{
 
 
 def run(*argv: str, stdin: str | None = None) -> str:
-    """Run a short system command; its error text becomes the exception's."""
+    """Run a short system command. Raises with its error text."""
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()}")
@@ -57,7 +57,7 @@ def _remember(ctx: HostContext) -> None:
     path = ctx.data_dir / "machine.json"
     boot = _BOOT_ID.read_text().strip()
     if path.exists() and json.loads(path.read_text()).get("boot") == boot:
-        return  # a host that died without `down` left it: those are the true earlier values
+        return  # a host that died without `down` left the file: it has the true earlier values
     values = {name: _read(name) for name in (*_SET, *_AT_LEAST, *_KUBELET_SETS)}
     write_file(path, json.dumps({"boot": boot, "sysctls": values}, indent=2).encode())
 
@@ -82,10 +82,10 @@ def _link_device_plugins(ctx: HostContext) -> None:
         DEVICE_PLUGINS.unlink()
     elif _answers(DEVICE_PLUGINS / "kubelet.sock"):
         raise RuntimeError(
-            f"{DEVICE_PLUGINS} is in use: another kubelet uses this machine; the embedded host needs one of its own"
+            f"{DEVICE_PLUGINS} is in use by another kubelet on this machine; the embedded host needs a machine without one"
         )
     elif DEVICE_PLUGINS.is_dir():
-        shutil.rmtree(DEVICE_PLUGINS)  # what a kubelet that is gone left
+        shutil.rmtree(DEVICE_PLUGINS)  # left by a kubelet that is gone
     DEVICE_PLUGINS.parent.mkdir(parents=True, exist_ok=True)
     DEVICE_PLUGINS.symlink_to(target)
 

@@ -7,7 +7,7 @@ TABLE = Path("/proc/self/mountinfo")
 
 
 def below(table: str, tops: Iterable[Path]) -> list[str]:
-    """Mount points in these folders, deepest first. A folder that is a mount itself belongs to its owner, not to us."""
+    """Mount points in these folders, deepest first. A folder that is itself a mount belongs to its owner, not to us."""
     prefixes = tuple(f"{top}/" for top in tops)
     found = [line.split()[4].encode().decode("unicode_escape") for line in table.splitlines()]
     return sorted((where for where in found if where.startswith(prefixes)), key=len, reverse=True)

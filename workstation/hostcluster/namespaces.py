@@ -1,11 +1,11 @@
-"""Makes and removes what a further real node is on the machine: namespaces for network and mounts, a cable, routes.
+"""Creates and removes the parts of a further real node on the machine: network and mount namespaces, a cable, routes.
 
     machine ── bulkhead0 (172.31.255.1) ──┬── bulkhead-n2 ═ eth0 (172.31.255.2) of node 2, pods 10.244.16.0/20
                                           └── bulkhead-n3 ═ eth0 (172.31.255.3) of node 3, pods 10.244.32.0/20
 
-Packets between pods of two nodes are routed and keep their addresses; those that leave the cluster are masqueraded by the
-machine, as for its own pods. Paths that programs have fixed are the node's own folders in its mount namespace. The namespaces
-are held by files in the run folder, so they outlive every process, and go when those files are unmounted.
+Packets between pods of two nodes are routed and keep their addresses. The machine masquerades packets that leave the cluster,
+as for its own pods. Paths that are fixed in programs are the node's own folders in its mount namespace. Files in the run folder
+hold the namespaces, so these outlive every process, and end when the files are unmounted.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from workstation.hostcluster.node import NODE_RANGE, Node, nodes_of
 
 
 def own_folders(node: Node) -> dict[Path, str]:
-    """The node's folders, and the fixed paths that they are mounted on."""
+    """The node's folders, and the fixed paths on which they are mounted."""
     return {
         node.kubelet_dir: "/var/lib/kubelet",  # device plugins
-        node.run_dir / "libcni": "/var/lib/cni",  # libcni's record of attachments, which a restart of the node ends
+        node.run_dir / "libcni": "/var/lib/cni",  # libcni's record of attachments, which a restart of the node removes
         node.data_dir / "logs" / "containers": "/var/log/containers",
     }
 
@@ -43,13 +43,13 @@ def enter_script(node: Node, hierarchies: Iterable[Path]) -> str:
 
 
 def network_commands(node: Node) -> list[list[str]]:
-    """What is run in the node's network namespace once it has its cable."""
+    """The commands to run in the node's network namespace once its cable is there."""
     commands = [
         ["link", "set", "lo", "up"],
         ["addr", "replace", f"{node.address}/{NODE_RANGE.partition('/')[2]}", "dev", "eth0"],
         ["link", "set", "eth0", "up"],
         ["route", "replace", "default", "via", NODE_ADDRESS],
-        # Without it, an address that no pod has would go back and forth between node and machine.
+        # Otherwise packets to an address that no pod has would go back and forth between node and machine.
         ["route", "replace", "unreachable", node.pod_range],
     ]
     others = [other for other in nodes_of(node.ctx) if not other.is_machine and other.index != node.index]
@@ -63,7 +63,7 @@ def _exists(node: Node) -> bool:
 
 
 def _folder_of_namespaces(folder: Path) -> None:
-    """Mount namespaces can be held in a folder only that passes its mounts on to no other."""
+    """Prepare the folder that holds mount namespaces: its mounts must not propagate to others."""
     if str(folder) in mounts.below(mounts.TABLE.read_text(), [folder.parent]):
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def _folder_of_namespaces(folder: Path) -> None:
 
 
 def _own_mounts(node: Node) -> None:
-    """Let go of the mounts of others, which would be held as long as this node lives, and mount its own folders."""
+    """Unmount the mounts of others, which this node would otherwise hold as long as it lives, and mount its own folders."""
     within = ("nsenter", f"--mount={node.mounts}", "--")
     table = run(*within, "cat", str(mounts.TABLE))
     for where in mounts.below(table, [node.ctx.run_dir, node.ctx.data_dir]):
@@ -81,7 +81,7 @@ def _own_mounts(node: Node) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         Path(place).mkdir(parents=True, exist_ok=True)
         run(*within, "mount", "--bind", str(folder), place)
-    # A volume that a pod passes on must reach other pods of this node. Nothing reaches the machine.
+    # A volume that a pod propagates must reach other pods of this node. Nothing reaches the machine.
     run(*within, "mount", "--make-rshared", "/")
 
 
@@ -94,10 +94,11 @@ def _let_go(node: Node) -> None:
 
 
 def _unshare(node: Node) -> None:
-    """Make both namespaces, held by files.
+    """Create both namespaces, held by files.
 
-    The kernel holds a mount namespace in a file of an older one only. Linux 6.18 tells their age by numbers that each CPU gives
-    out by itself, so a container's namespace may seem to be the younger one; on the CPU that made it, it never does.
+    The kernel lets only a file of an older mount namespace hold one. Linux 6.18 compares their age by numbers that each CPU
+    hands out itself, so a container's namespace may seem to be younger than the new one; on the CPU that created it, it never
+    does.
     """
     refused: RuntimeError | None = None
     for cpu in sorted(os.sched_getaffinity(0)):
@@ -111,7 +112,7 @@ def _unshare(node: Node) -> None:
             _let_go(node)
         else:
             return
-    raise refused or RuntimeError(f"{node.name}: no CPU to make its namespaces on")
+    raise refused or RuntimeError(f"{node.name}: its namespaces could not be created on any CPU")
 
 
 def _create(node: Node) -> None:
@@ -132,7 +133,7 @@ def _route(node: Node) -> None:
 
 
 def ensure(nodes: Iterable[Node]) -> None:
-    """Make what is missing for these nodes, and bring their routes to one another up to date."""
+    """Create what is missing for these nodes, and update the routes between them."""
     for node in nodes:
         if node.is_machine:
             continue
@@ -144,10 +145,10 @@ def ensure(nodes: Iterable[Node]) -> None:
 
 
 def remove(node: Node) -> None:
-    """Remove the namespaces and the cable, and what a loss of power takes; its processes must have ended."""
+    """Remove the namespaces and the cable, and what a power failure takes; the node's processes must have ended."""
     _let_go(node)
     if Path(f"/sys/class/net/{node.link}").exists():
-        with contextlib.suppress(RuntimeError):  # it went with its namespace meanwhile
+        with contextlib.suppress(RuntimeError):  # it went away with its namespace
             run("ip", "link", "delete", node.link)
     shutil.rmtree(node.run_dir, ignore_errors=True)
 

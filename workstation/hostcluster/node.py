@@ -1,7 +1,7 @@
-"""Where the things of one real node are: names, addresses, folders, and how a process becomes one of the node's.
+"""Names, addresses and folders of one real node, and how a process starts on it.
 
-Data only. The first node is the machine itself, beside the control plane. Each further one is a cgroup, a network namespace
-and a mount namespace of the machine; `namespaces` makes these, and a command behind `Node.enter` runs in all three.
+Data only. The first node is the machine itself, with the control plane. Each further node is a cgroup, a network namespace and
+a mount namespace of the machine; `namespaces` creates these, and a command after `Node.enter` runs in all three.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Node:
 
     @property
     def is_machine(self) -> bool:
-        """Whether it is the machine itself, which has no namespaces of its own."""
+        """Whether it is the machine itself, which needs no namespaces of its own."""
         return self.index == 1
 
     @property
@@ -63,12 +63,12 @@ class Node:
 
     @property
     def data_dir(self) -> Path:
-        """What outlives a loss of power: images, containers, volumes, logs."""
+        """The folder that survives a power failure: images, containers, volumes, logs."""
         return self.ctx.data_dir if self.is_machine else self.ctx.data_dir / "nodes" / self.name
 
     @property
     def run_dir(self) -> Path:
-        """What a loss of power takes: sockets, and the addresses that pods have. Short, as names of sockets must be."""
+        """The folder that a power failure removes: sockets, and the addresses of pods. Short, as names of sockets must be."""
         return self.ctx.run_dir if self.is_machine else self.ctx.run_dir / "nodes" / str(self.index)
 
     @property
@@ -108,15 +108,15 @@ class Node:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """What to put before a command to run it on this node."""
+        """The words to put before a command to run it on this node."""
         return () if self.is_machine else ("/bin/sh", str(self.run_dir / "enter"))
 
     def component(self, name: str) -> str:
-        """What one of its components is called among those of all nodes."""
+        """The name of one of its components among those of all nodes."""
         return name if self.is_machine else f"{self.name}/{name}"
 
     def identity(self, name: str) -> str:
-        """What a certificate of its own is called."""
+        """The name of one of its own certificates."""
         return name if self.is_machine else f"{name}-{self.index}"
 
 
@@ -126,5 +126,5 @@ def nodes_of(ctx: HostContext) -> tuple[Node, ...]:
 
 
 def present(ctx: HostContext) -> tuple[Node, ...]:
-    """Those that are not lost."""
+    """The real nodes that are not lost."""
     return tuple(node for node in nodes_of(ctx) if node.name not in ctx.lost)

@@ -1,11 +1,11 @@
-"""Takes one real node of a running host away and brings it back, as a fault of the machine room would; and says how all are.
+"""Breaks one real node of a running host and brings it back, as a fault in a machine room would; and lists the nodes' states.
 
-    killed  every process of it is killed at once and its network and mounts go, as when its power fails; its disk stays
-    paused  every process of it stands still, as when the machine hangs; its network goes on answering pings
-    cut     its network cable is out; its pods go on, and nobody hears of them
+    killed  every process of it is killed at once, and its network and mounts go, as in a power failure; its disk remains
+    paused  every process of it is frozen, as if the machine hangs; its network still answers pings
+    cut     its network cable is unplugged; its pods continue, and the cluster gets no news of them
 
-The supervisor is told first and leaves the node alone until it returns. The cluster is told nothing: it finds out by itself.
-The first node cannot be lost, as it is the machine that carries the control plane.
+The supervisor is told first, and leaves the node alone until it returns. The cluster is not told: it has to detect the fault.
+The first node cannot be lost, because it is the machine with the control plane.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ LOSE: Mapping[str, Callable[[Node], None]] = {
     "cut": lambda node: namespaces.plug(node, connected=False),
 }
 _RETURN: Mapping[str, Callable[[Node], None]] = {
-    "killed": lambda _: None,  # it is started like a new one
+    "killed": lambda _: None,  # it is started like a new node
     "paused": lambda node: cgroups.thaw(node.part),
     "cut": lambda node: namespaces.plug(node, connected=True),
 }
@@ -50,7 +50,7 @@ class NodeState:
 
 
 def overview(found: state.HostState) -> tuple[NodeState, ...]:
-    """How the real nodes are, as far as the supervisor knows: each by its own components."""
+    """The state of the real nodes as the supervisor knows it, from each node's components."""
     ctx = cluster.bare_context(state.options_from_json(found.options))
     return tuple(_state_of(found, node) for node in nodes_of(ctx))
 
@@ -70,35 +70,35 @@ def _running(run_dir: Path) -> tuple[HostContext, state.HostState]:
 
 
 def find(ctx: HostContext, name: str) -> Node:
-    """The node of this name, if it is one that can be lost."""
+    """The node with this name, if it can be lost."""
     nodes = {node.name: node for node in nodes_of(ctx)}
     machine, *further = nodes
     if name == machine:
         raise cluster.HostError(
-            f"{name} carries the host's control plane and cannot be lost alone; `bulkhead host down` stops all"
+            f"{name} has the host's control plane and cannot be lost by itself; `bulkhead host down` stops everything"
         )
     if name not in nodes:
         there = ", ".join(further) or "none; `bulkhead host up --nodes 3` adds some"
-        raise cluster.HostError(f"no node {name!r} that can be lost; there is: {there}")
+        raise cluster.HostError(f"{name!r} is not a node that can be lost; those are: {there}")
     return nodes[name]
 
 
 def lose(name: str, how: str, report: Progress, *, run_dir: Path = RUN_DIR) -> None:
-    """Take a node away."""
+    """Break a node."""
     with cluster.exclusive(report):
         ctx, living = _running(run_dir)
         node = find(ctx, name)
         if name in ctx.lost:
             if ctx.lost[name] == how:
                 return
-            raise cluster.HostError(f"{name} is {ctx.lost[name]} already; run `bulkhead host node return {name}` first")
+            raise cluster.HostError(f"{name} is already {ctx.lost[name]}; run `bulkhead host node return {name}` first")
         report.step(f"Losing {name}: {how}")
         cluster.tell(replace(ctx, lost={**ctx.lost, name: how}), living, report)
         LOSE[how](node)
 
 
 def bring_back(name: str, report: Progress, *, run_dir: Path = RUN_DIR) -> None:
-    """Bring a lost node back and wait until the cluster finds it ready."""
+    """Bring a lost node back, and wait until it is Ready in the cluster."""
     with cluster.exclusive(report):
         ctx, living = _running(run_dir)
         node = find(ctx, name)

@@ -1,7 +1,7 @@
 """The certificates of the embedded host, issued once and renewed before they expire.
 
-Three authorities: `ca` (API server, kubelet, clients), `etcd-ca` and `front-proxy-ca`. Private keys are readable by root
-alone. Nothing here is used for tenants: their planes have authorities of their own.
+Three CAs: `ca` (API server, kubelet, clients), `etcd-ca` and `front-proxy-ca`. Only root can read the private keys. Tenants use
+none of them: their planes have CAs of their own.
 """
 
 import datetime as dt
@@ -30,7 +30,7 @@ Key = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One wanted certificate: its subject and its use."""
+    """A certificate to issue: its subject and its use."""
 
     name: str
     ca: str
@@ -51,7 +51,7 @@ _API_HOSTS = (
     NODE_ADDRESS,
     _SERVICE_IP,
 )
-_METRICS_HOSTS = ("metrics-server.kube-system.svc", NODE_ADDRESS)  # as the API server calls it, and where it is
+_METRICS_HOSTS = ("metrics-server.kube-system.svc", NODE_ADDRESS)  # the API server's name for it, and its address
 
 LEAVES = (
     Leaf("etcd-server", "etcd-ca", "etcd", server=True, hosts=("localhost", "127.0.0.1")),
@@ -70,7 +70,7 @@ KUBECONFIGS = ("controller-manager", "scheduler", "proxy", "metrics-server")
 
 
 def leaves_of(node: Node) -> tuple[Leaf, Leaf]:
-    """A kubelet's certificates: as a server, and as the node towards the API."""
+    """A kubelet's certificates: as a server, and as a client of the API server."""
     subject = f"system:node:{node.name}"
     hosts = (node.name, node.address)
     return (
@@ -94,7 +94,7 @@ def _key_pem(key: Key) -> bytes:
 def _load_key(path: Path) -> Key:
     key = serialization.load_pem_private_key(path.read_bytes(), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"host certificates: {path} does not hold an EC key")
+        raise TypeError(f"host certificates: {path} must contain an EC key")
     return key
 
 
@@ -187,7 +187,7 @@ def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) ->
 
 
 def ensure_apart(folder: Path, leaf: Leaf) -> None:
-    """A certificate by an authority of its own, which nothing of the host trusts, for what stands beside the host."""
+    """A certificate with a CA of its own, which nothing of the host trusts, for servers that are not part of the cluster."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _ensure_leaf(folder, leaf, *_ensure_ca(folder, leaf.ca))
 
@@ -202,7 +202,7 @@ def _ensure_service_account_key(folder: Path) -> None:
 
 
 def _kubeconfig(folder: Path, identity: str, server: str) -> bytes:
-    """With everything inline, so that it can be copied anywhere."""
+    """A kubeconfig with everything inline, so that it can be copied anywhere."""
     certificate, key = ((folder / f"{identity}.{suffix}").read_bytes() for suffix in ("crt", "key"))
     ca = (folder / "ca.crt").read_bytes()
     return kubeconfig(
@@ -211,7 +211,7 @@ def _kubeconfig(folder: Path, identity: str, server: str) -> bytes:
 
 
 def ensure_pki(ctx: HostContext) -> None:
-    """Issue what is missing or about to expire; the rest stays."""
+    """Issue what is missing or about to expire; the rest is kept."""
     folder = ctx.pki_dir
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authorities = {name: _ensure_ca(folder, name) for name in ("ca", "etcd-ca", "front-proxy-ca")}

@@ -13,7 +13,7 @@ _PLAIN_DETAIL_SECONDS = 10.0
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def step(self, text: str) -> None:
         """Nothing."""
@@ -26,7 +26,7 @@ class Silent:
 
 
 class Reporter:
-    """Prints steps with the time each took; a context manager, so that the last step is closed as well."""
+    """Prints steps with the time that each took; a context manager, so that the last step is also closed."""
 
     def __init__(self, stream: Console | None = None) -> None:
         self._console = stream or Console(file=sys.stderr, highlight=False)
@@ -62,7 +62,7 @@ class Reporter:
             self._status.update(text)
 
     def detail(self, text: str) -> None:
-        """The progress within the step: live on a terminal, one line every ten seconds elsewhere."""
+        """Progress within the step: live on a terminal, one line every ten seconds elsewhere."""
         now = time.monotonic()
         if self._status:
             self._status.update(f"{self._step}: [dim]{text}[/]")
@@ -71,12 +71,12 @@ class Reporter:
             self._console.print(f"  … {self._step}: {text}")
 
     def warn(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that remains."""
         self._console.print(f"[yellow]![/] {text}")
 
 
 def _check(_reporter: type[Progress]) -> None:
-    """Typed proof that both classes are a Progress."""
+    """A check for mypy that both classes are a Progress."""
 
 
 _check(Silent)

@@ -1,8 +1,8 @@
-"""A registry beside the embedded host: distribution, with TLS by an authority of its own and one user with a password.
+"""A registry for the embedded host: distribution, with TLS by a CA of its own, and one user with a password.
 
-`ensure` writes its certificate, password and configuration, `component` is its process, `hosts_toml` is what containerd has to
-know to pull from it. Images come into it by `bulkhead images push`; this module puts none there. Nodes and the machine reach it
-at the node's address. The password is drawn once and lies, like a configuration for clients, in files that root alone reads.
+`ensure` writes its certificate, password and configuration, `component` is its process, and `hosts_toml` is what containerd
+needs to pull from it. `bulkhead images push` fills it; this module puts no images into it. Nodes and the machine reach it at
+the node's address. The password is random. It and a configuration for clients are in files that only root can read.
 
     <data>/registry/password, config.json (for clients), htpasswd, config.yml, store/      <data>/pki/registry-ca.crt
 """
@@ -30,7 +30,7 @@ _SALT: Final = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 
 def folder(ctx: HostContext) -> Path:
-    """Where the registry keeps everything but its certificate."""
+    """The folder with everything of the registry except its certificate."""
     return ctx.data_dir / "registry"
 
 
@@ -40,18 +40,18 @@ def password_file(ctx: HostContext) -> Path:
 
 
 def ca_file(ctx: HostContext) -> Path:
-    """What clients trust."""
+    """The CA that clients trust."""
     return ctx.pki_dir / f"{_LEAF.ca}.crt"
 
 
 def bcrypt(password: str, salt: str) -> str:
-    """The one hash that the registry takes, made by the C library: Python has none of its own that stays."""
+    """The only kind of hash that the registry accepts, computed by the C library: Python's own module for it was removed."""
     library = ctypes.CDLL("libcrypt.so.1")
     library.crypt.restype = ctypes.c_char_p
     library.crypt.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
     made = library.crypt(password.encode(), f"$2b${_COST:02}${salt}".encode())
     if not made or not made.startswith(b"$2b$"):
-        raise RuntimeError("registry: libcrypt.so.1 makes no bcrypt hashes (apt-get install libcrypt1)")
+        raise RuntimeError("registry: libcrypt.so.1 cannot compute bcrypt hashes (apt-get install libcrypt1)")
     return bytes(made).decode()
 
 
@@ -64,7 +64,7 @@ def configuration(ctx: HostContext) -> str:
         "storage": {"filesystem": {"rootdirectory": str(own / "store")}, "delete": {"enabled": True}},
         "http": {
             "addr": ADDRESS,
-            # Uploads go on after the registry was started again.
+            # Uploads continue after a restart of the registry.
             "secret": hashlib.sha256(b"uploads" + password_file(ctx).read_bytes()).hexdigest(),
             "tls": {"certificate": str(ctx.pki_dir / f"{_LEAF.name}.crt"), "key": str(ctx.pki_dir / f"{_LEAF.name}.key")},
         },
@@ -74,7 +74,7 @@ def configuration(ctx: HostContext) -> str:
 
 
 def client_configuration(password: str) -> str:
-    """What docker, helm and a Secret of type kubernetes.io/dockerconfigjson have as config.json."""
+    """The config.json for docker, helm and Secrets of type kubernetes.io/dockerconfigjson."""
     auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
     return json.dumps({"auths": {ADDRESS: {"auth": auth}}}) + "\n"
 
@@ -98,7 +98,7 @@ def _password(ctx: HostContext) -> str:
 
 
 def ensure(ctx: HostContext) -> None:
-    """Certificate, password and configuration; what is there and good stays."""
+    """Create certificate, password and configuration; valid ones are kept."""
     own = folder(ctx)
     own.mkdir(parents=True, exist_ok=True, mode=0o700)
     pki.ensure_apart(ctx.pki_dir, _LEAF)

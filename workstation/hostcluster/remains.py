@@ -1,7 +1,7 @@
 """Everything an embedded host can leave on a machine: finds it, removes it, and checks that it is gone.
 
-`clear` needs neither the supervisor nor containerd, so it also cleans up after a host that died. `leftovers` is the independent
-check afterwards: it lists what is still there, one line each.
+`clear` needs neither the supervisor nor containerd, so it also cleans up after a host that died. `leftovers` is an independent
+check afterwards: it lists what still exists, one line each.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from workstation.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContex
 
 MARKER = ".bulkhead-host"
 _MNT_DETACH = 2
-_GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
+_GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # the address of every host end of a pod's device
 _CABLE = re.compile(r"bulkhead-n\d+")
 _CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
 _FIXED_FOLDERS = (
@@ -31,19 +31,19 @@ _FIXED_FOLDERS = (
 )
 _TABLE = re.compile(r"^table (\w+) (bulkhead\S*|kube-proxy)$", re.MULTILINE)
 _OUR_CHAIN = re.compile(r"^-N ((?:CNI|KUBE)-\S+)$", re.MULTILINE)
-# An embedded host that an older release started is found, too: its programs were in another package.
+# Also finds an embedded host that an older release started: its programs were in another package.
 _PACKAGES = ("workstation.hostcluster.", "bulkhead.hostcluster.")
 _OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
 
 
 def mounts(ctx: HostContext) -> list[str]:
-    """Mount points in the host's folders, deepest first; those that hold namespaces of nodes are among them."""
+    """Mount points in the host's folders, deepest first, including those that hold namespaces of nodes."""
     return mount_table.below(mount_table.TABLE.read_text(), (ctx.run_dir, ctx.data_dir))
 
 
 def _unmount(ctx: HostContext) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    for _ in range(3):  # mounts stacked on one another need another round
+    for _ in range(3):  # mounts on top of each other need another round
         found = mounts(ctx)
         if not found:
             return
@@ -70,7 +70,7 @@ def tables() -> list[tuple[str, str]]:
 
 
 def chains() -> list[tuple[str, str, str]]:
-    """Chains that CNI plugins made through iptables, as (program, table, chain)."""
+    """Chains that CNI plugins created through iptables, as (program, table, chain)."""
     found = []
     for program in ("iptables", "ip6tables"):
         if shutil.which(program) is None:
@@ -79,7 +79,7 @@ def chains() -> list[tuple[str, str, str]]:
             try:
                 rules = machine_settings.run(program, "-w", "5", "-t", table, "-S")
             except RuntimeError:
-                continue  # this kernel has no such table
+                continue  # this kernel does not have the table
             found += [(program, table, chain) for chain in _OUR_CHAIN.findall(rules)]
     return found
 
@@ -108,7 +108,7 @@ def processes(ctx: HostContext) -> dict[int, str]:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             program = str((entry / "exe").readlink())
         except OSError:
-            continue  # it ended, or it is a thread of the kernel
+            continue  # it ended, or it is a kernel thread
         ours = program.startswith(str(ctx.cache_dir)) or any(package in command for package in _PACKAGES)
         if int(entry.name) in grouped or (ours and any(mark in command for mark in marks)):
             found[int(entry.name)] = command.strip()[:160]
@@ -122,7 +122,7 @@ def _stands(folder: Path) -> bool:
 
 
 def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
-    """What is left of a host, one line each; empty when the machine is clean."""
+    """What is left of a host, one line each; empty if the machine is clean."""
     found = [f"process {pid}: {command}" for pid, command in processes(ctx).items()]
     found += [f"mount {where}" for where in mounts(ctx)]
     found += [f"network device {name}" for name in devices()]
@@ -136,7 +136,7 @@ def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
 
 def _end_processes(ctx: HostContext, report: Progress) -> None:
     report.detail("ending the pods' processes")
-    cgroups.thaw()  # a node that was paused ends like the others
+    cgroups.thaw()  # a paused node must also end
     cgroups.end("kubepods", "nodes", grace=3)
     report.detail("ending the components' processes")
     cgroups.end(grace=2)
@@ -146,7 +146,7 @@ def _end_processes(ctx: HostContext, report: Progress) -> None:
 
 
 def _remove_devices() -> None:
-    # Devices of pods go with their namespaces; the kernel does that in its own time.
+    # Devices of pods go away with their namespaces; the kernel does that later.
     until = time.monotonic() + 3
     while [name for name in devices() if name.startswith("veth")] and time.monotonic() < until:
         time.sleep(0.05)
@@ -156,7 +156,7 @@ def _remove_devices() -> None:
 
 
 def clear(ctx: HostContext, report: Progress) -> None:
-    """End and remove everything but the data folder."""
+    """End and remove everything except the data folder."""
     _end_processes(ctx, report)
     report.detail("removing mounts and network devices")
     _unmount(ctx)
@@ -165,32 +165,32 @@ def clear(ctx: HostContext, report: Progress) -> None:
         machine_settings.run("nft", "delete", "table", family, name)
     _remove_chains()
     cgroups.remove()
-    if ctx.run_dir.exists() and not mounts(ctx):  # never delete through a mount that would not go
+    if ctx.run_dir.exists() and not mounts(ctx):  # never delete through a mount that could not be removed
         shutil.rmtree(ctx.run_dir, ignore_errors=True)
 
 
 def is_ours(data_dir: Path) -> bool:
-    """Whether a host made this folder: no other is ever removed."""
+    """Whether a host created this folder: no other folder is ever removed."""
     return (data_dir / MARKER).exists() or (data_dir / "pki" / "etcd-ca.crt").exists()
 
 
 def remove_files(ctx: HostContext, *, data: bool) -> None:
-    """Remove files that components put at fixed paths, and the data folder when asked."""
+    """Remove files that components put at fixed paths, and the data folder on request."""
     for entry in (_CNI_CACHE / "results").glob("*"):
-        if f'"{ctx.run_dir}/' in entry.read_text(errors="replace"):  # it names a network namespace of ours
+        if f'"{ctx.run_dir}/' in entry.read_text(errors="replace"):  # it names a network namespace of this host
             entry.unlink(missing_ok=True)
     for entry in Path("/var/log/containers").glob("*.log"):
         if entry.is_symlink() and str(entry.readlink()).startswith(str(ctx.data_dir)):
             entry.unlink(missing_ok=True)
     for folder in _FIXED_FOLDERS:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # only when it is empty
+            folder.rmdir()  # only if it is empty
     if data and is_ours(ctx.data_dir) and not mounts(ctx):
         _remove_tree(ctx.data_dir)
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder; if it is a mount, only its content."""
+    """Remove a folder; if it is a mount, remove only its content."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""The state of the supervisor and its components, which it writes to a file and others read."""
+"""The state of the supervisor and its components, which the supervisor writes to a file for others to read."""
 
 import json
 import os
@@ -34,10 +34,10 @@ class HostState:
     phase: HostPhase
     started: float
     options: dict[str, Any]
-    generation: str = ""  # of the context that the running plan was made from
+    generation: str = ""  # of the context from which the running plan was computed
     error: str = ""
     components: list[ComponentState] = field(default_factory=list)
-    lost: dict[str, str] = field(default_factory=dict)  # nodes that are away on purpose, and how
+    lost: dict[str, str] = field(default_factory=dict)  # nodes that were broken on purpose ──> how
 
 
 def options_to_json(options: HostOptions) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def write(state: HostState, run_dir: Path = RUN_DIR) -> None:
 
 
 def read(run_dir: Path = RUN_DIR) -> HostState | None:
-    """The state as last written; None when no host was started."""
+    """The state as last written; None if no host was started."""
     try:
         values = json.loads((run_dir / "state.json").read_text())
     except FileNotFoundError:
@@ -66,10 +66,10 @@ def read(run_dir: Path = RUN_DIR) -> HostState | None:
 
 
 def is_supervisor(pid: int) -> bool:
-    """Whether the process exists and is a supervisor: process IDs are reused."""
+    """Whether the process exists and is a supervisor, because process IDs are reused."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    # Without the first word: an older release, whose host may still run, had it in another package.
+    # Without the first word, because an older release, whose host may still run, had it in another package.
     return b".hostcluster.supervisor" in command and pid != os.getpid()

@@ -1,9 +1,9 @@
-"""The process behind the embedded host: starts the components in order, checks their health, restarts those that die.
+"""The process that runs the embedded host: starts the components in order, checks their health, restarts those that end.
 
-It never changes the cluster's objects and never decides what to run: it gets a plan. The flow: read the context, join the
-cgroup, one task per component (wait for what it depends on → start → wait until healthy → watch →
-restart with backoff), write `state.json` on every change; on SIGTERM stop all in reverse order. Components of a node that is
-lost on purpose are left as they are until the node returns.
+It never changes the cluster's objects and never decides what to run: it gets a plan. It reads the context, joins the cgroup,
+and runs one task for each component (wait for its dependencies → start → wait until healthy → watch → restart with backoff). It
+writes `state.json` on every change, and stops all in reverse order on SIGTERM. Components of a node that is lost on purpose are
+left alone until the node returns.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ _LOG = logging.getLogger("workstation.hostcluster.supervisor")
 _POLL_STARTING = 0.1
 _POLL_READY = 5.0
 _FAILURES_BEFORE_RESTART = 6
-_DEATHS_BEFORE_FAILED = 5  # a component that only ever dies at its start does not need its whole deadline to show it
+_DEATHS_BEFORE_FAILED = 5  # a component that always ends at its start fails before its whole deadline is over
 _BACKOFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-_STEADY_SECONDS = 60.0  # a component that lived this long starts over with the shortest backoff
+_STEADY_SECONDS = 60.0  # after this lifetime, a component's backoff is the shortest again
 _MAX_LOG = 64 << 20
 
 
@@ -48,7 +48,7 @@ def tail(path: Path, lines: int = 12) -> str:
 
 
 def _rotate(path: Path) -> None:
-    """Keep one older log. The process goes on writing: it appends, so the file can be truncated meanwhile."""
+    """Keep one older log. The process appends to the file, so it can be truncated meanwhile."""
     if path.stat().st_size > _MAX_LOG:
         shutil.copyfile(path, path.with_suffix(".log.1"))
         os.truncate(path, 0)
@@ -65,7 +65,7 @@ class Keeper:
     def __init__(self, component: Component, log: Path, board: "Board") -> None:
         self.component = component
         self.ready = asyncio.Event()
-        self.gone = asyncio.Event()  # set when the host stops and this is stopped
+        self.gone = asyncio.Event()  # set once the host stops and this component has stopped
         self.ever_ready = False
         self._log = log
         self._board = board
@@ -103,16 +103,16 @@ class Keeper:
         return process
 
     def lost(self) -> bool:
-        """Whether its node is away on purpose, and says so: it is then neither asked nor started again."""
+        """Whether its node is lost on purpose, and publish it: the component is then neither checked nor restarted."""
         how = self._board.lost.get(self.component.node)
         if how is not None:
             self._set("lost", f"node {how}")
         return how is not None
 
     async def _until_healthy(self, process: asyncio.subprocess.Process) -> bool:
-        """True when healthy; False when it ended first or took too long."""
+        """True if healthy; False if it ended first or took too long."""
         until = time.monotonic() + self.component.start_deadline
-        wrong = "not asked yet"
+        wrong = "not checked yet"
         while time.monotonic() < until:
             if process.returncode is not None:
                 self._set("restarting", f"ended with status {process.returncode} while starting")
@@ -126,11 +126,11 @@ class Keeper:
                 return True
             self._set("starting", wrong)
             await asyncio.sleep(_POLL_STARTING)
-        self._set("restarting", f"not healthy in {self.component.start_deadline:.0f} s: {wrong}")
+        self._set("restarting", f"not healthy after {self.component.start_deadline:.0f} s: {wrong}")
         return False
 
     async def _until_ill(self, process: asyncio.subprocess.Process) -> None:
-        """Returns when the process ended, or failed so many checks that it must be restarted."""
+        """Return when the process has ended, or has failed so many checks that it must be restarted."""
         failures = 0
         ended = asyncio.ensure_future(process.wait())
         try:
@@ -151,7 +151,7 @@ class Keeper:
             ended.cancel()
 
     async def _life(self) -> None:
-        """One life of the process, from its start to its end."""
+        """One run of the process, from its start to its end."""
         process = await self._start()
         if await self._until_healthy(process):
             self.ready.set()
@@ -162,13 +162,13 @@ class Keeper:
         await self.stop(keep_phase=True)
 
     async def _until_wanted(self) -> None:
-        """Returns when its node is there and what it depends on is healthy."""
+        """Return once its node is not lost and its dependencies are healthy."""
         await self._board.until_present(self.component.node)
         for other in self.component.depends_on:
             await self._board.keepers[other].ready.wait()
 
     async def run(self) -> None:
-        """Keep it running until cancelled; raises `StartFailed` when it never became healthy."""
+        """Keep it running until cancelled. Raises `StartFailed` if it never became healthy."""
         await self._until_wanted()
         first, attempt, deaths = time.monotonic(), 0, 0
         while True:
@@ -186,7 +186,7 @@ class Keeper:
                 self._set("failed", self._state.detail)
                 raise StartFailed(f"{self.component.name}: {self._state.detail}\nlog {self._log} ends with:\n{tail(self._log)}")
             attempt = 0 if time.monotonic() - self._born > _STEADY_SECONDS else min(attempt + 1, len(_BACKOFF) - 1)
-            _LOG.warning("%s: %s; starting it again in %.1f s", self.component.name, self._state.detail, _BACKOFF[attempt])
+            _LOG.warning("%s: %s; restarting it in %.1f s", self.component.name, self._state.detail, _BACKOFF[attempt])
             await asyncio.sleep(_BACKOFF[attempt])
             self._state.restarts += 1
 
@@ -229,7 +229,7 @@ class Board:
 
     @property
     def lost(self) -> Mapping[str, str]:
-        """The nodes that are away on purpose, and how."""
+        """The nodes that are lost on purpose, and how."""
         return self._ctx.lost
 
     async def until_present(self, node: str) -> None:
@@ -238,7 +238,7 @@ class Board:
             await self._returned.wait_for(lambda: node not in self.lost)
 
     def state_of(self, name: str) -> state.ComponentState:
-        """The published state of a component; created when there is none."""
+        """The published state of a component; created if there is none."""
         for item in self.state.components:
             if item.name == name:
                 return item
@@ -253,7 +253,7 @@ class Board:
         state.write(self.state, self._ctx.run_dir)
 
     def reload(self) -> None:
-        """Ask for the plan to be read again (a signal handler: it only sets a flag)."""
+        """Request that the plan is read again (a signal handler: it only sets a flag)."""
         self._reload = True
         self._changed.set()
 
@@ -264,7 +264,7 @@ class Board:
         await self.keepers.pop(name).stop()
 
     async def _apply(self, plan: tuple[Component, ...], tasks: asyncio.TaskGroup) -> None:
-        """Make the running components those of the plan: unchanged ones are left alone."""
+        """Run exactly the components of the plan; unchanged ones are not restarted."""
         wanted = {component.name: component for component in plan}
         for name in [name for name, keeper in self.keepers.items() if wanted.get(name) != keeper.component]:
             await self._drop(name)
@@ -304,11 +304,11 @@ class Board:
             failed = self.state.phase == "failed"
             self.state.phase = "failed" if failed else "stopping"
             self.publish()
-            cgroups.thaw()  # a process that is frozen does not end
+            cgroups.thaw()  # a frozen process cannot end
             await asyncio.gather(*(self._stop_after_dependents(name, failed) for name in self.keepers))
 
     async def _stop_after_dependents(self, name: str, failed: bool) -> None:
-        """Stop what others depend on after them, the rest at once."""
+        """Stop components only after those that depend on them; independent ones stop at the same time."""
         for other in self.keepers.values():
             if name in other.component.depends_on:
                 await other.gone.wait()

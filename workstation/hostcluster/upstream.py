@@ -1,4 +1,4 @@
-"""The upstream components of the embedded host as supervised processes, in the order they start."""
+"""The upstream components of the embedded host as supervised processes, in the order in which they start."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ _ETCD_URL = "https://127.0.0.1:2379"
 
 
 def _configured(path: Path) -> dict[str, str]:
-    """The digest of a component's file, in its environment: a changed file makes a changed component, which is restarted."""
+    """The digest of a component's file, for its environment: if the file changes, the component changes and is restarted."""
     return {"BULKHEAD_CONFIG": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""}
 
 
@@ -54,7 +54,7 @@ def _apiserver(ctx: HostContext) -> Component:
     argv = (
         str(ctx.binaries["kube-apiserver"]),
         f"--advertise-address={NODE_ADDRESS}",
-        f"--bind-address={NODE_ADDRESS}",  # not on the machine's outer addresses
+        f"--bind-address={NODE_ADDRESS}",  # not on the machine's external addresses
         f"--secure-port={API_PORT}",
         f"--etcd-servers={_ETCD_URL}",
         f"--etcd-cafile={pki / 'etcd-ca.crt'}",
@@ -84,7 +84,7 @@ def _apiserver(ctx: HostContext) -> Component:
         f"--feature-gates={FEATURE_GATES}",
         f"--runtime-config={RUNTIME_CONFIG}",
         "--profiling=false",
-        "--enable-aggregator-routing=true",  # extension servers are reached without kube-proxy in between
+        "--enable-aggregator-routing=true",  # extension servers are reached without kube-proxy
     )
     health = HttpHealth(f"{ctx.api_url}/readyz", pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
     return Component("kube-apiserver", argv, health, depends_on=("etcd",), start_deadline=90, grace=4)
@@ -133,7 +133,7 @@ def _containerd(node: Node) -> Component:
     binaries = node.ctx.binaries
     argv = (str(binaries["containerd"]), f"--config={node.config_dir / 'containerd.toml'}", "--log-level=info")
     health = CommandHealth((str(binaries["ctr"]), "-a", str(node.containerd_socket), "--timeout=5s", "version"))
-    # The shim looks for `runc` on its path when it is asked about itself.
+    # The shim looks for `runc` on its path when containerd asks for its version.
     path = f"{binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
     env = {"PATH": path, **_configured(node.config_dir / "containerd.toml")}
     return Component(node.component("containerd"), node.enter + argv, health, env=env, node=node.name)
@@ -165,7 +165,7 @@ def _proxy(node: Node) -> Component:
 
 
 def components(ctx: HostContext) -> tuple[Component, ...]:
-    """All upstream components; a later one may depend on an earlier one, never the other way."""
+    """All upstream components; a later one may depend on an earlier one, never the reverse."""
     machine, *further = nodes_of(ctx)
     return (
         _etcd(ctx),

@@ -1,7 +1,7 @@
 """Reads an image archive (an OCI layout in a tar) without unpacking it.
 
-Documents are checked by their digests as they are read, and bounded; layers are only located, and whoever sends one hashes it.
-An archive may come from elsewhere: what does not hold is an `ArchiveError` that names the file.
+Documents are bounded, and checked by their digests as they are read. Layers are only located; the code that sends a layer
+hashes it. An archive may come from elsewhere: if a part of it is wrong, an `ArchiveError` names the file.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _TITLE: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,62}):([A-Za-z0-9_][A-Za-z0-9
 
 
 class ArchiveError(Exception):
-    """An archive cannot be used; the text names it and says why."""
+    """An archive cannot be used; the text names the archive and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Described:
     architecture: str = ""
 
     def as_document(self) -> dict[str, Any]:
-        """As the subject of a referrer."""
+        """The descriptor as a referrer's `subject`."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a blob's bytes lie."""
+    """Where a blob's bytes are in the archive."""
 
     path: Path
     offset: int
@@ -54,7 +54,7 @@ class Span:
 
 
 class Archive:
-    """One archive with one image; a context manager."""
+    """An archive that contains one image; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,12 +66,12 @@ class Archive:
         layout = self._json(self._raw("index.json"))
         manifests = layout.get("manifests")
         if not isinstance(manifests, list) or len(manifests) != 1:
-            raise ArchiveError(f"{path}: not an archive with one image")
+            raise ArchiveError(f"{path}: must be an archive with one image")
         self.top = self._described(manifests[0])
         notes = manifests[0].get("annotations")
         title = _TITLE.fullmatch(str((notes if isinstance(notes, dict) else {}).get(_NAME)).rpartition("/")[2])
         if title is None:
-            raise ArchiveError(f"{path}: it names no image; build it with `bulkhead images build`")
+            raise ArchiveError(f"{path}: its image has no name; build it with `bulkhead images build`")
         self.name, self.tag = title.groups()
 
     def __enter__(self) -> Self:
@@ -82,14 +82,14 @@ class Archive:
 
     @property
     def digest(self) -> str:
-        """What names the image."""
+        """The descriptor that the image's name points to."""
         return self.top.digest
 
     def document(self, wanted: Described) -> bytes:
-        """A manifest or index, with the digest that it was asked by."""
+        """A manifest or index, checked against the digest that was asked for."""
         content = self._raw(_blob(wanted.digest))
         if "sha256:" + hashlib.sha256(content).hexdigest() != wanted.digest or len(content) != wanted.size:
-            raise ArchiveError(f"{self.path}: damaged: {wanted.digest} has other content")
+            raise ArchiveError(f"{self.path}: damaged: the content of {wanted.digest} has another digest")
         return content
 
     def manifests(self) -> list[Described]:
@@ -113,14 +113,14 @@ class Archive:
         return found if isinstance(found, dict) else {}
 
     def span(self, blob: Described) -> Span:
-        """Where a blob lies."""
+        """Where a blob is in the archive."""
         offset, size = self._place(_blob(blob.digest))
         if size != blob.size:
             raise ArchiveError(f"{self.path}: damaged: {blob.digest} has {size} bytes, not {blob.size}")
         return Span(self.path, offset, size)
 
     def size(self) -> int:
-        """Bytes that travel, each blob once."""
+        """Bytes to transfer, counting each blob once."""
         return sum({blob.digest: blob.size for each in self.manifests() for blob in self.blobs(each)}.values())
 
     def _place(self, name: str) -> tuple[int, int]:
@@ -131,7 +131,7 @@ class Archive:
     def _raw(self, name: str) -> bytes:
         offset, size = self._place(name)
         if size > _MOST_DOCUMENT:
-            raise ArchiveError(f"{self.path}: {name} has {size} bytes, more than any document")
+            raise ArchiveError(f"{self.path}: {name} has {size} bytes, too many for a document")
         return Span(self.path, offset, size).chunk(0, size)
 
     def _json(self, content: bytes) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Builds what is published: an archive for each image, with every architecture that can be had, and the SBOMs beside it.
+"""Builds the published images: an archive of each for every architecture that can be built, and the SBOMs.
 
     recipe, once for each architecture ─> layers ─> packed ─> documents ─> <name>-<tag>.tar, <name>-<tag>.<arch>.spdx.json
 
-Nothing of another architecture is run: programs are cross-compiled, Debian's packages only unpacked. One that cannot be had is
-named and left out, but for the machine's own. What is there already and the same is not written again.
+Nothing of another architecture is executed: programs are cross-compiled, and Debian packages are only unpacked. An architecture
+that cannot be built is named and left out, except the machine's own. An archive with the same content is not written again.
 """
 
 import datetime as dt
@@ -36,27 +36,27 @@ class _Part:
 
 
 def created() -> str:
-    """The time that images carry: SOURCE_DATE_EPOCH, or the beginning of time, so that the same input is the same image."""
+    """The timestamp in images: SOURCE_DATE_EPOCH, or 1970, so that the same input gives the same image."""
     text = os.environ.get("SOURCE_DATE_EPOCH", "0")
     try:
         moment = dt.datetime.fromtimestamp(int(text), dt.UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise ImageError(f"SOURCE_DATE_EPOCH: {text!r} is not a number of seconds") from error
+        raise ImageError(f"SOURCE_DATE_EPOCH must be a number of seconds, not {text!r}") from error
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def archive_path(folder: Path, image: Image) -> Path:
-    """Where an image's archive lies."""
+    """The path of an image's archive."""
     return folder / f"{image.name}-{image.tag}.tar"
 
 
 def sbom_path(folder: Path, image: Image, machine: str) -> Path:
-    """Where the SBOM of one of its architectures lies."""
+    """The path of the SBOM for one of its architectures."""
     return folder / f"{image.name}-{image.tag}.{machine}.spdx.json"
 
 
 def workshop(machine: str, *, project: Path = PROJECT) -> Workshop:
-    """Where images of one architecture are built."""
+    """The place where images of one architecture are built."""
     find = binaries.ensure if machine == architecture() else partial(binaries.ensure, machine=machine)
     return Workshop(binaries.cache_dir() / "images", find, project, machine)
 
@@ -89,7 +89,7 @@ def _parts(image: Image, shops: Iterable[Workshop], when: str, report: Progress)
 
 
 def _write(folder: Path, image: Image, parts: Mapping[str, _Part], when: str) -> Path:
-    """Archive and SBOMs; an archive that holds the same index already stays."""
+    """Write archive and SBOMs; an archive that has the same index is kept."""
     notes = documents.annotations(image, when)
     index = documents.index({machine: part.manifest for machine, part in parts.items()}, notes)
     path = archive_path(folder, image)
@@ -113,7 +113,7 @@ def _write(folder: Path, image: Image, parts: Mapping[str, _Part], when: str) ->
 
 
 def build(images: Iterable[Image], folder: Path, shops: Iterable[Workshop], report: Progress) -> list[Path]:
-    """The archives of these images, built as far as they are not there."""
+    """The archives of these images; missing ones are built."""
     kept, when, made = list(shops), created(), []
     for image in images:
         report.step(f"Building {image.title}")

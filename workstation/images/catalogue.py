@@ -1,8 +1,8 @@
-"""Which images Bulkhead publishes, and what their labels say of them.
+"""The images that Bulkhead publishes, and the texts of their labels.
 
-An image is published when its recipe's name lies in `docker.io/bulkhead/`: one who adds a recipe to
-`workstation.hostcluster.images.build` adds its line to `ABOUT` here and its name to `images` of the chart's values, where tests
-want both. Names and data only.
+An image is published if its recipe's name begins with `docker.io/bulkhead/`. A new recipe in
+`workstation.hostcluster.images.build` also needs a line in `ABOUT` here, and a name in `images` of the chart's values; tests
+require both. Names and data only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _OURS: Final = "docker.io/bulkhead/"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an image is, for its labels: the source and licences of what runs in it."""
+    """What an image is, for its labels: description, source and licence of the programs in it."""
 
     description: str
     source: str = ""
@@ -25,7 +25,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image that is published; the chart has its place under `images.<name>`."""
+    """One published image; the chart's values have it under `images.<name>`."""
 
     name: str
     tag: str
@@ -39,7 +39,7 @@ class Image:
 
 
 class UnknownImageError(ValueError):
-    """No image goes by this name; the text lists those that there are."""
+    """No image has this name; the text lists the known ones."""
 
 
 ABOUT: Final[Mapping[str, About]] = {
@@ -49,14 +49,14 @@ ABOUT: Final[Mapping[str, About]] = {
     ),
     "etcd": About("Store of a tenant's plane", "https://github.com/etcd-io/etcd", "Apache-2.0"),
     "coredns": About("Name service of a tenant", "https://github.com/coredns/coredns", "Apache-2.0"),
-    "slurm": About("Slurm's daemons and what its users find", "https://github.com/SchedMD/slurm", "GPL-2.0-or-later"),
+    "slurm": About("Slurm's daemons and the tools of its users", "https://github.com/SchedMD/slurm", "GPL-2.0-or-later"),
     "proxy": About("HAProxy in front of tenants' API servers", "https://github.com/haproxy/haproxy", "GPL-2.0-or-later"),
     "mariadb": About("Database behind Slurm's accounting", "https://github.com/MariaDB/server", "GPL-2.0-only"),
 }
 
 
 def published() -> tuple[Image, ...]:
-    """Every image that a cluster needs, by the recipes that there are."""
+    """Every image that a cluster needs, from the recipes."""
     recipes = {**build.RECIPES, **build.SLURM_RECIPES}
     found = []
     for full, recipe in recipes.items():
@@ -67,9 +67,9 @@ def published() -> tuple[Image, ...]:
 
 
 def chosen(names: Iterable[str]) -> tuple[Image, ...]:
-    """The images of these names; with none, all."""
+    """The images with these names; all images if no name is given."""
     there = {image.name: image for image in published()}
     wanted = list(dict.fromkeys(names))
     if unknown := [name for name in wanted if name not in there]:
-        raise UnknownImageError(f"no image is called {', '.join(unknown)}; there are {', '.join(there)}")
+        raise UnknownImageError(f"no image is called {', '.join(unknown)}; the images are {', '.join(there)}")
     return tuple(there[name] for name in wanted) if wanted else tuple(there.values())

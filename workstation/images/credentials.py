@@ -1,6 +1,6 @@
-"""Who pushes: a name with a password, or what docker, podman or helm keep in their `config.json`.
+"""Credentials for a push: a user with a password, or those that docker, podman or helm keep in their `config.json`.
 
-Reads one file and runs nothing: a credential helper that such a file names is not asked, and the error says so.
+It reads one file and runs nothing. If the file names a credential helper, the helper is not called, and the error says so.
 """
 
 import base64
@@ -22,25 +22,25 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user and a password, of which nothing is ever printed."""
+    """A user and a password; neither is ever printed."""
 
     user: str
     password: str = field(repr=False)
 
     def basic(self) -> str:
-        """The header's value."""
+        """The value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 def default_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where docker, podman and helm look."""
+    """The paths where docker, podman and helm look."""
     if given := environment.get("REGISTRY_AUTH_FILE"):
         return Path(given)
     return Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME", "/root")) / ".docker") / "config.json"
 
 
 def from_file(path: Path, host: str) -> Credentials | None:
-    """What a `config.json` has for a registry; None where it has nothing, or is not there."""
+    """The credentials in a `config.json` for a registry; None if there are none, or no such file."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_MOST + 1)
@@ -50,12 +50,12 @@ def from_file(path: Path, host: str) -> Credentials | None:
     except (OSError, ValueError) as error:
         raise CredentialsError(f"{path}: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("auths", {}), dict):
-        raise CredentialsError(f"{path}: not a docker config.json")
+        raise CredentialsError(f"{path}: must be a docker config.json")
     found = _entry(document.get("auths", {}), host)
     if found is not None and (credentials := _read(found, path, host)):
         return credentials
     if document.get("credsStore") or host in (document.get("credHelpers") or {}):
-        raise CredentialsError(f"{path} keeps the password of {host} with a credential helper, which is not asked here")
+        raise CredentialsError(f"{path} keeps the password of {host} in a credential helper, which this command does not call")
     return None
 
 
@@ -76,7 +76,7 @@ def _read(entry: Mapping[str, Any], path: Path, host: str) -> Credentials | None
     try:
         user, separator, password = base64.b64decode(str(entry["auth"]), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise CredentialsError(f"{path}: auth of {host} is not base64 of user:password") from error
+        raise CredentialsError(f"{path}: auth of {host} must be base64 of user:password") from error
     if not separator:
-        raise CredentialsError(f"{path}: auth of {host} is not base64 of user:password")
+        raise CredentialsError(f"{path}: auth of {host} must be base64 of user:password")
     return Credentials(user, password)

@@ -1,10 +1,10 @@
-"""What a release is: wheel, chart, image archives, SBOMs, its part of CHANGELOG.md with all commits, and a digest of each file.
+"""Builds a release: wheel, chart, image archives, SBOMs, its section of CHANGELOG.md with all commits, and all digests.
 
     committed tree ─> wheel, chart, changelog ─┐
     recipes ────────> archives with SBOMs ─────┴─> folder ─> SHA256SUMS
 
-`python -m workstation.images.dist`, or `make dist`. Wheel and chart are made of what is committed and nothing else; images are
-found in the cache where they are built. Interrupted, it may be run again. All times are those of the commit.
+`python -m workstation.images.dist`, or `make dist`. Wheel and chart are built only from what is committed; images come from the
+build cache. An interrupted run may be repeated. All timestamps are the commit's.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)", re.MULTILINE)
 
 
 class DistError(Exception):
-    """A release cannot be made; the text says which step and why."""
+    """A release cannot be built; the text names the step and the reason."""
 
 
 def _run(step: str, command: list[str], folder: Path) -> bytes:
@@ -63,13 +63,13 @@ def _run(step: str, command: list[str], folder: Path) -> bytes:
 
 
 def changelog(version: str, written: str, commits: Iterable[tuple[str, str]]) -> str:
-    """What CHANGELOG.md (`written`) says of a release, then each day with its commits.
+    """The section of CHANGELOG.md (`written`) about a release, then each day with its commits.
 
-    `commits` are days and first lines, the newest first. Raises `DistError` where the release has no section of its own.
+    `commits` are pairs of day and first line, the newest first. Raises `DistError` if the release has no section of its own.
     """
     found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", written, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise DistError(f"the changelog: {CHANGELOG} has no section `## {version}`; write what a user gets by this release")
+        raise DistError(f"the changelog: {CHANGELOG} has no section `## {version}`; write what this release brings to users")
     lines, last = [f"# Bulkhead {version}", "", found[1].strip(), "", "## All commits"], ""
     for day, said in commits:
         if day != last:
@@ -80,7 +80,7 @@ def changelog(version: str, written: str, commits: Iterable[tuple[str, str]]) ->
 
 
 def _commits(project: Path) -> list[tuple[str, str]]:
-    """Since the last version that is tagged, or since the beginning."""
+    """The commits since the last version tag, or all of them if there is none."""
     tagged = subprocess.run(
         ["git", "describe", "--tags", "--abbrev=0", "HEAD^"], cwd=project, capture_output=True, text=True, check=False
     )
@@ -91,14 +91,14 @@ def _commits(project: Path) -> list[tuple[str, str]]:
 
 
 def wheel_components(requirements: str) -> set[sbom.Component]:
-    """What is installed with the wheel, by the lock."""
+    """The packages that are installed with the wheel, from the lock file."""
     return {
         sbom.Component("pypi", re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in _PIN.findall(requirements)
     }
 
 
 def sums(folder: Path, kept: set[str]) -> str:
-    """The digest of each file, as `sha256sum --check` reads it."""
+    """The digest of each file, in the format of `sha256sum --check`."""
     found = []
     for name in sorted(kept - {SUMS}):
         with (folder / name).open("rb") as stream:
@@ -107,7 +107,7 @@ def sums(folder: Path, kept: set[str]) -> str:
 
 
 def _drop_former(folder: Path, kept: set[str]) -> None:
-    """Remove what an earlier release put there; files of others are left alone."""
+    """Remove the files that an earlier release put there; other files are kept."""
     try:
         listed = (folder / SUMS).read_text().splitlines()
     except FileNotFoundError:
@@ -118,17 +118,17 @@ def _drop_former(folder: Path, kept: set[str]) -> None:
 
 
 def _wheel(tree: Path, folder: Path) -> Path:
-    # pip is run elsewhere than where the folder was named.
+    # pip runs in another folder than the one that `folder` may be relative to.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     _run("the wheel", [*command, f"--wheel-dir={folder.resolve()}", str(tree)], tree)
     return folder / f"bulkhead-{bulkhead.__version__}-py3-none-any.whl"
 
 
 def make(folder: Path, images: Iterable[catalogue.Image], machines: Iterable[str], report: Progress) -> None:
-    """Everything, into a folder where what an earlier one of these has left, and this one has not, goes."""
+    """Build everything into a folder, and remove what an earlier release left there that this one does not have."""
     folder.mkdir(parents=True, exist_ok=True)
     if _run("git status", ["git", "status", "--porcelain", "--untracked-files=no"], PROJECT).strip():
-        report.warn("the tree has changes that are not committed: wheel and chart are made without them")
+        report.warn("the tree has uncommitted changes: wheel and chart are built without them")
     os.environ["SOURCE_DATE_EPOCH"] = _run("git log", ["git", "log", "-1", "--format=%ct"], PROJECT).decode().strip()
     kept = {CHANGELOG, SUMS}
     with tempfile.TemporaryDirectory() as made:
@@ -137,7 +137,7 @@ def make(folder: Path, images: Iterable[catalogue.Image], machines: Iterable[str
             fileobj=BytesIO(_run("git archive", ["git", "archive", "--format=tar", "HEAD", "--", *_SOURCES], PROJECT))
         ) as tar:
             tar.extractall(tree, filter="data")
-        report.step("Making the wheel")
+        report.step("Building the wheel")
         wheel = _wheel(tree, folder)
         report.step("Packaging the chart")
         helm = str(binaries.ensure("helm")["helm"])
@@ -157,14 +157,14 @@ def make(folder: Path, images: Iterable[catalogue.Image], machines: Iterable[str
     for archive in building.build(images, folder, shops, report):
         kept |= {archive.name} | {path.name for path in folder.glob(f"{archive.stem}.*.spdx.json")}
     _drop_former(folder, kept)
-    report.step("Summing up")
+    report.step("Computing digests")
     write_file(folder / SUMS, sums(folder, kept).encode())
 
 
 def main() -> int:
     """`python -m workstation.images.dist`."""
-    parser = argparse.ArgumentParser(prog="python -m workstation.images.dist", description="Make a release.")
-    parser.add_argument("--folder", type=Path, default=Path("build/dist"), help="where it is put")
+    parser = argparse.ArgumentParser(prog="python -m workstation.images.dist", description="Build a release.")
+    parser.add_argument("--folder", type=Path, default=Path("build/dist"), help="folder for the release")
     parser.add_argument("--without", action="append", default=[], metavar="IMAGE", help="leave out an image; `all`: every one")
     parser.add_argument("--architecture", action="append", default=[], choices=["amd64", "arm64"], help="may be repeated")
     options = parser.parse_args()
@@ -178,7 +178,7 @@ def main() -> int:
     except (DistError, ImageError, catalogue.UnknownImageError, RuntimeError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    print(f"A release in {options.folder}; check it there with: sha256sum --check {SUMS}")
+    print(f"The release is in {options.folder}; check it there with: sha256sum --check {SUMS}")
     return 0
 
 

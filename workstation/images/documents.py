@@ -1,6 +1,6 @@
-"""The JSON documents of published images: configurations, manifests, indexes, and what attaches an SBOM to an image.
+"""The JSON documents of published images: configurations, manifests, indexes, and manifests that attach SBOMs.
 
-Pure: the same input gives the same bytes, and so the same digests. Times are given by the caller.
+Pure: the same input gives the same bytes, and so the same digests. The caller passes all times.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _LABEL: Final = "org.opencontainers.image."
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One layer as it travels, and the digest of what it unpacks to."""
+    """One layer: its compressed bytes, and the digest of its unpacked content."""
 
     digest: str
     size: int
@@ -32,7 +32,7 @@ class Packed:
 
 
 def encode(value: Any) -> bytes:
-    """JSON in its one form."""
+    """JSON in one canonical form."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -47,7 +47,7 @@ def described(media_type: str, content: bytes, **more: Any) -> dict[str, Any]:
 
 
 def annotations(image: Image, created: str) -> dict[str, str]:
-    """The labels of OCI's image specification, as far as they are known."""
+    """The labels that OCI's image specification defines, as far as their values are known."""
     known = {
         "title": image.name,
         "description": image.about.description,
@@ -95,7 +95,7 @@ def manifest(configuration: bytes, layers: Iterable[Packed], notes: Mapping[str,
 
 
 def index(manifests: Mapping[str, bytes], notes: Mapping[str, str]) -> bytes:
-    """The index over the architectures: what a tag names, and whose digest stands in the values file."""
+    """The index over the architectures: the tag points to it, and the values file has its digest."""
     entries = [
         described(MANIFEST, content, platform={"architecture": architecture, "os": "linux"})
         for architecture, content in sorted(manifests.items())

@@ -1,6 +1,6 @@
-"""What a Go program says of the modules it was built from (`debug/buildinfo`), read without Go.
+"""The modules from which a Go program was built, read from its build information (`debug/buildinfo`) without Go.
 
-Pure. The program is ours, but a damaged one must not stop a build: what cannot be read is no build information.
+Pure. The program is ours, but a damaged one must not stop a build: unreadable build information counts as none.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Final
 _MAGIC: Final = b"\xff Go buildinf:"
 _ALIGN: Final = 16
 _HEADER: Final = 32
-_INLINE: Final = 2  # strings follow the header, as in every Go since 1.18
+_INLINE: Final = 2  # this flag means that the strings follow the header, as since Go 1.18
 _SENTINEL: Final = 16
 _MOST: Final = 4 << 20
 
@@ -50,7 +50,7 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def modules_of(listing: str) -> tuple[Module, ...]:
-    """The modules of a listing as `go version -m` prints it; a replaced one is what replaced it."""
+    """The modules of a listing in the form of `go version -m`; a replaced module appears as its replacement."""
     found: list[Module] = []
     for line in listing.splitlines():
         kind, *parts = line.split("\t")
@@ -62,7 +62,7 @@ def modules_of(listing: str) -> tuple[Module, ...]:
 
 
 def read(program: bytes) -> BuildInfo | None:
-    """The build information of an ELF program; None where there is none that can be read."""
+    """The build information of an ELF program; None if there is none that can be read."""
     if not program.startswith(b"\x7fELF"):
         return None
     at = program.find(_MAGIC)

@@ -1,4 +1,4 @@
-"""Layers as they travel: compressed once, kept beside the unpacked ones, and the same bytes every time."""
+"""Layers for transfer: compressed once, cached with the unpacked ones, and always the same bytes."""
 
 import gzip
 import hashlib
@@ -15,12 +15,12 @@ _CHUNK: Final = 1 << 20
 
 
 def packed_path(cache: Path, layer: Layer) -> Path:
-    """Where a compressed layer lies."""
+    """The path of a compressed layer."""
     return cache / "packed" / f"{layer.digest}.gz"
 
 
 def pack(cache: Path, layer: Layer) -> tuple[Packed, Path]:
-    """The compressed layer; made when the cache lacks it."""
+    """The compressed layer, which is created if the cache lacks it."""
     path = packed_path(cache, layer)
     record = path.with_suffix(".json")
     try:
@@ -48,7 +48,7 @@ def _digest(path: Path) -> str:
 
 
 def drop_unused(cache: Path) -> None:
-    """Remove what was packed of layers that are gone."""
+    """Remove compressed layers whose unpacked layer no longer exists."""
     for path in (cache / "packed").glob("*.gz"):
         if not blob_path(cache, path.stem).exists():
             path.unlink(missing_ok=True)

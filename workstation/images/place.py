@@ -1,4 +1,4 @@
-"""Where images are pushed to: `HOST[:PORT][/PATH]`, as an admin writes it and the chart takes it. Pure."""
+"""The destination of a push: `HOST[:PORT][/PATH]`, as an admin writes it and the chart accepts it. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ _HUB: Final = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry
 
 
 class PlaceError(ValueError):
-    """A text that names no place in a registry; the text says how one is written."""
+    """A malformed destination; the text shows the right form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A registry, and the path in it below which our repositories lie."""
+    """A registry, and the path in it below which our repositories are."""
 
     host: str
     path: str
@@ -25,12 +25,12 @@ class Place:
 
     @property
     def text(self) -> str:
-        """As the chart's `images.registry` has it."""
+        """In the form of the chart's `images.registry`."""
         return f"{self.host}/{self.path}" if self.path else self.host
 
     @property
     def origin(self) -> str:
-        """Scheme and authority of its API."""
+        """Scheme and host of its API."""
         return f"{'http' if self.plain else 'https'}://{_HUB.get(self.host, self.host)}"
 
     def repository(self, name: str) -> str:
@@ -39,11 +39,11 @@ class Place:
 
 
 def parse(text: str, *, plain: bool = False) -> Place:
-    """The place that `text` names."""
+    """The destination that `text` names."""
     found = _FORM.fullmatch(text)
     if not found or len(text) > _MOST or not 0 < int(found["port"] or 443) < 65536:
         raise PlaceError(
-            f"{text[:100]!r} is no place in a registry; write HOST[:PORT][/PATH] without a scheme, "
+            f"the registry must be HOST[:PORT][/PATH] without a scheme, not {text[:100]!r}, "
             "such as registry.example.org/bulkhead"
         )
     host = found["host"] + (f":{found['port']}" if found["port"] else "")

@@ -1,9 +1,9 @@
-"""Pushes archives into a registry: what is there is not sent again, and what was interrupted goes on.
+"""Pushes archives into a registry. Blobs that the registry has are not sent again, and an interrupted push continues.
 
     blobs ─> manifests of the architectures ─> SBOMs, which refer to them ─> index under its tag
 
-A tag is written last, so that it never names what is not there. Bytes are hashed as they are sent: a damaged archive is named
-before its blob is finished. Registries without the referrers API get the tag that OCI 1.1 has in its place.
+A tag is written last, so that it never points to something incomplete. Bytes are hashed while they are sent, so a damaged
+archive is reported before its blob is complete. Registries without the referrers API get the tag that OCI 1.1 defines for them.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _ACCEPT: Final = f"{documents.INDEX}, {documents.MANIFEST}"
 
 
 class _Source(Protocol):
-    """Bytes that can be read from any place."""
+    """Bytes that can be read from any offset."""
 
     @property
     def size(self) -> int: ...
@@ -48,7 +48,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of one image."""
+    """The result for one image."""
 
     name: str
     tag: str
@@ -71,7 +71,7 @@ class Push:
     _bytes: int = 0
 
     def image(self, archive: Archive) -> Pushed:
-        """One archive with its SBOMs."""
+        """Push one archive with its SBOMs."""
         self._sent = self._there = self._bytes = 0
         repository = self.registry.place.repository(archive.name)
         self.report.step(f"Pushing {archive.name}:{archive.tag}")
@@ -95,10 +95,10 @@ class Push:
             with path.open("rb") as stream:
                 sbom = stream.read(_MOST_SBOM + 1)
         except FileNotFoundError:
-            self.report.warn(f"{archive.name}:{archive.tag} is pushed without an SBOM: {path} is not there")
+            self.report.warn(f"{archive.name}:{archive.tag} is pushed without an SBOM: {path} does not exist")
             return
         if len(sbom) > _MOST_SBOM:
-            raise ArchiveError(f"{path}: more than {_MOST_SBOM} bytes, more than any SBOM")
+            raise ArchiveError(f"{path}: an SBOM must have at most {_MOST_SBOM} bytes")
         for content in (sbom, documents.EMPTY_CONTENT):
             blob = Described("", documents.digest_of(content), len(content))
             self._blob(repository, blob, _Memory(content))
@@ -110,11 +110,11 @@ class Push:
             self._refer(repository, subject, described)
 
     def _refer(self, repository: str, subject: Described, attached: Described) -> None:
-        """The referrers' tag, for registries that keep no list of them."""
+        """Update the referrers' tag, for registries that keep no list of referrers."""
         tag = subject.digest.replace(":", "-")
         known = self.registry.manifest(repository, tag, documents.INDEX)
         listed = _referrers(known, f"{repository}:{tag}")
-        if any(each.get("digest") == attached.digest for each in listed):
+        if any(entry.get("digest") == attached.digest for entry in listed):
             return
         entry = {**attached.as_document(), "artifactType": documents.SPDX}
         index = documents.encode({"schemaVersion": 2, "mediaType": documents.INDEX, "manifests": [*listed, entry]})
@@ -132,7 +132,7 @@ class Push:
             except BrokenError as error:
                 if failed == _TRIES:
                     raise
-                self.report.warn(f"{repository}: the transfer broke and goes on: {error}")
+                self.report.warn(f"{repository}: the transfer broke off and continues: {error}")
                 self.registry.pause(float(2**failed))
         self._sent += 1
 
@@ -180,7 +180,7 @@ def _referrers(content: bytes | None, what: str) -> list[dict[str, Any]]:
     try:
         listed = json.loads(content).get("manifests")
     except (ValueError, AttributeError, RecursionError) as error:
-        raise RegistryError(f"{what}: the list of referrers there is no index") from error
-    if not isinstance(listed, list) or len(listed) > _MOST_REFERRERS or not all(isinstance(each, dict) for each in listed):
-        raise RegistryError(f"{what}: the list of referrers there is no index, or has more than {_MOST_REFERRERS} entries")
+        raise RegistryError(f"{what}: the registry's list of referrers is not an index") from error
+    if not isinstance(listed, list) or len(listed) > _MOST_REFERRERS or not all(isinstance(entry, dict) for entry in listed):
+        raise RegistryError(f"{what}: the registry's list of referrers must be an index of at most {_MOST_REFERRERS} entries")
     return listed

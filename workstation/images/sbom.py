@@ -1,8 +1,8 @@
-"""What is in an image, found in its layers, and written as SPDX 2.3.
+"""The contents of an image, found in its layers and written as SPDX 2.3.
 
-Three sources: the modules that Go programs name themselves, the list of Debian packages that an image carries
-(`usr/share/bulkhead/packages`), and the metadata of Python distributions. What is in none of them (our own files, packages
-of other ways) is the image itself. The documents hold no time but the given one, so that the same image has the same list.
+There are three sources: the modules in Go programs' build information, the image's list of Debian packages
+(`usr/share/bulkhead/packages`), and the metadata of Python distributions. What is in none of them (our own files, other kinds
+of packages) counts as the image itself. The documents contain only the given time, so the same image has the same list.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _FIELD: Final = re.compile(r"^(Name|Version): *(\S+) *$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """One package: its kind as package URLs spell it, its name and version."""
+    """One package: its kind in the terms of package URLs, its name and version."""
 
     kind: str
     name: str
@@ -58,12 +58,13 @@ def python(metadata: str) -> Component | None:
 
 
 def golang(program: bytes) -> set[Component]:
-    """From a program; of one that is no Go program, nothing."""
+    """From a program; empty if it is not a Go program."""
     info = gobuildinfo.read(program)
     if info is None:
         return set()
     modules = {Component("golang", module.path, module.version.removeprefix("v")) for module in info.modules}
-    return {each for each in modules if each.version != "(devel)"} | {Component("golang", "stdlib", info.go.removeprefix("go"))}
+    released = {module for module in modules if module.version != "(devel)"}
+    return released | {Component("golang", "stdlib", info.go.removeprefix("go"))}
 
 
 def _of_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> set[Component]:
@@ -94,7 +95,7 @@ def scan(layers: Iterable[Path]) -> tuple[Component, ...]:
 def spdx(
     name: str, tag: str, image_digest: str, components: Iterable[Component], created: str, *, purpose: str = "CONTAINER"
 ) -> bytes:
-    """The SPDX document of one architecture's image, or of what else has a digest."""
+    """The SPDX document of one architecture's image, or of another object with a digest."""
     packages = [
         {
             "SPDXID": f"SPDXRef-{hashlib.sha256(each.purl.encode()).hexdigest()[:16]}",
@@ -116,7 +117,7 @@ def spdx(
         "checksums": [{"algorithm": "SHA256", "checksumValue": image_digest.removeprefix("sha256:")}],
     }
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-image")]
-    relations += [("SPDXRef-image", "CONTAINS", str(each["SPDXID"])) for each in packages]
+    relations += [("SPDXRef-image", "CONTAINS", str(package["SPDXID"])) for package in packages]
     return encode(
         {
             "spdxVersion": "SPDX-2.3",

@@ -1,7 +1,7 @@
-"""One bounded exchange with a registry: every answer has an end, in bytes and in time.
+"""One bounded exchange with a registry: every answer has a limit in bytes and in time.
 
-A registry may be anything that answers: what it sends is read up to a limit, and an exchange that takes too long is cut by
-closing its socket. It follows no redirect by itself and knows no credentials; `registry` decides on both.
+Any server may answer as a registry. Its answer is read up to a limit, and an exchange that takes too long is cut off by closing
+its socket. This module follows no redirects and knows no credentials; `registry` decides on both.
 """
 
 import contextlib
@@ -20,25 +20,25 @@ MOST_DOCUMENT: Final = 4 << 20
 _MOST_ERROR: Final = 64 << 10
 _CONNECT_SECONDS: Final = 15.0
 _SECONDS: Final = 90.0
-_LEAST_RATE: Final = 20_000  # bytes a second, below which a transfer is no transfer
+_LEAST_RATE: Final = 20_000  # bytes a second; a slower transfer is cut off
 _CHUNK: Final = 64 << 10
 
 
 class RegistryError(Exception):
-    """A registry did not do what it was asked; the text names it and says why."""
+    """A registry did not do what was requested; the text names the registry and the reason."""
 
 
 class BrokenError(RegistryError):
-    """The exchange broke: no connection, no end, or no HTTP. It may be tried again."""
+    """The exchange failed: no connection, no end, or malformed HTTP. It may be tried again."""
 
 
 class TrustError(RegistryError):
-    """A certificate does not hold, the registry's or the given authority's. Nothing was sent."""
+    """A certificate is not trusted, or the given CA file is not usable. Nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,15 +54,15 @@ class _Request:
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Whom to trust: an authority of one's own, or the system's."""
+    """The TLS context, which trusts the given CA, or the system's."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise TrustError(f"{ca_file}: not a certificate authority in PEM: {error}") from error
+        raise TrustError(f"{ca_file}: must be a CA certificate in PEM: {error}") from error
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL; an error for one that is no HTTP."""
+    """Scheme, host and port of a URL. Raises RegistryError if it is not an HTTP URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -106,12 +106,12 @@ class Transport:
             except (http.client.RemoteDisconnected, ConnectionError):
                 if not known or method == "PATCH":
                     raise
-            # A connection that was kept may have been closed meanwhile; only a chunk must not arrive twice.
+            # A kept connection may have been closed in the meantime; only a chunk must not arrive twice.
             self._drop(where)
             return self._once(self._connection(where)[0], request, most)
         except ssl.SSLCertVerificationError as error:
             self._drop(where)
-            raise TrustError(f"{where[1]}:{where[2]}: its certificate does not hold: {error.verify_message}") from error
+            raise TrustError(f"{where[1]}:{where[2]}: its certificate is not trusted: {error.verify_message}") from error
         except (OSError, http.client.HTTPException, BrokenError) as error:
             self._drop(where)
             raise BrokenError(f"{where[1]}:{where[2]}: {error or type(error).__name__}") from error
@@ -152,7 +152,7 @@ def _sent(method: str, headers: Mapping[str, str], body: bytes) -> dict[str, str
 
 @contextlib.contextmanager
 def _cut_after(sock: socket.socket, seconds: float) -> Iterator[None]:
-    """Close the socket when the time is over: an answer that comes byte by byte has no other end."""
+    """Close the socket when the time is over, because an answer may arrive byte by byte without end."""
 
     def cut() -> None:
         with contextlib.suppress(OSError):
@@ -177,5 +177,5 @@ def _read(response: http.client.HTTPResponse, most: int, until: float) -> bytes:
             raise BrokenError("an answer that does not end")
     if response.length:
         raise BrokenError("an answer that broke off")
-    response.close()  # read1 leaves an answer open that it has read to its end, and the connection would take no other request
+    response.close()  # after read1 the answer is still open at its end, and the connection would accept no other request
     return bytes(found)

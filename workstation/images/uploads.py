@@ -1,6 +1,6 @@
-"""Remembers where uploads were when a push was interrupted, so that the next one goes on there.
+"""Remembers how far uploads were when a push was interrupted, so that the next push continues there.
 
-One small file; losing it, or a registry that has forgotten the upload, costs no more than sending that blob from its begin.
+One small file. If it is lost, or the registry has forgotten the upload, the blob is sent again from its beginning.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _MOST_URL: Final = 8192
 
 @dataclass(slots=True)
 class Uploads:
-    """Locations of uploads by what they upload."""
+    """Locations of uploads, by blob."""
 
     path: Path
     _known: dict[str, str] = field(default_factory=dict)
@@ -28,20 +28,20 @@ class Uploads:
             self._known = {str(key): str(value) for key, value in dict(stored).items()}
 
     def location(self, key: str) -> str:
-        """Where an upload goes on; empty where none was begun."""
+        """The next location of an upload; empty if none was begun."""
         return self._known.get(key, "")
 
     def remember(self, key: str, location: str) -> None:
-        """Keep where an upload goes on."""
+        """Keep the next location of an upload."""
         if len(location) <= _MOST_URL:
             self._known[key] = location
             self._write()
 
     def forget(self, key: str) -> None:
-        """An upload is over, one way or the other."""
+        """Forget an upload, which succeeded or failed."""
         if self._known.pop(key, None) is not None:
             self._write()
 
     def _write(self) -> None:
-        # The locations are secrets of a kind: who has one may write to that upload.
+        # The locations are a kind of secret: any client that has one may write to that upload.
         write_file(self.path, json.dumps(self._known, sort_keys=True).encode(), mode=0o600)

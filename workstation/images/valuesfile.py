@@ -1,4 +1,4 @@
-"""The values with which the chart takes images by digest: `helm install -f`. Pure but for reading what stands there."""
+"""The values file with which the chart uses images by digest: `helm install -f`. Pure except for reading the existing file."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ _HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm inst
 
 
 def digests_in(path: Path, registry: str) -> dict[str, str]:
-    """The digests that a values file has for this registry, so that a push of some images keeps those of the others."""
+    """The digests in a values file for this registry, so that a push of some images keeps those of the others."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         if path.stat().st_size <= _MOST:
             images = yaml.safe_load(path.read_text()).get("images")
@@ -26,7 +26,7 @@ def digests_in(path: Path, registry: str) -> dict[str, str]:
 
 
 def values(registry: str, digests: Mapping[str, str], pull_secrets: Iterable[str]) -> str:
-    """The file's text."""
+    """The text of the file."""
     images: dict[str, Any] = {"registry": registry, "digests": dict(sorted(digests.items()))}
     if named := list(pull_secrets):
         images["pullSecrets"] = named

@@ -1,6 +1,6 @@
-"""What was seen of a cluster, frozen, and what could not be seen, with the reason. Pure.
+"""Frozen observations of a cluster, and the reasons for what could not be observed. Pure.
 
-A judge asks for what it needs with `need`; what was not seen makes its check a skipped one that says why.
+A judge gets what it needs with `need`. If that was not observed, the check is skipped and reports the reason.
 """
 
 from collections.abc import Mapping
@@ -13,34 +13,34 @@ Obj: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Why something is not known."""
+    """The reason why something is not known."""
 
     reason: str
 
 
 class NotSeenError(Exception):
-    """A check needs what was not seen; the text is the reason."""
+    """A check needs something that was not observed; the text is the reason."""
 
 
 Listed: TypeAlias = tuple[Obj, ...] | Unseen
-# The pairs `client>server` with whether a connection was made; None: the client never said.
+# Pairs `client>server`, and whether the connection succeeded; None if the client never reported it.
 Reached: TypeAlias = Mapping[str, bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What became of a probe pod."""
+    """The result of a probe pod."""
 
     ran: bool
-    trouble: str = ""  # why it did not run, in the cluster's words
+    trouble: str = ""  # why it did not run, as the cluster reports it
     node: str = ""
     said: tuple[Obj, ...] = ()  # what its program printed
-    pending: bool = False  # nothing went wrong, it was not done in time
+    pending: bool = False  # no error, but it was not done in time
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What became of an image."""
+    """The result of pulling an image."""
 
     reference: str
     pulled: bool
@@ -50,7 +50,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Who reached whom before the policies, under them, and after they were removed."""
+    """Which connections succeeded before the policies, under them, and after they were removed."""
 
     before: Reached
     under: Reached
@@ -59,7 +59,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that the judges look at."""
+    """Everything that the judges use."""
 
     here: datetime  # this machine's clock at the time of `there`
     there: datetime | None = None  # the API server's
@@ -72,7 +72,7 @@ class Observed:
     phases: Phases | Unseen = Unseen("not tried")
     probes: Mapping[str, Probed] = field(default_factory=dict)
     claims: Mapping[str, Probed] = field(default_factory=dict)  # what for ──> the pod that used a claim of it
-    secrets: Mapping[str, str] = field(default_factory=dict)  # pull secret ──> what is wrong with it, or nothing
+    secrets: Mapping[str, str] = field(default_factory=dict)  # pull secret ──> what is wrong with it; empty if it is usable
     pulls: Mapping[str, Pull] | Unseen = Unseen("not tried")
 
 
@@ -83,7 +83,7 @@ def need(observed: Observed, name: str) -> tuple[Obj, ...]:
 
 
 def known(found: Any) -> Any:
-    """What was seen; raises where it was not."""
+    """The observed value. Raises NotSeenError if it was not observed."""
     if isinstance(found, Unseen):
         raise NotSeenError(found.reason)
     return found

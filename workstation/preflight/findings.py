@@ -1,6 +1,6 @@
-"""What a check says, and the shape of the report. Pure.
+"""The result of a check, and the shape of the report. Pure.
 
-The report names every check every time, also those that could not be made: a script may rely on finding each of them.
+The report always contains every check, including skipped ones, so that a script can rely on each of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _DETAILS: Final = 20
 
 
 class State(StrEnum):
-    """What a check found."""
+    """The state of a check's result."""
 
     OK = "ok"
     WARNING = "warning"
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's answer: what is so, and what to do about it; `details` name the objects where there are several."""
+    """The result of one check: the cause, and the cure; `details` name the objects if there are several."""
 
     state: State
     cause: str
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A finding under its check's name."""
+    """A finding with the name of its check."""
 
     check: str
     title: str
@@ -43,36 +43,36 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a run found."""
+    """All results of a run."""
 
     server: str
     seconds: float
     checks: tuple[Checked, ...]
-    left: tuple[str, ...] = ()  # what of the run is still on the cluster, which is being removed
-    swept: tuple[str, ...] = ()  # namespaces of runs that were killed, which this one removed
+    left: tuple[str, ...] = ()  # objects of the run that are still on the cluster, and are being deleted
+    swept: tuple[str, ...] = ()  # namespaces of earlier runs that were killed, which this run removed
 
     def count(self, state: State) -> int:
-        """How many checks ended so."""
+        """The number of checks with this state."""
         return sum(each.finding.state == state for each in self.checks)
 
     @property
     def state(self) -> State:
-        """The worst of all findings; what was skipped does not count."""
+        """The worst state of all findings; skipped checks do not count."""
         return next((each for each in (State.FAILED, State.WARNING) if self.count(each)), State.OK)
 
 
 def ok(cause: str, *details: str) -> Finding:
-    """All is well."""
+    """The check succeeded."""
     return Finding(State.OK, cause, details=details)
 
 
 def warning(cause: str, cure: str, details: Iterable[str] = ()) -> Finding:
-    """Bulkhead can be installed, and something about it will not be as it should."""
+    """Bulkhead can be installed, but a part of it will not work as it should."""
     return Finding(State.WARNING, cause, cure, tuple(details))
 
 
 def failed(cause: str, cure: str, details: Iterable[str] = ()) -> Finding:
-    """Bulkhead would not work here, or would not keep tenants apart."""
+    """Bulkhead would not work here, or would not isolate tenants."""
     return Finding(State.FAILED, cause, cure, tuple(details))
 
 
@@ -82,7 +82,7 @@ def skipped(reason: str, cure: str = "") -> Finding:
 
 
 def document(report: Report) -> Mapping[str, Any]:
-    """The report as plain data. What the cluster wrote is cut to length; control characters are the printer's to escape."""
+    """The report as plain data. Texts of the cluster are cut to a limit; the printer escapes control characters."""
     return {
         "apiVersion": REPORT_VERSION,
         "server": report.server,
@@ -112,5 +112,5 @@ def shortened(details: tuple[str, ...]) -> list[str]:
 
 
 def cut(text: str) -> str:
-    """Text of bounded length."""
+    """The text, cut to a limit."""
     return text if len(text) <= _TEXT_LIMIT else f"{text[: _TEXT_LIMIT - 1]}…"

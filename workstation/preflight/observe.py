@@ -1,6 +1,6 @@
-"""Reads a cluster: every list by itself, so that what may not be read costs only the checks that need it. Changes nothing.
+"""Reads a cluster. Each list is read by itself, so that a forbidden one only affects the checks that need it. Changes nothing.
 
-Answers are bounded in bytes and items, and every read has its own deadline; the cluster is somebody else's.
+Answers are bounded in bytes and items, and every read has its own deadline, because the cluster is not trusted.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "resourcequotas": (kinds.RESOURCE_QUOTAS, SYSTEM_NAMESPACE, None, None),
 }
 
-# What the chart writes; a test compares it with the rendered chart.
+# The objects of the chart; a test compares this with the rendered chart.
 INSTALLED: Final[tuple[tuple[str, str], ...]] = (
     ("", "namespaces"), ("", "configmaps"), ("", "secrets"), ("", "serviceaccounts"), ("", "services"), ("apps", "deployments"),
     ("networking.k8s.io", "networkpolicies"), ("policy", "poddisruptionbudgets"), ("scheduling.k8s.io", "priorityclasses"),
@@ -67,11 +67,11 @@ _GROUPS: Final = (("networking.k8s.io/v1", "servicecidrs"), ("admissionregistrat
 
 
 async def version(client: Client) -> tuple[str, datetime | None, datetime]:
-    """The server's version, its clock, and ours at that time."""
+    """The server's version, the server's time, and this machine's time at that moment."""
     answer = await client.transport.exchange("GET", "/version", timeout=10.0, max_body=_MIB)
     here = datetime.now(UTC)
     if answer.status >= 400:
-        # A server may keep even its version from strangers; what they get is said as any other error.
+        # A server may refuse even its version to anonymous users; that is reported like any other error.
         await client.version()
     try:
         there = parsedate_to_datetime(answer.headers.get("date", ""))
@@ -81,7 +81,7 @@ async def version(client: Client) -> tuple[str, datetime | None, datetime]:
 
 
 async def lists(client: Client) -> dict[str, Listed]:
-    """Every list, or why it was not read."""
+    """Every list, or the reason why it was not read."""
     found = await asyncio.gather(*(_bounded(_list(client, *each)) for each in LISTS.values()))
     return dict(zip(LISTS, found, strict=True))
 
@@ -96,7 +96,7 @@ async def _list(
             if len(items) >= _MOST:
                 break
     except NotFound:
-        return ()  # a kind that is not there has no objects
+        return ()  # a kind that the server does not have has no objects
     return tuple(items[:_MOST])
 
 
@@ -111,21 +111,21 @@ async def _bounded(read: Awaitable[Any]) -> Any:
 
 
 async def groups(client: Client) -> dict[str, bool | Unseen]:
-    """Whether the APIs that Bulkhead is built on are served."""
+    """Whether the APIs that Bulkhead needs are served."""
 
     async def served(group: str, resource: str) -> bool:
         try:
             found = codec.decode_obj(await client.get_raw(f"/apis/{group}"))
         except NotFound:
             return False
-        return any(text(each.get("name")) == resource for each in mappings(found.get("resources"), 500))
+        return any(text(served.get("name")) == resource for served in mappings(found.get("resources"), 500))
 
     found = await asyncio.gather(*(_bounded(served(*each)) for each in _GROUPS))
     return {f"{group}/{resource}": each for (group, resource), each in zip(_GROUPS, found, strict=True)}
 
 
 async def denied(client: Client) -> tuple[str, ...] | Unseen:
-    """What of an installation these credentials may not do."""
+    """The rights for an installation that these credentials lack."""
 
     async def may(verb: str, group: str, resource: str) -> bool:
         attributes = {"verb": verb, "group": group, "resource": resource}
@@ -136,10 +136,10 @@ async def denied(client: Client) -> tuple[str, ...] | Unseen:
         if await may("*", "*", "*"):
             return ()
         asked = [(verb, group, name) for group, name in INSTALLED for verb in ("get", "create", "patch")]
-        # The chart's roles have rights that an installer need not have itself, if it may hand them out.
+        # The chart's roles grant rights that the installer does not need, if it has the verbs `bind` and `escalate`.
         asked += [(verb, "rbac.authorization.k8s.io", "clusterroles") for verb in ("bind", "escalate")]
         answers = await asyncio.gather(*(may(*each) for each in asked))
-        lacking = [each for each, allowed in zip(asked, answers, strict=True) if not allowed]
+        lacking = [right for right, allowed in zip(asked, answers, strict=True) if not allowed]
         return tuple(f"{verb} {name}{'.' if group else ''}{group}" for verb, group, name in lacking)
 
     found: tuple[str, ...] | Unseen = await _bounded(all_of())
@@ -147,7 +147,7 @@ async def denied(client: Client) -> tuple[str, ...] | Unseen:
 
 
 async def kubelets(client: Client, names: list[str]) -> dict[str, Mapping[str, Any] | Unseen]:
-    """The configuration of kubelets, as far as the server lets us through to them."""
+    """The configuration of kubelets, if the server proxies requests to them."""
     places = asyncio.Semaphore(8)
 
     async def one(name: str) -> Mapping[str, Any]:

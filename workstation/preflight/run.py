@@ -1,10 +1,10 @@
-"""One run, from the first call to the last deletion, within a minute whatever the cluster does.
+"""One run, from the first request to the last deletion, within a minute whatever the cluster does.
 
     version ──> lists, APIs, rights, kubelets ───────────────────────────┐
            └──> a space ──> network, claims, images, GPUs, … at once ────┴──> Observed ──> judge ──> Report
 
-Each part has the time that is left for probing, and at its end what is known counts. Cancelled, it cleans up and reports
-nothing.
+Each part has the time that is left for probing; at its end, what is known counts. If cancelled, a run cleans up
+and reports nothing.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from workstation.preflight.probes import network, objects, trials
 from workstation.preflight.probes.space import Space, opened
 from workstation.preflight.values import Values
 
-# Of the whole time: when probing ends, and when waiting for the probes to be gone.
+# Fractions of the whole time: the end of probing, and the end of waiting until the probes are gone.
 _PROBE_UNTIL = 0.73
 _CLEAN_UNTIL = 0.95
-# How long the pulls of all images wait for the network probes, which need but one of them: on empty nodes they would share the
-# way to the registry, and what matters most would be known last.
+# How long the pulls of all images wait for the network probes, which need only one of the images. On empty nodes all pulls
+# would share the network to the registry, and the most important results would come last.
 _PULLS_WAIT = 0.4
-_NOT_SO_FAR = Unseen("the probes did not come so far")
+_NOT_SO_FAR = Unseen("the probes did not finish in time")
 _CILIUM = "ciliumnetworkpolicies.cilium.io"
 
 Say = Callable[[str], None]
@@ -41,7 +41,7 @@ Lists = Mapping[str, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run is asked for, besides the values."""
+    """The options of a run, in addition to the values."""
 
     image: str | None = None
     registry_config: bytes | None = None
@@ -51,7 +51,7 @@ class Order:
 
 
 async def run(client: Client, values: Values, order: Order, say: Say) -> Report:
-    """The whole run. KubeError where the server cannot be asked at all."""
+    """The whole run. Raises KubeError if the server does not answer at all."""
     clock = asyncio.get_running_loop().time
     begin = clock()
     say("asking for the version")
@@ -77,7 +77,7 @@ async def run(client: Client, values: Values, order: Order, say: Say) -> Report:
         probes=probing.probes,
         claims=probing.claims,
         secrets=probing.secrets,
-        pulls=probing.pulls or Unseen("no image was tried"),
+        pulls=probing.pulls or Unseen("no image was tested"),
     )
     return Report(client.config.server, clock() - begin, judge(observed, values), probing.left, probing.swept)
 
@@ -88,7 +88,7 @@ async def _kubelets(client: Client, reading: "asyncio.Task[dict[str, Listed]]") 
 
 @dataclass(slots=True)
 class _Probing:
-    """Everything that takes pods, and what it has found so far; what is not in here was not decided in time."""
+    """Everything that needs pods, and its results so far; missing results were not decided in time."""
 
     values: Values
     order: Order
@@ -103,7 +103,7 @@ class _Probing:
     swept: tuple[str, ...] = ()
 
     async def probe(self, client: Client, reading: "asyncio.Task[dict[str, Listed]]", begin: float) -> None:
-        """All of it. What fails as a whole is the reason of every check that needs it."""
+        """All of it. If a part fails as a whole, its error is the reason for every check that needs it."""
         try:
             async with opened(client, clean_until=begin + _CLEAN_UNTIL * self.order.seconds) as space:
                 self.swept = space.swept
@@ -114,7 +114,9 @@ class _Probing:
                 self.say("removing the probes")
             self.left = space.left
         except (KubeError, TimeoutError) as error:
-            self.phases = self.pod_security = Unseen(f"no namespace for probes could be made: {error or 'no answer in time'}")
+            self.phases = self.pod_security = Unseen(
+                f"the namespace for probes was not created: {error or 'no answer in time'}"
+            )
 
     async def _try_all(self, space: Space, lists: Lists) -> None:
         values, order = self.values, self.order
@@ -157,7 +159,7 @@ class _Probing:
     def _claims(
         self, space: Space, shape: objects.Shape, classes: tuple[Mapping[str, Any], ...]
     ) -> list[Coroutine[Any, Any, None]]:
-        """The claims to try; a class that keeps volumes is left alone, because one would stay behind."""
+        """The claims to test. A class that keeps volumes is not tested, because a volume would remain."""
         wanted = [
             ("claim-plane", storage.PLANE, each, "ReadWriteOnce")
             for each in storage.chosen(classes, self.values.storage_class)[:1]
@@ -176,7 +178,7 @@ class _Probing:
         return made
 
     async def _collect(self, space: Space) -> None:
-        """What became of the pods, at the end of the time or earlier."""
+        """The results of the pods, at the end of the time or earlier."""
         for purpose, waiting in list(self.claims.items()):
             self.claims[purpose] = await space.probed(waiting.trouble)
         for name in (*network.SERVERS, judge_nodes.USER_NAMESPACE, gpus.RUNTIME):
@@ -189,7 +191,7 @@ class _Probing:
 
 
 async def _alone(part: Coroutine[Any, Any, None]) -> None:
-    """A trial; what it could not find out stays unknown, and no other trial ends by it."""
+    """Run a test. If it fails, its result stays unknown, and the other tests continue."""
     with contextlib.suppress(KubeError):
         await part
 

@@ -1,9 +1,9 @@
-"""The values that the admin would give to the chart, as far as preflight looks at them. Pure.
+"""The values that the admin would give to the chart, as far as preflight uses them. Pure.
 
-    the chart's own defaults <── merged with ── --values FILE …, the last one counts ──> Values
+    the chart's own defaults <── merged with ── --values FILE …, the last one wins ──> Values
 
-The defaults stand here again because the command is installed without the chart; a test holds both equal. Whether values are
-well-formed is for the chart's schema to say: what has the wrong type here reads as the default.
+The defaults are repeated here because the command is installed without the chart; a test keeps both equal. The chart's schema
+judges whether values are well-formed: here, a value of the wrong type counts as the default.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ class Values:
 
     service_range: str
     slice_prefix: int
-    images: Mapping[str, str]  # what it is for ──> reference
+    images: Mapping[str, str]  # purpose ──> reference
     pull_policy: str
     pull_secrets: tuple[str, ...]
     storage_class: str
@@ -74,7 +74,7 @@ class Values:
 
 
 def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
-    """The defaults with each document over what came before it; lists are replaced, as Helm does."""
+    """The defaults, overridden by each document in order; lists are replaced, as Helm does."""
     found = dict(DEFAULTS)
     for document in documents:
         found = _over(found, mapping(document))
@@ -82,7 +82,7 @@ def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
 
 
 def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
-    """The values of a merged tree; `reserved` are networks that the admin named on top."""
+    """The values of a merged tree; `reserved` are the networks that the admin named in addition."""
     services, images, policy = (mapping(tree.get(each)) for each in ("services", "images", "networkPolicy"))
     controller = mapping(tree.get("controller"))
     prefix = services.get("slicePrefix")
@@ -114,7 +114,7 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
 
 
 def _images(images: Mapping[str, Any], kubernetes: list[str], slurm: list[str], *, proxy: bool) -> Iterable[tuple[str, str]]:
-    """Every reference that a pod would name, by the same rule as the chart's: a name with a slash is used unchanged."""
+    """Every reference that a pod would name, by the chart's rule: a name with a slash is used unchanged."""
     for name, versions in (
         ("bulkhead", []), ("etcd", []), ("coredns", []), ("kubernetes", kubernetes), ("slurm", slurm), ("mariadb", []),
         ("proxy", []),
@@ -129,7 +129,7 @@ def _images(images: Mapping[str, Any], kubernetes: list[str], slurm: list[str], 
 
 
 def _reference(images: Mapping[str, Any], given: str) -> str:
-    """A name in the registry, by its digest where one is known; a name with a slash as it stands."""
+    """A name in the registry, with its digest if it is known; a name with a slash is used unchanged."""
     if "/" in given:
         return given
     digest = text(mapping(images.get("digests")).get(given))

@@ -164,7 +164,7 @@ def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, c
 
     words = ("revoke", tenant.name, "carol")
     done = commands.bulkhead(*words, kubeconfig=machine.KUBECONFIG, seconds=REVOKED_SECONDS)
-    assert "all certificates from before are refused" in done.out
+    assert "all earlier certificates are refused" in done.out
 
     with pytest.raises(ApiError) as refusal:
         leaver.list("Namespace")

@@ -93,9 +93,9 @@ def _gpus(host: Api) -> None:
 def test_the_machine_itself_is_not_lost_and_a_host_does_not_shrink(host: Api) -> None:
     assert ready(host, FIRST)
     for words, said in (
-        (("node", "lose", FIRST), "carries the host's control plane"),
+        (("node", "lose", FIRST), "has the host's control plane"),
         (("node", "lose", "nobody"), SECOND),
-        (("up", "--nodes", "2"), "can only grow"),
+        (("up", "--nodes", "2"), "cannot shrink"),
     ):
         refused = commands.bulkhead("host", *words, check=False)
         assert refused.code == 1

@@ -24,7 +24,7 @@ def test_commands_run_as_the_user_who_was_named(red: Cluster) -> None:
     for user, uid in (("alice", "10001"), (BOB, "10002")):
         words = ("slurm", red.name, "--user", user, "--", "sh", "-c", "id -u; pwd")
         assert commands.bulkhead(*words, kubeconfig=machine.KUBECONFIG).out.split() == [uid, f"/home/{user}"]
-    assert "not among" in commands.bulkhead("slurm", red.name, "-u", "eve", kubeconfig=machine.KUBECONFIG, check=False).err
+    assert "is not one of" in commands.bulkhead("slurm", red.name, "-u", "eve", kubeconfig=machine.KUBECONFIG, check=False).err
 
 
 def test_a_batch_job_runs_as_its_user_and_writes_into_the_shared_home(quiet: Cluster) -> None:

@@ -138,7 +138,7 @@ def test_who_is_nobody_is_told_so(dex: Dex, ada: Path) -> None:
     ada.write_text(yaml.safe_dump(document))
     refused = as_ada(ada, "--", "true", check=False)
     assert refused.code == 1
-    assert "corp:grace@example.org may be none of its Slurm users" in refused.err
+    assert "corp:grace@example.org is not mapped to any of its Slurm users" in refused.err
 
 
 def test_plain_ssh_scp_and_sftp_by_the_configuration(ada: Path, tmp_path: Path) -> None:

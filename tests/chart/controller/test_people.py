@@ -85,7 +85,10 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
     for name, words in (await commands(host)).items():
         done = await person.run(*words)
         # Nothing was metered here, which is known only to who may look.
-        assert (done.code, done.err) == (0, "") or (name == "usage" and "nothing was metered yet" in done.err), (name, done.err)
+        assert (done.code, done.err) == (0, "") or (name == "usage" and "there is no stored usage" in done.err), (
+            name,
+            done.err,
+        )
     async with Client(person.config, user_agent="tests", field_manager="tests") as client:
         for resource in (kinds.SECRETS, kinds.CONFIG_MAPS):
             with pytest.raises(Forbidden, match="cannot list resource"):
@@ -101,7 +104,7 @@ async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
     for name, words in (await commands(host)).items():
         done = await person.run(*words)
         assert done.code == 1, name
-        assert "you may not read these on the host" in done.err, name
+        assert "you may not read on the host" in done.err, name
         assert names.QUOTA_ROLE in done.err, name
         assert "kubectl get cohorts" in done.err, name
     async with Client(person.config, user_agent="tests", field_manager="tests") as client:

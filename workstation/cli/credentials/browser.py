@@ -1,10 +1,10 @@
-"""Signing in by browser: authorization code with PKCE, the answer to a listener on this machine's loopback address.
+"""Signing in with a browser: authorization code with PKCE, redirected to a listener on this machine's loopback address.
 
     listener on 127.0.0.1 and ::1 ──> address for the browser (state, nonce, challenge) ──> the person signs in
     ──> the browser is sent to http://localhost:PORT/?code&state ──> code + verifier to the token endpoint ──> tokens
 
-Anybody on this machine can connect to the listener: what does not carry the state is refused and changes nothing, and the code
-is worthless without the verifier. The page that the browser is shown says nothing of what came.
+Any process on this machine can connect to the listener. A request without the right state is refused and changes nothing, and
+the code is worthless without the verifier. The page that the browser shows repeats nothing of the request.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ _PAGE: Final = (
     "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n"
     "Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{text}"
 )
-# Opens a page without a word on the stdout that a credential goes to.
+# Opens a page without writing to stdout, which is kept for the credential.
 _OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 def available() -> bool:
-    """Whether this looks like a machine whose person sees a browser."""
-    return sys.platform == "darwin" or any(os.environ.get(each) for each in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+    """Whether this machine probably has a browser that its user can see."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict[str, Any], str]:
-    """The tokens that the provider gave, and the nonce that they must carry; `port` 0 for any."""
+    """The provider's answer with the tokens, and the nonce that they must contain; `port` 0 for any."""
     state, nonce = (secrets.token_urlsafe(32) for _ in range(2))
     verifier, challenge = proof()
     answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
     async with contextlib.AsyncExitStack() as stack:
         sockets = _listen(port)
-        for each in sockets:
-            stack.callback(each.close)
-            server = await asyncio.start_server(_Visits(state, answer).serve, sock=each, limit=_REQUEST_BYTES)
+        for listening in sockets:
+            stack.callback(listening.close)
+            server = await asyncio.start_server(_Visits(state, answer).serve, sock=listening, limit=_REQUEST_BYTES)
             stack.push_async_callback(_closed, server)
         redirect = f"http://localhost:{sockets[0].getsockname()[1]}/"
         query = {
@@ -64,7 +64,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict
         _show(f"{endpoints.authorization}{joint}{urlencode(query)}")
         came = await _arrival(answer)
     if came.get("iss", issuer.url) != issuer.url:
-        raise CliError("another identity provider answered than was asked", next_step="sign in again: bulkhead login")
+        raise CliError("the answer came from another identity provider", next_step="sign in again: bulkhead login")
     if "code" not in came:
         raise SignInRefusedError(issuer, came.get("error") or "no code", came.get("error_description") or "")
     form = {"grant_type": "authorization_code", "code": came["code"], "redirect_uri": redirect, "code_verifier": verifier}
@@ -72,7 +72,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict
 
 
 class _Visits:
-    """Takes requests until the one that carries the state."""
+    """Serves requests until one has the right state."""
 
     def __init__(self, state: str, answer: "asyncio.Future[dict[str, str]]") -> None:
         self._state = state
@@ -94,13 +94,13 @@ class _Visits:
             parts = urlsplit(words[1] if words[0] == "GET" and len(words) == 3 else "")
             fields = parse_qs(parts.query, max_num_fields=20)
         except ValueError:
-            return "400 Bad Request", "This is no answer of an identity provider.\n"
+            return "400 Bad Request", "This request is not an answer of an identity provider.\n"
         came = {name: values[0] for name, values in fields.items() if len(values) == 1}
         if not hmac.compare_digest(came.get("state", "").encode(), self._state.encode()):
-            return "400 Bad Request", "This is no answer to the login that waits here.\n"
+            return "400 Bad Request", "This request does not answer the login that waits here.\n"
         if not self._answer.done():
             self._answer.set_result(came)
-        return "200 OK", "You may close this page: the command line goes on.\n"
+        return "200 OK", "You may close this page: the command line continues.\n"
 
 
 async def _arrival(answer: "asyncio.Future[dict[str, str]]") -> dict[str, str]:
@@ -109,12 +109,14 @@ async def _arrival(answer: "asyncio.Future[dict[str, str]]") -> dict[str, str]:
             return await answer
     except TimeoutError as error:
         raise CliError(
-            f"nobody signed in within {PATIENCE:g} s", next_step="try again, or on another device: --device", code=Exit.TIMEOUT
+            f"you did not sign in within {PATIENCE:g} s",
+            next_step="try again, or on another device: --device",
+            code=Exit.TIMEOUT,
         ) from error
 
 
 async def _closed(server: asyncio.Server) -> None:
-    # Its page is on the way to the browser still.
+    # Its page is still on the way to the browser.
     await asyncio.sleep(0)
     server.close()
 
@@ -129,7 +131,7 @@ def _show(address: str) -> None:
 
 
 def _listen(port: int) -> list[socket.socket]:
-    """Both addresses that `localhost` may mean, at one port: nobody else is to hold one of them."""
+    """Sockets at both addresses that `localhost` may mean, on one port: no other process may hold one of them."""
     for _ in range(_TRIES):
         first = _bound(socket.AF_INET, "127.0.0.1", port)
         if first is None:
@@ -142,13 +144,13 @@ def _listen(port: int) -> list[socket.socket]:
             return [first, second]
         first.close()
     raise CliError(
-        f"port {port} of this machine is taken" if port else "no port of this machine is free for the browser's answer",
+        f"port {port} of this machine is in use" if port else "no port of this machine is free for the browser's redirect",
         next_step="end the other login, or sign in on another device: --device",
     )
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:
-    """None where somebody else has it; OSError where there is no such address."""
+    """The socket, or None if another process has the port. Raises OSError if the address does not exist."""
     made = socket.socket(family)
     try:
         made.bind((address, port))

@@ -1,11 +1,11 @@
-"""Private files of this user: one small JSON document for each identity, and a lock beside it.
+"""Private files of this user: one small JSON document for each identity, and a lock next to it.
 
     found = entry("oidc", issuer, client, tenant)
     with found.locked():          one process at a time; the others wait, and then find what it left
         found.read() / found.write({...}) / found.clear()
 
-The folder is this user's alone. A file that is a link, another user's, or readable by others is not trusted: it is removed, and
-the person signs in again. Where no folder can be had (a read-only home), nothing is kept and everything still works.
+The folder belongs to this user. A file that is a link, has another owner, or is readable by others is not trusted: it is
+removed, and the user signs in again. If no folder can be created (a read-only home), nothing is kept, and all commands work.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ _LOCK: Final = ".lock"
 
 
 def folder() -> Path:
-    """Where this user's credentials lie."""
+    """The folder with this user's credentials."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118 - pathlib expands differently without HOME
     return Path(base) / "bulkhead" / "credentials"
 
 
 class Entry:
-    """What is kept of one identity."""
+    """The cached document of one identity."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> dict[str, Any]:
-        """What was written last; empty where there is nothing that can be trusted."""
+        """The document written last; empty if there is none that can be trusted."""
         try:
             handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -52,7 +52,7 @@ class Entry:
         with os.fdopen(handle, "rb") as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-                return self._distrust("is not this user's alone")
+                return self._distrust("has another owner or is readable by others")
             data = file.read(_BYTES + 1)
         try:
             found = json.loads(data) if len(data) <= _BYTES else None
@@ -61,17 +61,17 @@ class Entry:
         return found if isinstance(found, dict) else {}
 
     def write(self, document: dict[str, Any]) -> None:
-        """Keep this, whole or not at all."""
+        """Write the document, completely or not at all."""
         with contextlib.suppress(OSError):
             _private(self._path.parent)
             _write(self._path, json.dumps(document))
 
     def beside(self, name: str) -> Path:
-        """Where a file of this name lies that belongs to it, for programs that read files; its end is its name."""
+        """The path of a file with this name that belongs to the entry, for programs that read files. The name is its suffix."""
         return self._path.with_suffix(f".{name}")
 
     def put_beside(self, path: Path, text: str) -> None:
-        """Write such a file, whole or not at all, unless it holds just this."""
+        """Write such a file, completely or not at all, unless it already has this content."""
         _private(path.parent)
         try:
             if not path.is_symlink() and path.stat().st_mode & 0o077 == 0 and path.read_text() == text:
@@ -82,11 +82,11 @@ class Entry:
             _write(path, text)
         except OSError as error:
             raise CliError(
-                f"cannot write {path}: {error.strerror}", next_step="set XDG_CACHE_HOME to a folder of yours"
+                f"cannot write {path}: {error.strerror}", next_step="set XDG_CACHE_HOME to a folder that you own"
             ) from error
 
     def clear(self) -> None:
-        """Forget it, and what lies beside it."""
+        """Remove the document and the files that belong to it."""
         for path in (self._path, *self._path.parent.glob(f"{self._path.stem}.*")):
             if path.suffix != _LOCK:
                 with contextlib.suppress(OSError):
@@ -108,38 +108,38 @@ class Entry:
             os.close(handle)
 
     def _distrust(self, why: str) -> dict[str, Any]:
-        sys.stderr.write(f"bulkhead: {self._path} {why}: it is removed, and you are signed in again\n")
+        sys.stderr.write(f"bulkhead: {self._path} {why}: it is removed, and you sign in again\n")
         self.clear()
         return {}
 
 
 def entry(kind: str, *identity: str) -> Entry:
-    """What is kept of this identity, or will be."""
+    """The entry of this identity, which may still be empty."""
     digest = hashlib.sha256(json.dumps([kind, *identity]).encode()).hexdigest()[:32]
     return Entry(folder() / f"{kind}-{digest}.json")
 
 
 def forget(tenant: str | None) -> int:
-    """Remove what is kept of a tenant, or of all; returns how many files there were."""
+    """Remove the entries of a tenant, or all of them; returns how many files there were."""
     found = [Entry(path) for path in folder().glob("*.json")] if folder().is_dir() else []
-    gone = [each for each in found if tenant is None or each.read().get("tenant") == tenant]
-    for each in gone:
-        each.clear()
+    gone = [kept for kept in found if tenant is None or kept.read().get("tenant") == tenant]
+    for kept in gone:
+        kept.clear()
     return len(gone)
 
 
 def asked_again(document: dict[str, Any]) -> bool:
-    """Whether the very process that was given this credential asks once more: then it was refused, or has ended."""
+    """Whether the process that was given this credential asks again: the credential was refused, or has expired."""
     return document.get("given") == _parent()
 
 
 def given(document: dict[str, Any]) -> dict[str, Any]:
-    """The same document with a note of who asks for it now."""
+    """The same document with a note about the process that asks for it now."""
     return document | {"given": _parent()}
 
 
 def _parent() -> list[Any]:
-    """The process that started this one, and when it was started: numbers of processes are used again."""
+    """The parent process and its start time, because process numbers are reused."""
     parent = os.getppid()
     try:
         began = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
@@ -160,7 +160,7 @@ def _private(path: Path) -> None:
     facts = path.lstat()
     if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.geteuid():
         raise CliError(
-            f"{path} is a link or belongs to another user: credentials are not kept there",
+            f"{path} is a link or belongs to another user: no credentials are kept there",
             next_step=f"remove it: rm -r {path}",
         )
     if facts.st_mode & 0o077:

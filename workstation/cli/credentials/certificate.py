@@ -1,11 +1,11 @@
-"""A certificate of an hour for who administers the host: the key is drawn here and never leaves this machine.
+"""A certificate for an hour for admins of the host. The private key is created here and never leaves this machine.
 
     key ──> CertificateSigningRequest on the host ──> the controller: may the requester `login`? ──> certificate
-            (its API server notes who files it)
+            (its API server records the requester)
 
-The certificate is kept until shortly before its end, with its key, in this user's cache; there it belongs to one file of the
-host's kubeconfig as it is now, one context of it and one tenant. Who has read the Tenant takes none of a former tenant of that
-name, and none that was revoked; a plugin has not, and finds out by being asked again.
+The certificate and its key are kept in this user's cache until shortly before the certificate expires. The entry belongs to one
+version of the host's kubeconfig file, one of its contexts and one tenant. A command that has read the Tenant does not use a
+certificate of a former tenant of that name, nor a revoked one. A plugin has not read it, and notices when it is asked again.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _SLOWEST_POLL: Final = 0.5
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """A client certificate with its key, PEM, and when it ends, in seconds since 1970."""
+    """A client certificate with its key, in PEM, and when it expires, in seconds since 1970."""
 
     certificate: str
     key: str
@@ -44,13 +44,13 @@ class Certificate:
 
 
 def for_plugin(host: Host, tenant: str) -> Certificate:
-    """The certificate for a process that asks by `exec`: the kept one, unless it was just given that one."""
+    """The certificate for a process that asks by `exec`: the cached one, unless that process was just given it."""
     entry = entry_of(host, tenant)
     with entry.locked():
         kept = entry.read()
         found = None if cache.asked_again(kept) else _good(kept)
         if found is None:
-            # One that was refused is of no use to anybody, also where there is no other.
+            # A refused certificate is of no use to any process, even if there is no other.
             entry.clear()
             found, kept = asyncio.run(_obtain(host, tenant)), {}
         entry.write(cache.given(_kept(found, tenant, str(kept.get("of") or ""))))
@@ -58,7 +58,7 @@ def for_plugin(host: Host, tenant: str) -> Certificate:
 
 
 async def current(client: Client, host: Host, tenant: Obj, *, patience: float = ANSWER_SECONDS) -> Certificate:
-    """The certificate that is kept, if the tenant still takes it, or a new one."""
+    """The cached certificate if the tenant still accepts it, or a new one."""
     name, of = str(tenant["metadata"]["name"]), _issue(tenant)
     entry = entry_of(host, name)
     with entry.locked():
@@ -71,7 +71,7 @@ async def current(client: Client, host: Host, tenant: Obj, *, patience: float = 
 
 
 def _issue(tenant: Obj) -> str:
-    """Whose certificates are taken: a tenant's of this UID, since it last revoked what was out."""
+    """What a cached certificate must match: the tenant's UID, and the time of its last revocation."""
     access = mapping(mapping(tenant.get("spec")).get("access"))
     return f"{tenant['metadata'].get('uid')} {access.get('certificatesRevoked') or ''}"
 
@@ -81,7 +81,7 @@ def _kept(found: Certificate, tenant: str, of: str) -> dict[str, Any]:
 
 
 def entry_of(host: Host, tenant: str) -> cache.Entry:
-    """Where it is kept."""
+    """The cache entry of the certificate."""
     path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -130,8 +130,8 @@ async def _issued(client: Client, tenant: str, request: bytes, patience: float) 
         if status.get("certificate"):
             return base64.b64decode(status["certificate"])
     raise CliError(
-        f"tenant {tenant}: the controller did not answer the request {name} within {patience:g} s",
-        next_step=f"see whether the tenant is ready: bulkhead tenant describe {tenant}",
+        f"tenant {tenant}: the controller did not answer request {name} within {patience:g} s",
+        next_step=f"check whether the tenant is ready: bulkhead tenant describe {tenant}",
         code=Exit.TIMEOUT,
     )
 
@@ -151,9 +151,7 @@ async def _file(client: Client, tenant: str, request: bytes) -> Obj:
     try:
         return await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, body)
     except Forbidden as error:
-        raise CliError(
-            f"tenant {tenant}: this kubeconfig may file no request for a certificate", next_step=_right(tenant)
-        ) from error
+        raise CliError(f"tenant {tenant}: this kubeconfig may not request a certificate", next_step=_right(tenant)) from error
 
 
 def _right(tenant: str) -> str:
@@ -161,7 +159,7 @@ def _right(tenant: str) -> str:
 
 
 def _good(kept: dict[str, Any]) -> Certificate | None:
-    """What was kept, while it lives long enough for whoever gets it now."""
+    """The cached certificate, if it remains valid for long enough."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         found = Certificate(str(kept["certificate"]), str(kept["key"]), float(kept["ends"]))
         if time.time() + _EARLY_SECONDS < found.ends:

@@ -1,6 +1,6 @@
-"""Signing in on another device: this machine shows an address and a code, and asks until the person is done (RFC 8628).
+"""Signing in on another device: this machine shows an address and a code, and polls until the user is done (RFC 8628).
 
-device endpoint ──> code for the person, code for us ──> token endpoint, again and again ──> tokens
+device endpoint ──> a code for the user, a code for us ──> token endpoint, repeatedly ──> tokens
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from workstation.cli.output import plain
 
 PATIENCE: Final = 300.0
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-_PAUSES: Final = (1.0, 30.0)  # seconds between two questions, whatever the provider says
+_PAUSES: Final = (1.0, 30.0)  # least and most seconds between two requests, whatever the provider asks for
 _SLOWER: Final = 5.0
 
 
 async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
-    """The tokens that the provider gave."""
-    # Who wants a proof in the browser may want it here too (Keycloak); the others pass over what they do not know.
+    """The provider's answer with the tokens."""
+    # Providers that require PKCE in the browser may require it here too (Keycloak); others ignore fields that they do not know.
     verifier, challenge = proof() if endpoints.proves else ("", {})
     begun = await post(issuer, endpoints.device, {"scope": endpoints.scope, **challenge})
     code, shown = begun.get("device_code"), begun.get("user_code")
@@ -30,7 +30,9 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
     whole = begun.get("verification_uri_complete")
     sys.stderr.write(f"sign in on any device:\n\n  {address}\n  code: {plain(shown, 60)}\n\n")
     if whole:
-        sys.stderr.write(f"or by this address alone:\n\n  {checked(issuer, 'verification_uri_complete', whole)}\n\n")
+        sys.stderr.write(
+            f"or open this address, which contains the code:\n\n  {checked(issuer, 'verification_uri_complete', whole)}\n\n"
+        )
     sys.stderr.flush()
     form = {"grant_type": _GRANT, "device_code": code} | ({"code_verifier": verifier} if verifier else {})
     deadline = time.monotonic() + min(PATIENCE, _number(begun.get("expires_in"), PATIENCE))
@@ -46,7 +48,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
                 break
             elif error.error != "authorization_pending":
                 raise
-    raise CliError("nobody signed in with that code in time", next_step="try again", code=Exit.TIMEOUT)
+    raise CliError("you did not sign in with that code in time", next_step="try again", code=Exit.TIMEOUT)
 
 
 def _number(value: object, otherwise: float) -> float:

@@ -1,6 +1,6 @@
-"""The kubeconfigs that people get: where a tenant's API is, and which command fetches a credential for it. No secrets.
+"""The kubeconfigs that users get: the address of a tenant's API, and the command that fetches a credential. No secrets.
 
-Of a Tenant only what its status says is needed: its endpoint, and what that is verified with.
+They need only the Tenant's status: its endpoint, and the CA that verifies it.
 """
 
 import base64
@@ -18,11 +18,11 @@ from workstation.cli.credentials.certificate import Certificate
 from workstation.cli.credentials.provider import Issuer
 from workstation.cli.failures import CliError, Exit
 
-HINT = "The command bulkhead is missing: pip install bulkhead, or ask who gave you this file."
+HINT = "The command bulkhead is missing: pip install bulkhead, or ask the admin who gave you this file."
 
 
 def with_certificates(host: Host, tenant: Obj) -> bytes:
-    """A kubeconfig for who administers the host: certificates of an hour, fetched with the host's kubeconfig."""
+    """A kubeconfig for admins of the host: certificates for an hour, fetched with the host's kubeconfig."""
     path = str(hostfile.find_kubeconfig(host.kubeconfig).resolve())
     words = ["credential", "certificate", name_of(tenant), "--kubeconfig", path]
     words += ["--context", host.context] if host.context else []
@@ -31,7 +31,7 @@ def with_certificates(host: Host, tenant: Obj) -> bytes:
 
 
 def with_tokens(tenant: Obj, issuer: Issuer, command: Sequence[str], redirect_port: int = 0) -> bytes:
-    """A kubeconfig for who signs in to an identity provider: all that this takes is in it, and nothing that is secret."""
+    """A kubeconfig for users who sign in to an identity provider. It contains all that this needs, and no secret."""
     words = ["credential", "token", name_of(tenant), "--issuer-url", issuer.url, "--client-id", issuer.client]
     words += ["--discovery-url", issuer.discovery_url] if issuer.discovery_url else []
     if issuer.certificate_authority:
@@ -44,12 +44,12 @@ def with_tokens(tenant: Obj, issuer: Issuer, command: Sequence[str], redirect_po
 
 
 def with_certificate(tenant: Obj, found: Certificate) -> bytes:
-    """A kubeconfig that holds one certificate, and ends with it."""
+    """A kubeconfig that contains one certificate, and is useless once that expires."""
     return _document(tenant, "host-admin", Credential(found.certificate.encode(), found.key.encode()))
 
 
 def own_command() -> list[str]:
-    """How to start this very command again, from anywhere."""
+    """A command line that starts this program again, from any folder."""
     program = shutil.which(sys.argv[0]) if os.path.basename(sys.argv[0]) in {"bulkhead", "kubectl-bulkhead"} else None  # noqa: PTH119
     return [str(Path(program).absolute())] if program else [sys.executable, "-m", "workstation.cli.main"]
 
@@ -62,7 +62,7 @@ def name_of(tenant: Obj) -> str:
 def _document(tenant: Obj, user: str, credential: Credential | Plugin) -> bytes:
     server, authority = place_of(tenant)
     name = name_of(tenant)
-    # Where the address is not what the certificate says, as for one that is shared by SNI.
+    # If the address is not a name in the certificate, for example one that SNI shares.
     asked = (tenant.get("status") or {}).get("tlsServerName")
     made = kubeconfig(
         name=name, server=server, ca=authority.encode(), user=f"{name}-{user}", credential=credential, tls_server_name=asked
@@ -71,7 +71,7 @@ def _document(tenant: Obj, user: str, credential: Credential | Plugin) -> bytes:
 
 
 def place_of(tenant: Obj) -> tuple[str, str]:
-    """Where the tenant's API is, and what it is verified with."""
+    """The address of the tenant's API, and the CA that verifies it."""
     status = tenant.get("status") or {}
     server, authority = status.get("endpoint"), status.get("certificateAuthority")
     if not server or not authority:

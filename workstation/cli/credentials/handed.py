@@ -1,10 +1,10 @@
-"""The file that an admin hands to people who have no right on the host: where a tenant is, and where its people sign in.
+"""The file that an admin hands to users without rights on the host: where a tenant is, and where its users sign in.
 
-    admin:   bulkhead kubeconfig red --oidc --write red.yaml     person:   bulkhead login -f red.yaml
+    admin:   bulkhead kubeconfig red --oidc --write red.yaml     user:     bulkhead login -f red.yaml
                                                                            bulkhead connect -f red.yaml -- kubectl get pods
 
-It is a kubeconfig that kubectl takes as it is, without secrets (`document.with_tokens`; docs/contracts.md lists its words).
-Here only these words are read, each within its bounds; the command in it is never run, and a file that says more is refused.
+It is a kubeconfig that kubectl can use, without secrets (`document.with_tokens`; docs/contracts.md lists its fields). Only
+these fields are read here, each within bounds. The command in it is never run, and a file with other fields is refused.
 """
 
 import json
@@ -31,9 +31,9 @@ _ASK: Final = "ask the tenant's admin for the file that this prints: bulkhead ku
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What such a file says."""
+    """The content of such a file."""
 
-    tenant: Obj  # as far as a kubeconfig needs it: name, endpoint, authority, TLS server name
+    tenant: Obj  # only what a kubeconfig needs: name, endpoint, authority, TLS server name
     issuer: Issuer
     redirect_port: int = 0
 
@@ -44,12 +44,12 @@ class Handed:
 
 
 def default_file(tenant: str) -> Path:
-    """Where the kubeconfig of a tenant goes unless somebody says where."""
+    """The default path of a tenant's kubeconfig."""
     return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
 
 
 def given(file: str, tenant: str | None) -> Handed:
-    """The file that a command was given by `-f`; the tenant need not be named, and must be that of the file."""
+    """The file that a command got by `-f`. The tenant may be omitted; if it is named, it must be the file's."""
     found = _of(Path(file))
     if tenant not in {None, found.name}:
         raise CliError(f"{file} is of tenant {found.name}, not of {tenant}", next_step="name one of them", code=Exit.USAGE)
@@ -57,7 +57,7 @@ def given(file: str, tenant: str | None) -> Handed:
 
 
 def kept(tenant: str) -> Handed | None:
-    """What `bulkhead login` wrote for a tenant, where its people sign in at a provider."""
+    """The kubeconfig that `bulkhead login` wrote for a tenant, if its users sign in at a provider."""
     try:
         found = _of(default_file(tenant))
     except CliError:
@@ -66,7 +66,7 @@ def kept(tenant: str) -> Handed | None:
 
 
 def instead_of_host(host: Host, tenant: str) -> Handed | None:
-    """What this person logged in with, where there is no host to ask: $KUBECONFIG may be that very file."""
+    """The kubeconfig that this user logged in with, if there is no host to ask. $KUBECONFIG may be that file."""
     if host.kubeconfig:
         return None
     try:
@@ -76,7 +76,7 @@ def instead_of_host(host: Host, tenant: str) -> Handed | None:
     try:
         found = _of(path)
     except CliError:
-        return None  # it is another one, of the host
+        return None  # another file: the host's
     return found if found.name == tenant else kept(tenant)
 
 
@@ -89,25 +89,25 @@ def _of(path: Path) -> Handed:
     try:
         return read(data)
     except (ValueError, ConfigError) as error:
-        raise CliError(f"{path} is no file to log in with: {error}", next_step=_ASK, code=Exit.USAGE) from error
+        raise CliError(f"{path} is not a file to log in with: {error}", next_step=_ASK, code=Exit.USAGE) from error
 
 
 def read(data: bytes) -> Handed:
-    """What a file says; ValueError or ConfigError for one that is not of this form."""
+    """The content of a file. Raises ValueError or ConfigError if it does not have this form."""
     document = _document(data)
     cluster = _only(document, "clusters", "cluster")
     plugin = mapping(_only(document, "users", "user").get("exec"))
-    arguments = [each for each in sequence(plugin.get("args")) if isinstance(each, str)]
+    arguments = [argument for argument in sequence(plugin.get("args")) if isinstance(argument, str)]
     at = next((at for at in range(len(arguments) - 2) if arguments[at : at + 2] == _WORDS), None)
     if at is None:
-        raise ValueError("nobody signs in to an identity provider with it")
+        raise ValueError("it does not name an identity provider to sign in to")
     name = arguments[at + 2]
     try:
         names.check_tenant_name(name)
     except names.InvalidTenantNameError as error:
         raise ValueError(str(error)) from error
     issuer, port = _issuer(arguments[at + 3 :])
-    # No file that it names is read, and what is not verified is refused.
+    # Files that it names are not read, and unverified connections are refused.
     config = KubeConfig.from_bytes(_anonymous(cluster), hostile=True)
     status = {
         "endpoint": config.server,
@@ -130,36 +130,36 @@ def _document(data: bytes) -> Mapping[str, Any]:
 
 
 def _only(document: Mapping[str, Any], section: str, field: str) -> Mapping[str, Any]:
-    found = [mapping(each.get(field)) for each in mappings(document.get(section))]
+    found = [mapping(entry.get(field)) for entry in mappings(document.get(section))]
     if len(found) != 1:
-        raise ValueError(f"it has {len(found)} {section}, and has to have one")
+        raise ValueError(f"it must have one entry in {section}, not {len(found)}")
     return found[0]
 
 
 def _issuer(words: Sequence[str]) -> tuple[Issuer, int]:
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     scopes: list[str] = []
     if len(words) % 2:
-        raise ValueError("its command ends in the middle")
+        raise ValueError("its command ends with an option that has no value")
     for option, value in zip(words[::2], words[1::2], strict=True):
         if option == "--scope":
             scopes.append(value)
-        elif option in _ONCE and option not in said:
-            said[option] = value
+        elif option in _ONCE and option not in options:
+            options[option] = value
         else:
-            raise ValueError(f"its command says {option[:40]!r}, which no such file does")
-    if not said.get("--issuer-url") or not said.get("--client-id"):
-        raise ValueError("its command names no --issuer-url and --client-id")
-    authority = authority_of(said["--issuer-ca-data"]) if "--issuer-ca-data" in said else ""
-    port = said.get("--redirect-port", "0")
+            raise ValueError(f"its command has {option[:40]!r}, which such a file never has")
+    if not options.get("--issuer-url") or not options.get("--client-id"):
+        raise ValueError("its command lacks --issuer-url or --client-id")
+    authority = authority_of(options["--issuer-ca-data"]) if "--issuer-ca-data" in options else ""
+    port = options.get("--redirect-port", "0")
     if not port.isascii() or not port.isdecimal() or len(port) > 5 or not (port == "0" or 1024 <= int(port) <= 65535):
-        raise ValueError(f"its command says --redirect-port {port[:10]!r}")
-    made = Issuer(said["--issuer-url"], said["--client-id"], said.get("--discovery-url", ""), authority, tuple(scopes))
+        raise ValueError(f"its command has --redirect-port {port[:10]!r}, which is neither 0 nor a port from 1024 to 65535")
+    made = Issuer(options["--issuer-url"], options["--client-id"], options.get("--discovery-url", ""), authority, tuple(scopes))
     return made, int(port)
 
 
 def _anonymous(cluster: Mapping[str, Any]) -> bytes:
-    """The cluster as a kubeconfig of nobody."""
+    """A kubeconfig with the cluster and without a user."""
     scope = {"cluster": "x", "user": "x"}
     document = {"clusters": [{"name": "x", "cluster": cluster}], "users": [{"name": "x", "user": {}}], "current-context": "x"}
     return json.dumps(document | {"contexts": [{"name": "x", "context": scope}]}).encode()

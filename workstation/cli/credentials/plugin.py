@@ -1,4 +1,6 @@
-"""What kubectl calls for credentials (`client.authentication.k8s.io/v1`): one ExecCredential on stdout, the rest on stderr.
+"""The plugin that kubectl calls for credentials (`client.authentication.k8s.io/v1`).
+
+It prints one ExecCredential on stdout, and everything else on stderr.
 
 kubectl ──exec──> bulkhead credential certificate TENANT --kubeconfig HOST ──> certificate and key ──> ExecCredential
 kubectl ──exec──> bulkhead credential token TENANT --issuer-url URL --client-id ID ──> ID token ──> ExecCredential
@@ -36,15 +38,15 @@ class TokenRequest:
 
 
 def add_arguments(parser: Parser) -> None:
-    """`credential certificate | token`: what kubeconfigs call; not for people, so the list of commands leaves it out."""
+    """`credential certificate | token`: called by kubeconfigs, not by people, so the list of commands does not show it."""
     parser.description = "Print a credential for kubectl (client-go credential plugin)."
     kinds = parser.actions("KIND")
-    by_host = kinds.add_parser("certificate", description="A certificate of an hour for the host's admins.")
+    by_host = kinds.add_parser("certificate", description="Print a certificate for an hour, for admins of the host.")
     add_host(by_host)
     add_tenant(by_host)
     by_host.does(lambda options: CertificateRequest(host_of(options), options.tenant), certificate)
 
-    by_issuer = kinds.add_parser("token", description="An ID token of an identity provider.")
+    by_issuer = kinds.add_parser("token", description="Print an ID token of an identity provider.")
     add_host(by_issuer)
     add_tenant(by_issuer)
     add_issuer(by_issuer)
@@ -77,7 +79,7 @@ def token(request: TokenRequest) -> int:
 
 
 def _print(status: dict[str, Any], ends: float) -> int:
-    """Kubectl asks again after the expiration: a little before the credential really ends."""
+    """The expiration that kubectl is told: a little before the credential expires, so that kubectl asks again in time."""
     moment = datetime.fromtimestamp(ends, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     answer = {
         "apiVersion": "client.authentication.k8s.io/v1",

@@ -2,8 +2,8 @@
 
     Issuer (a kubeconfig's or flags' words) ──> discover() ──> Endpoints ──> post() ──> one JSON object
 
-A provider is not trusted beyond what it is for: HTTPS alone, no redirect, an end to every answer in time and size, and its
-texts reach a terminal as plain lines. Whether a token is genuine is the business of the API server that it is shown to.
+A provider is trusted only as far as its role requires: HTTPS only, no redirects, limits on time and size of each answer. Its
+texts reach a terminal as plain lines. The API server that gets a token judges whether it is genuine.
 """
 
 import base64
@@ -30,50 +30,50 @@ _HEADERS: Final = {"Accept": "application/json", "User-Agent": "bulkhead-cli"}
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """An identity provider, and the client that this command is to it."""
+    """An identity provider, and the client that this command is registered as there."""
 
     url: str
     client: str
     discovery_url: str = ""
-    certificate_authority: str = ""  # PEM; empty for those of this machine
-    scopes: tuple[str, ...] = ()  # besides those that it offers and names and groups come by
+    certificate_authority: str = ""  # PEM; empty for this machine's CAs
+    scopes: tuple[str, ...] = ()  # in addition to those for names and groups that the provider offers
 
     @property
     def discovery(self) -> str:
-        """The address of its discovery document."""
+        """The address of the provider's discovery document."""
         return self.discovery_url or f"{self.url.rstrip('/')}/.well-known/openid-configuration"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where to sign in; `device` is empty where that is not offered."""
+    """Where to sign in; `device` is empty if the provider does not offer it."""
 
     authorization: str
     token: str
     device: str
     scope: str
-    proves: bool  # whether it knows proofs of who asked (PKCE, S256)
+    proves: bool  # whether it supports PKCE with S256
 
 
 class SignInRefusedError(CliError):
-    """The provider answered with an error of OAuth: `code` is its name there."""
+    """The provider answered with an OAuth error; `error` is its code."""
 
     def __init__(self, issuer: Issuer, code: str, description: str) -> None:
-        said = f": {plain(description, _TEXT)}" if description else ""
+        detail = f": {plain(description, _TEXT)}" if description else ""
         super().__init__(
-            f"{issuer.url} refused: {plain(code, 60)}{said}",
-            next_step=f"ask who runs it whether client {plain(issuer.client, 60)} may sign in this way",
+            f"{issuer.url} refused: {plain(code, 60)}{detail}",
+            next_step=f"ask the provider's admins whether client {plain(issuer.client, 60)} may sign in this way",
         )
         self.error = code
 
 
 async def discover(issuer: Issuer) -> Endpoints:
-    """Where this provider's people sign in."""
+    """The endpoints at which this provider's users sign in."""
     found = await _ask(issuer, "GET", checked(issuer, "its discovery document", issuer.discovery))
     if found.get("issuer") != issuer.url:
         raise CliError(
-            f"{issuer.discovery} speaks for {plain(found.get('issuer'), _TEXT)!r}, not for {issuer.url!r}",
-            next_step="correct the issuer's address, to the letter",
+            f"{issuer.discovery} belongs to issuer {plain(found.get('issuer'), _TEXT)!r}, not {issuer.url!r}",
+            next_step="correct the issuer's URL; it must match exactly",
         )
     device = found.get("device_authorization_endpoint")
     return Endpoints(
@@ -86,14 +86,14 @@ async def discover(issuer: Issuer) -> Endpoints:
 
 
 def proof() -> tuple[str, dict[str, str]]:
-    """A secret for whoever comes for the tokens, and what is said of it when they are asked for (PKCE, RFC 7636)."""
+    """A PKCE verifier, which is sent when the tokens are fetched, and its challenge for the request before (RFC 7636)."""
     verifier = secrets.token_urlsafe(32)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     return verifier, {"code_challenge": challenge, "code_challenge_method": "S256"}
 
 
 async def post(issuer: Issuer, address: str, form: Mapping[str, str]) -> dict[str, Any]:
-    """What an endpoint answers; an error of OAuth is a `SignInRefusedError`."""
+    """An endpoint's answer. Raises SignInRefusedError for an OAuth error."""
     found = await _ask(issuer, "POST", address, {**form, "client_id": issuer.client})
     if "error" in found:
         raise SignInRefusedError(issuer, str(found["error"]), str(found.get("error_description") or ""))
@@ -101,7 +101,7 @@ async def post(issuer: Issuer, address: str, form: Mapping[str, str]) -> dict[st
 
 
 def checked(issuer: Issuer, what: str, address: object) -> str:
-    """An address that may be asked, or shown to a person."""
+    """The address, if it may be requested or shown to the user. Raises CliError otherwise."""
     text = address if isinstance(address, str) else ""
     try:
         parts = urlsplit(text)
@@ -110,27 +110,28 @@ def checked(issuer: Issuer, what: str, address: object) -> str:
         good = False
     if not good or not text.isascii() or not text.isprintable() or " " in text or len(text) > 2000:
         raise CliError(
-            f"{plain(issuer.url, _TEXT)}: {what} is no https address: {plain(text, 100)!r}", next_step="correct the issuer"
+            f"{plain(issuer.url, _TEXT)}: {what} must be an https address, not {plain(text, 100)!r}",
+            next_step="correct the issuer",
         )
     return text
 
 
 def authority_of(data: str) -> str:
-    """The PEM of an argument in base64."""
+    """The PEM text of an argument in base64."""
     try:
         return base64.b64decode(data, validate=True).decode("ascii")
     except (binascii.Error, ValueError) as error:
-        raise CliError("--issuer-ca-data is no PEM in base64", next_step="fetch the kubeconfig again") from error
+        raise CliError("--issuer-ca-data must be PEM in base64", next_step="fetch the kubeconfig again") from error
 
 
 def _scope(issuer: Issuer, offered: object) -> str:
-    """Providers refuse scopes that they do not know, so only those that it says to know are asked for."""
+    """The scopes to request. Providers refuse unknown scopes, so only those that the provider lists are requested."""
     known = offered if isinstance(offered, list) else ["email", "profile"]
-    return " ".join(dict.fromkeys(("openid", *(each for each in _WANTED if each in known), *issuer.scopes)))
+    return " ".join(dict.fromkeys(("openid", *(scope for scope in _WANTED if scope in known), *issuer.scopes)))
 
 
 async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
-    from bulkhead import exchange  # noqa: PLC0415 -- slow to load, and who logs in by a certificate asks no provider
+    from bulkhead import exchange  # noqa: PLC0415 -- slow to load, and a login with a certificate asks no provider
 
     host = urlsplit(address).netloc
     try:
@@ -140,22 +141,22 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
             method, address, tls=tls, seconds=_SECONDS, headers=_HEADERS, form=form, proxy=proxy
         ) as answer:
             found = _object(await exchange.body(answer, most=_BYTES))
-            # Errors of OAuth come with 400 or 401, and are told from others by their field.
+            # OAuth errors come with status 400 or 401; their field `error` tells them from others.
             if found is None or (answer.status_code != 200 and "error" not in found):
                 raise CliError(
-                    f"{host} answers {answer.status_code} and no JSON object", next_step="check the issuer's address"
+                    f"{host} answers {answer.status_code} without a JSON object", next_step="check the issuer's address"
                 )
             return found
     except (exchange.UntrustedError, ssl.SSLError) as error:
         raise CliError(
             f"the certificate of {host} is not trusted: {plain(error, _TEXT)}",
-            next_step="compare this machine's clock; give the authority's certificate with --issuer-ca FILE, or set "
+            next_step="check this machine's clock; give the CA certificate with --issuer-ca FILE, or set "
             "certificateAuthority in the class and hand out a new file",
         ) from error
     except exchange.LateError as error:
-        raise CliError(f"{host} does not answer within {_SECONDS:g} s", next_step="try again, or ask who runs it") from error
+        raise CliError(f"{host} did not answer within {_SECONDS:g} s", next_step="try again, or ask its admins") from error
     except exchange.TooLongError as error:
-        raise CliError("the identity provider's answer has no end", next_step="check the issuer's address") from error
+        raise CliError("the identity provider's answer is too long", next_step="check the issuer's address") from error
     except exchange.ExchangeError as error:
         raise CliError(
             f"identity provider {host} cannot be reached: {plain(error, _TEXT)}",
@@ -167,9 +168,9 @@ def _trust(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authorities or None)
     except TypeError as error:  # not ASCII
-        raise ssl.SSLError("the authority's certificate has letters that PEM has not") from error
+        raise ssl.SSLError("the CA certificate has characters that PEM does not allow") from error
     except ValueError as error:
-        raise ssl.SSLError(f"the authority's certificate is no PEM ({error})") from error
+        raise ssl.SSLError(f"the CA certificate is not PEM ({error})") from error
 
 
 def _object(data: bytes) -> dict[str, Any] | None:

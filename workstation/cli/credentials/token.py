@@ -1,11 +1,11 @@
-"""An ID token for kubectl: the kept one, the next one by refresh token, or one that a person signs in for.
+"""An ID token for kubectl: from the cache, by refresh token, or by signing in.
 
-    kept and good ──> it
-    else refresh token ──> token endpoint ──> kept
-    else browser (or device code) ──> the person ──> kept
+    a cached, valid token ──> it
+    else refresh token ──> token endpoint ──> cached
+    else browser (or device code) ──> the user signs in ──> cached
 
-The API server judges tokens. Here only that is looked at without which keeping one makes no sense: for whom it is, from whom,
-until when, and whether it answers this very sign-in.
+The API server judges tokens. Here only those claims are checked without which a token is not worth keeping: its audience, its
+issuer, when it expires, and whether it answers this sign-in.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _LATEST: Final = 1e11
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tokens:
-    """What is kept of one who signed in; seconds since 1970."""
+    """The cached tokens of a user who signed in; times in seconds since 1970."""
 
     token: str
     refresh: str
@@ -40,18 +40,18 @@ class Tokens:
 
     @property
     def is_good(self) -> bool:
-        """Whether it lives long enough for whoever gets it now."""
+        """Whether the token remains valid for long enough to be used."""
         return time.time() + _EARLY_SECONDS < self.ends
 
 
 def for_plugin(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
-    """The token for a process that asks by `exec`: another one than it was just given, where there is a way to that."""
+    """The token for a process that asks by `exec`; if that process just got this one, a new one if possible."""
     entry = entry_of(issuer, tenant)
     with entry.locked():
         document = entry.read()
         kept = _kept(document)
         again = cache.asked_again(document)
-        # A token of a moment ago that a plane refuses is no reason to make its person sign in once more.
+        # If a plane refuses a token that was just issued, the user does not have to sign in once more.
         old = again and kept is not None and not (not kept.refresh and kept.issued + _FRESH_SECONDS > time.time())
         found = kept if kept is not None and kept.is_good and not old else asyncio.run(_next(issuer, kept, way))
         entry.write(cache.given(_document(found, tenant)))
@@ -59,7 +59,7 @@ def for_plugin(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
 
 
 def current(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
-    """The token for a person who logs in."""
+    """The token for a user who logs in."""
     entry = entry_of(issuer, tenant)
     with entry.locked():
         kept = _kept(entry.read())
@@ -69,7 +69,7 @@ def current(issuer: Issuer, tenant: str, way: SignIn) -> Tokens:
 
 
 def entry_of(issuer: Issuer, tenant: str) -> cache.Entry:
-    """Where it is kept: nothing of one provider or client is ever shown to another."""
+    """The cache entry. A token of one provider or client is never given to another."""
     authority = hashlib.sha256(issuer.certificate_authority.encode()).hexdigest()
     return cache.entry("token", tenant, issuer.url, issuer.client, issuer.discovery_url, authority, *issuer.scopes)
 
@@ -81,7 +81,7 @@ async def _next(issuer: Issuer, kept: Tokens | None, way: SignIn) -> Tokens:
         try:
             return _read(issuer, await post(issuer, endpoints.token, form), refresh=kept.refresh)
         except SignInRefusedError:
-            pass  # it was withdrawn or has ended: the person signs in again
+            pass  # it was withdrawn or has expired: the user signs in again
     if _by_device(issuer, endpoints, way):
         return _read(issuer, await device.sign_in(issuer, endpoints))
     answer, nonce = await browser.sign_in(issuer, endpoints, way.redirect_port)
@@ -101,7 +101,7 @@ def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: s
     ends = claims.get("exp")
     trouble = ""
     if not claims or not isinstance(ends, int | float):
-        trouble = "no ID token that can be read"
+        trouble = "no readable ID token"
     elif claims.get("iss") != issuer.url:
         trouble = "a token of another issuer"
     elif issuer.client not in (audience if isinstance(audience, list) else [audience]):
@@ -109,17 +109,17 @@ def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: s
     elif nonce and not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
         trouble = "a token of another sign-in"
     elif not ends < _LATEST:
-        trouble = "a token that never ends"
+        trouble = "a token that never expires"
     elif ends <= time.time():
-        trouble = "a token that has ended; compare the clocks"
+        trouble = "an expired token; compare the clocks"
     if trouble or not isinstance(ends, int | float):
-        raise CliError(f"{issuer.url} gave {trouble}", next_step="ask who runs it; nothing was kept")
+        raise CliError(f"{issuer.url} gave {trouble}", next_step="ask the provider's admins; nothing was kept")
     renewed = answer.get("refresh_token")
     return Tokens(str(token), renewed if isinstance(renewed, str) else refresh, time.time(), float(ends))
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """What a token says, unverified; empty for what is none."""
+    """The claims of a token, unverified; empty if it is malformed."""
     try:
         body = token.split(".")[1]
         found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

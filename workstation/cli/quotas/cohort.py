@@ -1,4 +1,4 @@
-"""`bulkhead cohort [NAME]`: who is in a cohort, what each lends and borrows, by what rules, and what waits, in order.
+"""`bulkhead cohort [NAME]`: a cohort's members, what each lends and borrows, the rules, and the queue in order.
 
 View ──> members, limits and standing of each line ──┐
      └─> decide ──> the queue, with its forecasts ───┴─> tables, or JSON
@@ -27,12 +27,12 @@ from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.queued import Waiting, waiting
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 
-_SHOWN: Final = 20  # of the queue, for people
+_SHOWN: Final = 20  # workloads of the queue that the table shows
 
 
 @dataclass(frozen=True, slots=True)
 class CohortRequest:
-    """`cohort [NAME]`; without a name all of them."""
+    """`cohort [NAME]`; without a name all cohorts."""
 
     host: Host
     name: str | None
@@ -42,8 +42,9 @@ class CohortRequest:
 def add_arguments(parser: Parser) -> None:
     """`cohort [NAME]`."""
     parser.description = (
-        "Tenants of one cohort lend each other idle quota. Without a name all cohorts; with one its members, what\n"
-        "each may lend and borrow and has lent and borrowed, its rules, and what waits, the next one first, with forecasts."
+        "Tenants of one cohort lend each other idle quota. Without a name, the command lists all cohorts. With a name, it\n"
+        "shows the members, what each may lend and borrow and has lent and borrowed, the rules, and the queue in order with\n"
+        "forecasts."
     )
     parser.epilog = (
         "examples:\n  bulkhead cohort\n  bulkhead cohort research\n  bulkhead cohort research -o json | jq '.queue[0]'\n"
@@ -51,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
     parser.formatter_class = RAW
     add_host(parser)
     parser.add_argument("name", metavar="NAME", nargs="?", help="the cohort (default: list all of them)")
-    add_output(parser, more="; json and yaml in base units, and with all")
+    add_output(parser, more="; json and yaml use base units and are complete")
     parser.does(_request, show)
 
 
@@ -95,7 +96,7 @@ def _list(view: View, found: Sequence[Members], form: Form) -> None:
         document([_json(view, members, None) for members in found], form)
         return
     if not found:
-        sys.stderr.write("no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class has to list it\n")
+        sys.stderr.write("no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class must list the cohort\n")
         return
     rows = []
     for members in found:
@@ -140,7 +141,7 @@ def _print(view: View, members: Members, queue: Sequence[Waiting]) -> None:
     heading("Rules")
     for line in _rules(view.snapshot.rules.get(members.name), members.name):
         print(f"  {line}")
-    heading("Queue, the next one first")
+    heading("Queue, in order")
     _queue(view, queue)
 
 
@@ -154,28 +155,31 @@ def _rules(rules: Rules | None, name: str) -> list[str]:
     usual = rules is None
     rules = rules or Rules()
     fair = (
-        "and a tenant that would borrow takes from one that borrows more, by weight" if rules.fair_preemption else "nobody else"
+        "and by a tenant that would borrow from one that borrows more for its weight"
+        if rules.fair_preemption
+        else "and for nothing else"
     )
     over = (
-        f"taken back {duration(rules.over_quota_grace)} after a quota was lowered"
+        f"evicted {duration(rules.over_quota_grace)} after a quota was lowered"
         if rules.over_quota == "Reclaim"
         else "kept until they end"
     )
-    flavors = [f"{each.name} of {each.resource} ({_labels(each.node_labels)})" for each in rules.flavors]
+    within = duration(rules.reclaim_within)
+    flavors = [f"{flavor.name} of {flavor.resource} ({_labels(flavor.node_labels)})" for flavor in rules.flavors]
     return [
-        f"there is no Cohort {name}: what holds are the usual rules" if usual else f"as Cohort {name} says",
-        f"taken back within {duration(rules.reclaim_within)}, not before a pod ran {duration(rules.min_runtime)}",
-        f"by whom: work within its tenant's nominal quota, {fair}",
+        f"there is no Cohort {name}, so the default rules apply" if usual else f"rules of Cohort {name}",
+        f"borrowed quota is reclaimed within {within}, not before a pod ran {duration(rules.min_runtime)}",
+        f"it is reclaimed for work within its tenant's nominal quota, {fair}",
         f"pods over a lowered quota: {over}",
-        f"a gang that is not bound whole within {duration(rules.bind_within)} is admitted anew",
-        f"where no node has room: {_moves(rules)}",
+        f"a gang whose pods do not all have a node within {duration(rules.bind_within)} is admitted again",
+        f"if no node has room: {_moves(rules)}",
         *([f"flavors: {', '.join(flavors)}"] if flavors else []),
     ]
 
 
 def _moves(rules: Rules) -> str:
     if not rules.max_moves:
-        return "nobody is moved to another one"
+        return "no pod is moved to another node"
     return f"at most {rules.max_moves} {'pod is' if rules.max_moves == 1 else 'pods are'} moved to others for one workload"
 
 
@@ -185,7 +189,7 @@ def _labels(found: Any) -> str:
 
 def _queue(view: View, queue: Sequence[Waiting]) -> None:
     if not queue:
-        print("  nothing waits")
+        print("  no workload waits")
         return
     now = datetime.fromtimestamp(view.now, UTC)
     rows = [
@@ -234,7 +238,7 @@ def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict
 
 
 def _share(share: Share) -> dict[str, int | None]:
-    """None: no limit of its own."""
+    """The limit with its unit; "all" for None, which means no limit."""
     return {"borrowingLimit": share.borrowing, "lendingLimit": share.lending}
 
 

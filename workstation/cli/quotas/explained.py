@@ -1,9 +1,9 @@
-"""Everything that is known of one host pod: why it waits, or where it runs and until when. Pure.
+"""All that is known of one host pod: why it waits, or where it runs and until when. Pure.
 
 Snapshot, pod ──> decide: verdict, place in the queue, forecast
-              ──> quota: each line that it asks for
-              ──> gang: who is there, who is missing
-              ──> nodes, one by one: the first thing that keeps the pod from each
+              ──> quota: each line that it requests
+              ──> gang: which pods exist, how many are missing
+              ──> nodes: for each one, the first thing that keeps the pod from it
 """
 
 from collections import Counter
@@ -22,17 +22,17 @@ from workstation.cli.quotas.summary import claimed
 FITS: Final = "fits now"
 _CLOSED: Final = "not ready, or cordoned"
 _LABELS: Final = "its selector or affinity names other nodes"
-_FLAVOR: Final = "of no flavor that its tenant has a quota of"
+_FLAVOR: Final = "not of a flavor that its tenant has a quota of"
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One line that a pod asks for."""
+    """One quota line that a pod requests."""
 
     line: Line
     asks: int
     standing: Standing
-    # Of what is used, what its tenant's claims for devices hold.
+    # The part of `used` that the tenant's claims for devices hold.
     claims: int
 
 
@@ -47,18 +47,18 @@ class Company:
 
     @property
     def missing(self) -> int:
-        """Pods that its tenant has not made yet, or whose copies have not reached the host."""
+        """The number of pods that the tenant has not created yet, or whose host pods do not exist yet."""
         return max(0, self.size - len(self.pods))
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a pod could go, by itself and not with its gang."""
+    """Where a pod could run by itself, without its gang."""
 
     nodes: int
-    # By what keeps it from them, and how many fit.
+    # Numbers of nodes: by what keeps the pod from them, and how many fit.
     nodes_by_reason: Mapping[str, int]
-    # Of what it asks most of: on the nodes that it may go to, free in sum and at most on one.
+    # The resource it requests most of: free on the nodes that it may use, in total and on one node at most.
     resource: str
     asks: int
     free: int
@@ -67,27 +67,27 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """See the module."""
+    """All that is known of one host pod."""
 
     pod: Pod
     cohort: str
     quota: tuple[Quota, ...]
     gang: Company | None
     placement: Placement | None
-    # Where it waits, and what its cohort's queue is.
+    # Its entry in the queue, and the whole queue of its cohort.
     waits: Waiting | None
     queue: tuple[Waiting, ...]
-    # The ledger would admit it in its next turn, on this node.
+    # The node on which the ledger would admit it in its next turn.
     next_node: str
-    # The ledger would take it back in its next turn.
+    # The reclaim that the ledger would decide in its next turn.
     reclaim: Reclaim | None
-    # Before then nobody takes back what it borrows.
+    # Until then, no tenant can reclaim what it borrows.
     spared_until: float | None
     rules: Rules
 
 
 def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
-    """Put together what is known of a pod of a tenant."""
+    """Collect what is known of a tenant's pod."""
     decisions = decide(snapshot, now)
     books = Books(snapshot)
     tenant = snapshot.tenants.get(pod.tenant)
@@ -115,7 +115,7 @@ def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
     choices = books.flavors.choices(pod.tenant, pod.asks) if gated else (Choice(of=books.flavors.used(pod)),)
     account = books.now.account
     found = {line: number for each in choices for line, number in account.charge(pod.tenant, pod.asks, each.of).items()}
-    # Before the next turn, not after it: what is true now is what the numbers of the verdict are of.
+    # Before the next turn, not after it, because the numbers in the verdict describe the present.
     standings = account.standings().get(pod.tenant, {})
     claims = claimed(snapshot, books)
     return tuple(
@@ -129,8 +129,8 @@ def _gang(snapshot: Snapshot, pod: Pod) -> Company | None:
     pods = [member for member in snapshot.pods if member.workload == pod.workload]
     size = max(each.gang.size for each in pods if each.gang is not None)
     topology = pod.gang.topology
-    said = "" if topology is None else f"{'required' if topology.required else 'preferred'}: {topology.key}"
-    return Company(pod.gang.name, size, said, tuple(sorted(pods, key=lambda each: each.virtual_name)))
+    domain = "" if topology is None else f"{'required' if topology.required else 'preferred'}: {topology.key}"
+    return Company(pod.gang.name, size, domain, tuple(sorted(pods, key=lambda each: each.virtual_name)))
 
 
 def _placement(snapshot: Snapshot, books: Books, pod: Pod) -> Placement:
@@ -167,7 +167,7 @@ def _placement(snapshot: Snapshot, books: Books, pod: Pod) -> Placement:
 
 
 def _barred(node: Node, pod: Pod, *, labelled: bool, flavored: bool) -> str:
-    """What keeps a pod from a node whatever is free there."""
+    """What keeps a pod from a node regardless of what is free there; empty if nothing does."""
     if not node.usable:
         return _CLOSED
     if not labelled:
@@ -179,7 +179,7 @@ def _barred(node: Node, pod: Pod, *, labelled: bool, flavored: bool) -> str:
 
 
 def _short(node: Node, used: Mapping[str, int], asks: Mapping[str, int]) -> str:
-    """Of what too little is free."""
+    """The resource of which the node has too little, as a text; empty if the pod fits."""
     lacking = [name for name, amount in asks.items() if node.allocatable.get(name, 0) - used.get(name, 0) < amount]
     if not lacking:
         return ""
@@ -188,11 +188,11 @@ def _short(node: Node, used: Mapping[str, int], asks: Mapping[str, int]) -> str:
 
 
 def _most(asks: Mapping[str, int]) -> str:
-    """The resource that people look at first: devices before all else."""
+    """The resource to show first: devices before all others."""
     return min(asks, key=lambda name: ("/" not in name, name), default="")
 
 
 def ahead(explanation: Explanation) -> Sequence[Waiting]:
-    """What is looked at before the pod."""
+    """The state before the pod is considered."""
     place = explanation.waits.place if explanation.waits else None
     return [each for each in explanation.queue if place and each.place and each.place < place]

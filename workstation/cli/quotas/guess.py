@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that is not there. Pure."""
+"""Guesses which existing name a user meant by one that does not exist. Pure."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _MOST: Final = 5000
 
 
 def did_you_mean(name: str, there: Iterable[str], otherwise: str, shown: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A next step: the names that are most alike, each as it is `shown`, or something else where none is."""
+    """A next step: the most similar names, each as `shown` writes it; `otherwise` if none is similar."""
     known = sorted(set(there))[:_MOST]
     found = difflib.get_close_matches(name, known, n=3, cutoff=0.7) or [each for each in known if name and name in each][:3]
-    return f"did you mean {' or '.join(plain(shown.get(each, each), 300) for each in found)}?" if found else otherwise
+    return f"did you mean {' or '.join(plain(shown.get(name, name), 300) for name in found)}?" if found else otherwise

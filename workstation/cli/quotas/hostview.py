@@ -1,9 +1,9 @@
-"""What the host's API says of quotas and pods, read once, as the ledger would see it.
+"""Quotas and pods on the host, read once from its API and seen as the ledger would see them.
 
     Tenants, Cohorts, ResourceQuotas, nodes, pods that have not ended ──> View
 
-Pods are read page by page, and of each nothing is kept but what the ledger sees of it, and those that the caller asks for.
-A read that takes longer than two seconds says on stderr how far it is.
+Pods are read page by page. Only what the ledger uses of each pod is kept, and the whole pods that the caller asks for. A read
+that takes longer than two seconds reports its progress on stderr.
 """
 
 import asyncio
@@ -42,21 +42,21 @@ class View:
     now: float
     # Tenants as they are stored, by name.
     tenants: Mapping[str, Obj]
-    # Host pods that the caller asked to keep whole.
+    # Host pods that the caller wants to keep whole.
     kept: tuple[Obj, ...] = ()
 
 
 class Reading:
-    """How far a read is, told once it takes long."""
+    """The progress of a read, shown once it takes long."""
 
     def __init__(self) -> None:
-        self.text = "asking the host's API"
-        # A list was read once more.
+        self.text = "reading from the host's API"
+        # Whether a list had to be read again.
         self.again = False
 
     @contextlib.asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
-        """Tell it for as long as the block lasts."""
+        """Show it until the block ends."""
         task = asyncio.create_task(self._tell())
         try:
             yield
@@ -75,14 +75,15 @@ class Reading:
 
 @contextlib.asynccontextmanager
 async def allowed() -> AsyncIterator[None]:
-    """Say to whoever may not read what quotas are seen from which role would do, and what he can see without it."""
+    """Tell users who may not read what quotas are computed from which role they need, and what they can see without it."""
     try:
         yield
     except Forbidden as error:
         raise CliError(
-            f"this shows the quotas and pods of all tenants, and you may not read these on the host: {error}",
-            next_step=f"ask an admin of the host for ClusterRole {names.QUOTA_ROLE}; without it, sums of each cohort are in "
-            "`kubectl get cohorts`, those of a tenant in `bulkhead tenant describe TENANT`, and each pod that waits says why",
+            f"this command shows the quotas and pods of all tenants, which you may not read on the host: {error}",
+            next_step=f"ask an admin of the host for ClusterRole {names.QUOTA_ROLE}; without it, `kubectl get cohorts` shows "
+            "the sums of each cohort, `bulkhead tenant describe TENANT` those of a tenant, and the condition of each waiting "
+            "pod why it waits",
         ) from error
 
 
@@ -117,7 +118,7 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
 
 
 async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
-    """The host's nodes, with the devices that slices list where a class of them stands for a resource."""
+    """The host's nodes, with the devices that ResourceSlices list, for device classes that stand for a resource."""
     nodes = await collected(client, kinds.NODES, read.node_of, reading)
     try:
         classes = await collected(client, kinds.DEVICE_CLASSES, mapped_of, reading)
@@ -130,7 +131,7 @@ async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
 async def collected(
     client: Client, r: Resource, take: Callable[[Obj], T | None], reading: Reading, **selectors: Any
 ) -> list[T]:
-    """What `take` makes of each object of a kind, page by page; once more where the host forgot between pages where it was."""
+    """What `take` returns for each object of a kind, read page by page; the read starts again if a continue token expires."""
     while True:
         found: list[T] = []
         try:
@@ -146,13 +147,13 @@ async def collected(
 
 
 def _tenant(quota: Obj) -> Tenant | None:
-    """Whose quota it is, its namespace says; who else may make quotas there is an admin of the host."""
+    """The tenant of a quota, if its namespace agrees. Besides the controller, only host admins can create quotas there."""
     found = given.tenant_of(quota)
     return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
 
 
 async def device_lines(client: Client, reading: Reading) -> dict[str, dict[str, Line]]:
-    """By tenant that may have claims for devices: the line of its quota that a device of each class counts in."""
+    """For each tenant that may have claims for devices: the quota line that each device class counts in."""
 
     def take(quota: Obj) -> tuple[str, dict[str, Line]] | None:
         tenant = names.tenant_of_work(str(quota["metadata"].get("namespace")))
@@ -163,7 +164,7 @@ async def device_lines(client: Client, reading: Reading) -> dict[str, dict[str, 
 
 
 def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
-    """A tenant without a note, which the ledger has nothing to do with, with what claims count as in its quota all the same."""
+    """A tenant that the ledger does not handle, as it has no note; claims still count in its quota."""
     if tenant.devices:
         return tenant
     resources = {resource for _, resource in tenant.shares}
@@ -171,7 +172,7 @@ def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
 
 
 async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Reading) -> tuple[Claim, ...]:
-    """What claims for devices hold; where none stands for anything, none is read."""
+    """What claims for devices hold; nothing is read if no class stands for a resource."""
     if not any(each.devices for each in tenants.values()):
         return ()
 
@@ -189,6 +190,6 @@ async def _rules(client: Client) -> dict[str, Rules]:
     try:
         cohorts = (await client.list(kinds.COHORTS)).items
     except NotFound:
-        # A host whose definitions are older: there are cohorts by name, with the usual rules.
+        # The host has older CRDs: cohorts exist by name only, with the default rules.
         return {}
     return {str(each["metadata"]["name"]): given.rules_of(each) for each in cohorts}

@@ -1,6 +1,6 @@
-"""What waits, in the order in which the ledger looks at it, and why. Pure.
+"""The workloads that wait, in the ledger's order, and why. Pure.
 
-Snapshot ──> decide ──> verdicts, in the order of the turn ──> by workload ──> Waiting: place, pods, why, forecast
+Snapshot ──> decide ──> verdicts, in the order of the turn ──> by workload ──> Waiting: place, pods, reason, forecast
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from workstation.cli.quotas.summary import number
 class Waiting:
     """A workload that waits."""
 
-    # From 1 on, in its cohort; None for what is not in the queue, since no room would help it.
+    # The place in its cohort's queue, from 1; None if it is not in the queue because no room would help it.
     place: int | None
     pods: tuple[Pod, ...]
     verdict: PodVerdict
@@ -29,25 +29,25 @@ class Waiting:
 
     @property
     def name(self) -> str:
-        """As its tenant calls it: namespace and pod, or gang."""
+        """The tenant's name for it: namespace and pod, or gang."""
         pod = self.first
         called = f"gang {pod.gang.name}" if pod.gang is not None else pod.virtual_name or pod.name
         return f"{pod.virtual_namespace}/{called}"
 
     @property
     def asks(self) -> dict[str, int]:
-        """What all of its pods ask for."""
+        """What all of its pods request together."""
         names = sorted({name for pod in self.pods for name in pod.asks})
         return {name: sum(pod.asks.get(name, 0) for pod in self.pods) for name in names}
 
     @property
     def since(self) -> float:
-        """Since when it is complete."""
+        """The time since when it is complete, in seconds since 1970."""
         return max(pod.created for pod in self.pods)
 
 
 def waiting(snapshot: Snapshot, decisions: Decisions, cohort: str, alone: str = "") -> list[Waiting]:
-    """What waits in a cohort, in order; for tenants of none (`alone`) each is a cohort of its own."""
+    """The workloads that wait in a cohort, in order; tenants without a cohort (`alone`) have a queue each."""
     found = sort_out(snapshot.pods)
     ready = {each.pods[0].uid for each in (*found.workloads, *found.rests)}
     workloads = [each.pods for each in (*found.workloads, *found.rests)] + [each.pods for each in found.unready]
@@ -68,7 +68,7 @@ def waiting(snapshot: Snapshot, decisions: Decisions, cohort: str, alone: str = 
 
 
 def devices(asks: Mapping[str, int]) -> str:
-    """What is asked for, devices alone where there are any."""
+    """The requested amounts as text; only devices if there are any."""
     named = {name: amount for name, amount in asks.items() if "/" in name} or asks
     return ", ".join(f"{number(('', name), amount)} {name}" for name, amount in named.items()) or "nothing"
 
@@ -92,5 +92,5 @@ def as_json(each: Waiting) -> dict[str, Any]:
 
 
 def names(pods: Iterable[Pod]) -> list[str]:
-    """What the tenant calls them."""
+    """The tenant's names of the pods."""
     return [pod.virtual_name or pod.name for pod in pods]

@@ -1,4 +1,4 @@
-"""What tenants of each cohort have of each line, and what of it waits. Pure; for `top`, `cohort` and `why`."""
+"""What each tenant of a cohort has of each line, and how much of it waits. Pure; for `top`, `cohort` and `why`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,20 +13,20 @@ from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tenant's line."""
+    """One tenant's numbers for one line."""
 
     tenant: str
     line: Line
     standing: Standing
-    # What its pods ask for that wait on the host.
+    # What its pods request that wait on the host.
     waiting: int
-    # Of what is used, what claims for devices hold, from when they are there.
+    # The part of `used` that claims for devices hold, counted as soon as the claims exist.
     claims: int
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """One cohort, or all tenants that are in none, where `name` is empty."""
+    """One cohort; with an empty name, the tenants without a cohort."""
 
     name: str
     tenants: tuple[str, ...]
@@ -44,7 +44,7 @@ class Members:
 
 
 def cohorts(snapshot: Snapshot) -> list[Members]:
-    """Every cohort with its tenants' lines; who is in none comes last."""
+    """Every cohort with its tenants' lines; tenants without a cohort come last."""
     books = Books(snapshot)
     standings = books.now.account.standings()
     waiting, claims = _charged(waiting_pods(snapshot.pods), books), claimed(snapshot, books)
@@ -66,7 +66,7 @@ def claimed(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
 
 
 def _charged(asking: Iterable[Pod | Claim], books: Books) -> Counter[tuple[str, Line]]:
-    """What pods or claims are charged to each line of each tenant, as the flavors that it likes best."""
+    """What pods or claims count in each line of each tenant, with the flavors that the tenant prefers."""
     found: Counter[tuple[str, Line]] = Counter()
     for each in asking:
         charge = books.now.account.charge(each.tenant, each.asks, books.flavors.best(each.tenant, each.asks))
@@ -75,22 +75,22 @@ def _charged(asking: Iterable[Pod | Claim], books: Books) -> Counter[tuple[str, 
 
 
 def waiting_pods(pods: Iterable[Pod]) -> list[Pod]:
-    """Pods of tenants that wait at the gate."""
+    """Pods of tenants that wait for the ledger."""
     return [pod for pod in pods if pod.tenant and pod.stage in GATED and not pod.ending]
 
 
 def is_device(line: Line) -> bool:
-    """Whether a line is of devices, and not of what every pod asks for."""
+    """Whether a line is about devices, and not about resources that every pod requests."""
     return "/" in line[1]
 
 
 def number(line: Line, count: int) -> str:
-    """An amount of a line, as people write it."""
+    """An amount of a line, written for people."""
     return written(line[1], count)
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """A row in base units: millicores of cpu, bytes, devices. Sums have not what could be borrowed: it does not add up."""
+    """A row in base units: millicores of cpu, bytes, devices. Sums have no borrowable amount, because it does not add up."""
     flavor, resource = row.line
     said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line), "unit": unit_of(resource)}
     said |= asdict(row.standing)

@@ -1,9 +1,9 @@
-"""`bulkhead top`: who has which accelerators, who borrows from whom, and what waits; once, or again and again.
+"""`bulkhead top`: which tenants hold and borrow accelerators, and what waits; once, or repeatedly.
 
     View ──> by cohort: nominal, used, borrowed, lent, waiting ──> tables
          └─> by resource: nodes and their devices by tenant ──> a map that fits the terminal
 
-Colours and redrawing are for terminals; a pipe gets plain text, frame after frame with --watch.
+Colours and redrawing are for terminals; a pipe gets plain text, one frame after the other with --watch.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from workstation.cli.quotas.topmap import Block, Paint
 
 _COLOURS: Final = (32, 33, 34, 35, 36, 91, 92, 93, 94, 95, 96, 31)
 _HEADERS: Final = ("NOMINAL", "USED", "BORROWED", "LENT", "WAITING")
-# Only where claims hold something: of what is used, what they do, from when they are there.
+# A column that is shown if claims hold a part of what is used; they count as soon as they exist.
 _OF_CLAIMS: Final = "BY CLAIMS"
 _LEAST_LINES: Final = 3
 _LEAST_ROWS: Final = 5
@@ -54,31 +54,32 @@ class TopRequest:
 def add_arguments(parser: Parser) -> None:
     """`top`."""
     parser.description = (
-        "The tenants of each cohort with what they have of each device: nominal quota, used, borrowed, lent,\n"
-        "waiting; and a map of the nodes, a letter for each device, by rack and NVLink domain where nodes are labelled so."
+        "The tenants of each cohort with their numbers for each device: nominal quota, used, borrowed, lent, waiting.\n"
+        "Then a map of the nodes, with a letter for each device, by rack and NVLink domain if the nodes have such labels."
     )
     parser.epilog = (
         "examples:\n"
         "  bulkhead top\n"
-        "  bulkhead top --watch                             drawn again every two seconds\n"
+        "  bulkhead top --watch                             refreshed every two seconds\n"
         "  bulkhead top --resource nvidia.com/mig-1g.10gb\n"
         "  bulkhead top -o json | jq '.nodes[] | select(.state == \"whole\") | .name'\n\n"
-        "A node is whole while nobody has any of its devices, broken when only some are free, else full; gangs of whole nodes\n"
-        "wait for whole ones. With more nodes than lines they stand side by side, and then those that look alike once, with\n"
-        "their number (12x........). NO_COLOR=1 turns colours off; a pipe never gets any.\n"
+        "A node is whole if none of its devices is in use, broken if some are free, and full if none is. Gangs of whole nodes\n"
+        "wait for whole ones. If there are more nodes than lines, they are drawn next to each other; if that is not enough,\n"
+        "nodes that look alike are drawn once, with their number (12x........). NO_COLOR=1 turns colours off; a pipe gets\n"
+        "none.\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
-    parser.add_argument("-w", "--watch", action="store_true", help="again and again, until interrupted")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh until interrupted")
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
         type=values.decimal(0.5, 3600, "a number of seconds"),
         default=2.0,
-        help="between two frames; default 2",
+        help="seconds between two frames; default 2",
     )
-    parser.add_argument("--resource", metavar="NAME", help="this one alone, such as nvidia.com/gpu (default: all devices)")
-    add_output(parser, more="; json and yaml in base units")
+    parser.add_argument("--resource", metavar="NAME", help="only this resource, such as nvidia.com/gpu (default: all devices)")
+    add_output(parser, more="; json and yaml use base units")
     parser.does(_request, show)
 
 
@@ -101,7 +102,7 @@ async def _show(request: TopRequest) -> int:
 
 
 async def _watch(client: Client, request: TopRequest) -> None:
-    """Frames until the user interrupts; a read that fails is said and tried again, once there was a first frame."""
+    """Print frames until the user interrupts. After the first frame, a failed read is reported and tried again."""
     terminal = is_terminal(sys.stdout)
     drawn = False
     while True:
@@ -127,8 +128,8 @@ def _print(view: View, request: TopRequest) -> None:
     resources = _resources(view.snapshot, found)
     if request.resource:
         if request.resource not in resources:
-            known = ", ".join(resources) or "none at all"
-            raise CliError(f"no node and no quota has {plain(request.resource, 100)}; there are: {known}", code=Exit.NOT_FOUND)
+            known = ", ".join(resources) or "none"
+            raise CliError(f"no node and no quota has {plain(request.resource, 100)}; devices: {known}", code=Exit.NOT_FOUND)
         resources = [request.resource]
     if request.form != "table":
         if request.watch and request.form == "yaml":
@@ -146,7 +147,7 @@ def _print(view: View, request: TopRequest) -> None:
 
 
 def _resources(snapshot: Snapshot, found: Sequence[Members]) -> list[str]:
-    """Devices that any node has, or any tenant a quota of, the most frequent first."""
+    """Devices that a node has or a tenant has quota of, the most frequent first."""
     there: Counter[str] = Counter()
     for node in snapshot.nodes:
         there.update({name: amount for name, amount in node.allocatable.items() if "/" in name and amount > 0})
@@ -162,7 +163,7 @@ def _is_vendors(resource: str) -> bool:
 
 
 def tables(found: Sequence[Members], resources: Iterable[str], most: int | None) -> list[str]:
-    """A table for each line of each cohort; in about so many lines together, where that is bounded."""
+    """A table for each line of each cohort; about `lines` lines in total, if that is bounded."""
     asked = set(resources)
     wanted = [(members, line) for members in found for line in members.lines() if line[1] in asked]
     rows = None if most is None else max(_LEAST_ROWS, most // max(1, len(wanted)) - 3)
@@ -177,7 +178,7 @@ def _table(members: Members, line: tuple[str, str], most: int | None) -> list[st
     rows = [row for row in members.rows if row.line == line]
     left = 0
     if most is not None and len(rows) > most:
-        # Those of whom there is most to say.
+        # The tenants with the largest numbers.
         busiest = sorted(rows, key=lambda row: (-row.standing.used - row.waiting, -row.standing.nominal, row.tenant))
         rows, left = sorted(busiest[:most], key=lambda row: row.tenant), len(rows) - most
     total = members.total(line)
@@ -191,8 +192,8 @@ def _table(members: Members, line: tuple[str, str], most: int | None) -> list[st
         )
         for row in ([*rows, total] if len(rows) + left > 1 else rows)
     ]
-    everybody = f"all, {left} more tenants among them" if left else "all"
-    cells = [(f"{title}: {line_name(*line)}", *headers), *((cell[0] or everybody, *cell[1:]) for cell in cells)]
+    total_name = f"all, including {left} more tenants" if left else "all"
+    cells = [(f"{title}: {line_name(*line)}", *headers), *((cell[0] or total_name, *cell[1:]) for cell in cells)]
     widths = [max(len(cell[at]) for cell in cells) for at in range(len(cells[0]))]
     return [
         f"{cell[0]:<{widths[0]}}   {'   '.join(value.rjust(width) for value, width in zip(cell[1:], widths[1:], strict=True))}"
@@ -203,7 +204,7 @@ def _table(members: Members, line: tuple[str, str], most: int | None) -> list[st
 def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Paint, *, room: int, width: int) -> list[str]:
     shown = topmap.blocks(snapshot, resource)
     claimed = sum(claim.asks.get(resource, 0) for claim in snapshot.claims)
-    undrawn = f", {claimed} more by claims for devices, on nodes that are not known here" if claimed else ""
+    undrawn = f", {claimed} more by claims for devices, on unknown nodes" if claimed else ""
     if not shown:
         return [f"{resource}: no node has any{undrawn}"]
     states = Counter(block.state for block in shown)
@@ -219,7 +220,7 @@ def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Pai
 
 def _legend(shown: Sequence[Block], names: Mapping[str, str], paint: Paint, width: int) -> list[str]:
     here = {tenant for block in shown for tenant, _ in block.held}
-    marks = [f"{topmap.OTHERS} no tenant's"] if "" in here else []
+    marks = [f"{topmap.OTHERS} not a tenant's"] if "" in here else []
     marks += [f"{topmap.CLOSED} takes no pods"] if any(not block.usable for block in shown) else []
     words = [(f"{text}  ", len(text) + 2) for text in [f"{topmap.FREE} free", *marks]]
     for tenant in names:
@@ -229,11 +230,11 @@ def _legend(shown: Sequence[Block], names: Mapping[str, str], paint: Paint, widt
     lines = [line.rstrip() for line in topmap.wrapped("", words, width)]
     if len(lines) <= _LEGEND_LINES:
         return lines
-    return [*lines[:_LEGEND_LINES], f"and letters of more tenants: {len(names)} in all, -o json has them"]
+    return [*lines[:_LEGEND_LINES], f"and letters of more tenants: {len(names)} in total, -o json has them"]
 
 
 def _by_use(snapshot: Snapshot, resources: Iterable[str]) -> list[str]:
-    """Tenants, those first that have most, so that these get the letters that they would like."""
+    """Tenants, those with the most devices first, so that they get the letters that they would like."""
     asked = set(resources)
     used: Counter[str] = Counter(dict.fromkeys(snapshot.tenants, 0))
     for pod in snapshot.pods:

@@ -1,10 +1,10 @@
-"""The picture of `bulkhead top`: which tenant has which accelerators of which nodes, in as many lines as there are. Pure.
+"""The map of `bulkhead top`: which tenant has how many accelerators of which nodes, within so many lines. Pure.
 
-    nodes, pods ──> blocks: a letter for each device of a node ──> by domain ──> as fine as fits:
-        a line for each node ──> blocks side by side ──> equal blocks counted ──> all domains together, cut off
+    nodes, pods ──> blocks: a letter for each device of a node ──> by domain ──> as much detail as fits:
+        a line for each node ──> blocks next to each other ──> equal blocks counted ──> all domains together, cut off
 
-Which device of a node a pod has, the host's API does not say: a block says how many, pods of one tenant side by side. A block
-in which letters and dots are mixed is a broken node; whole nodes are what gangs wait for.
+The host's API does not tell which device of a node a pod has. So a block shows how many, with those of one tenant together. A
+block with both letters and dots is a broken node; gangs wait for whole nodes.
 """
 
 from collections import Counter
@@ -20,38 +20,38 @@ OTHERS: Final = "#"
 CLOSED: Final = "!"
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _BEYOND: Final = "?"
-# A node with more devices (time-sliced, MIG) is drawn in numbers.
+# A node with more devices (time-sliced, MIG) is drawn as numbers.
 _DRAWN: Final = 16
 _NO_DOMAIN: Final = ("", "")
-Paint: TypeAlias = Callable[[str, str], str]  # a letter or more of them, and the tenant whose they are
+Paint: TypeAlias = Callable[[str, str], str]  # gets one or more letters, and their tenant
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One node, by one resource."""
+    """One node, for one resource."""
 
     node: str
     domain: tuple[str, str]
     capacity: int
-    # What each tenant has of it; "" for pods that are no tenant's.
+    # Devices by tenant; "" for pods that do not belong to a tenant.
     held: tuple[tuple[str, int], ...]
     usable: bool
 
     @property
     def free(self) -> int:
-        """Devices that nobody has."""
+        """The number of devices that are not in use."""
         return max(0, self.capacity - sum(number for _, number in self.held))
 
     @property
     def state(self) -> str:
-        """`whole`, `broken` or `full`; `closed` for a node that takes no pods."""
+        """`whole`, `broken` or `full`; `closed` if the node accepts no pods."""
         if not self.usable:
             return "closed"
         return "whole" if not self.held else "broken" if self.free else "full"
 
     @property
     def look(self) -> tuple[int, tuple[tuple[str, int], ...], bool]:
-        """Blocks of the same look are drawn alike."""
+        """Blocks with the same key look alike."""
         return self.capacity, self.held, self.usable
 
 
@@ -68,7 +68,7 @@ def blocks(snapshot: Snapshot, resource: str) -> list[Block]:
 
 
 def where(pod: Pod) -> str:
-    """The node on which a pod has devices, or is about to."""
+    """The node on which a pod has devices, or soon will."""
     return pod.node or pod.pinned if pod.stage in HELD else ""
 
 
@@ -79,49 +79,49 @@ def _block(node: Node, resource: str, held: Mapping[str, int]) -> Block:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """node-2 before node-10."""
+    """A sort key that puts node-2 before node-10."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
     return stem, int(digits[:9] or 0), name
 
 
 def letters(tenants: Iterable[str]) -> dict[str, str]:
-    """A letter for each tenant: one of its own name if it is free, of the last part first (team-b is B)."""
+    """A letter for each tenant: if possible one of its name, from the last part first (team-b is B)."""
     found: dict[str, str] = {}
     left = dict.fromkeys(_LETTERS)
     for tenant in tenants:
         own = [letter.upper() for letter in tenant.rpartition("-")[2] + tenant if letter.isascii() and letter.isalnum()]
-        letter = next((each for each in own if each in left), next(iter(left), _BEYOND))
+        letter = next((candidate for candidate in own if candidate in left), next(iter(left), _BEYOND))
         left.pop(letter, None)
         found[tenant] = letter
     return found
 
 
 def drawn(block: Block, names: Mapping[str, str], paint: Paint) -> tuple[str, int]:
-    """A block as text, and how wide it is."""
+    """A block as text, and its width."""
     parts = [(names.get(tenant, _BEYOND) if tenant else OTHERS, number, tenant) for tenant, number in block.held]
     if block.capacity > _DRAWN:
-        said = [(f"{letter}{number}", tenant) for letter, number, tenant in parts] + [(f"{FREE}{block.free}", "")]
-        text = " ".join(paint(word, tenant) for word, tenant in said)
-        width = sum(len(word) for word, _ in said) + len(said) - 1
+        words = [(f"{letter}{number}", tenant) for letter, number, tenant in parts] + [(f"{FREE}{block.free}", "")]
+        text = " ".join(paint(word, tenant) for word, tenant in words)
+        width = sum(len(word) for word, _ in words) + len(words) - 1
     else:
-        said = [(letter * number, tenant) for letter, number, tenant in parts]
-        text = "".join(paint(word, tenant) for word, tenant in said) + FREE * block.free
-        width = sum(len(word) for word, _ in said) + block.free
+        words = [(letter * number, tenant) for letter, number, tenant in parts]
+        text = "".join(paint(word, tenant) for word, tenant in words) + FREE * block.free
+        width = sum(len(word) for word, _ in words) + block.free
     return (text, width) if block.usable else (f"{CLOSED}{text}", width + 1)
 
 
 def picture(shown: Sequence[Block], names: Mapping[str, str], *, lines: int, width: int, paint: Paint) -> list[str]:
-    """The nodes in at most so many lines of at most so many columns."""
+    """The nodes in at most `lines` lines of at most `width` columns."""
     for draw in (_by_node, _side_by_side, _counted):
         found = draw(shown, names, width, paint)
         if len(found) <= lines:
             return found
-    whole = [Block(each.node, _NO_DOMAIN, each.capacity, each.held, each.usable) for each in shown]
+    whole = [Block(block.node, _NO_DOMAIN, block.capacity, block.held, block.usable) for block in shown]
     found = _counted(whole, names, width, paint)
     if len(found) <= max(lines, 2):
         return found
-    return [*found[: max(lines, 2) - 1], f"… {len(found) - max(lines, 2) + 1} more lines: make the terminal larger, or -o json"]
+    return [*found[: max(lines, 2) - 1], f"… {len(found) - max(lines, 2) + 1} more lines: enlarge the terminal, or use -o json"]
 
 
 def _by_node(shown: Sequence[Block], names: Mapping[str, str], width: int, paint: Paint) -> list[str]:
@@ -140,7 +140,7 @@ def _by_node(shown: Sequence[Block], names: Mapping[str, str], width: int, paint
 
 
 def _shortened(name: str, room: int) -> str:
-    """A name in so many columns; of nodes that are called alike it is the end by which they are told apart."""
+    """A name within `room` columns; similar names of nodes usually differ at their end, so the end stays."""
     if len(name) <= room:
         return name
     head = (room - 1) // 2
@@ -148,7 +148,7 @@ def _shortened(name: str, room: int) -> str:
 
 
 def _side_by_side(shown: Sequence[Block], names: Mapping[str, str], width: int, paint: Paint) -> list[str]:
-    """Nodes in the order of their names, without these."""
+    """Nodes in the order of their names, next to each other, without their names."""
     found: list[str] = []
     for domain, members in _domains(shown):
         found += wrapped(domain, [drawn(block, names, paint) for block in members], width)
@@ -156,7 +156,7 @@ def _side_by_side(shown: Sequence[Block], names: Mapping[str, str], width: int, 
 
 
 def _counted(shown: Sequence[Block], names: Mapping[str, str], width: int, paint: Paint) -> list[str]:
-    """Nodes that look alike once, with their number: those that are in use first."""
+    """Nodes that look alike are drawn once, with their number; nodes in use come first."""
     found: list[str] = []
     for domain, members in _domains(shown):
         looks: dict[object, list[Block]] = {}
@@ -172,7 +172,7 @@ def _counted(shown: Sequence[Block], names: Mapping[str, str], width: int, paint
 
 
 def _domains(shown: Sequence[Block]) -> list[tuple[str, list[Block]]]:
-    """Nodes by rack and NVLink domain, as far as they have labels."""
+    """Nodes by rack and NVLink domain, if they have the labels."""
     found: dict[tuple[str, str], list[Block]] = {}
     for block in shown:
         found.setdefault(block.domain, []).append(block)
@@ -180,7 +180,7 @@ def _domains(shown: Sequence[Block]) -> list[tuple[str, list[Block]]]:
 
 
 def wrapped(title: str, words: Sequence[tuple[str, int]], width: int) -> list[str]:
-    """Words of known width in lines, under or behind a title."""
+    """Words of known width, wrapped into lines that begin with a title or are indented."""
     indent = f"{title}: " if title else ""
     found, line, used = [], indent, len(indent)
     empty = True

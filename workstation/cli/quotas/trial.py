@@ -1,8 +1,8 @@
-"""`bulkhead quota try TENANT RESOURCE=QUANTITY…`: who would lose what, and when, if a tenant's quota were changed.
+"""`bulkhead quota try TENANT RESOURCE=QUANTITY…`: what tenants would lose, and when, if a tenant's quota changed.
 
-    View, other numbers ──> the ledger's own decisions with them and without ──> pods that go, pods that start, quotas
+    View, changed numbers ──> the ledger's decisions with and without them ──> evicted pods, started pods, quotas
 
-Nothing is changed.
+The command changes nothing.
 """
 
 import argparse
@@ -51,10 +51,10 @@ def add_arguments(parser: Parser) -> None:
     actions = parser.actions("ACTION")
     trial = actions.add_parser(
         "try",
-        help="who would lose what, and when",
-        description="What would happen if a tenant's nominal quota were changed: which pods would be taken back, of whom and\n"
-        "by when, which would start, and what everybody would have. Decided as the ledger would, on what runs now. It changes\n"
-        "nothing.",
+        help="show which tenants would lose quota, and when",
+        description="Show what would happen if a tenant's nominal quota changed: which tenants' pods would be evicted and\n"
+        "by when, which pods would start, and what quota each tenant would have. The ledger decides so for what runs now.\n"
+        "The command changes nothing.",
         epilog="examples:\n"
         "  bulkhead quota try red nvidia.com/gpu=16\n"
         "  bulkhead quota try red nvidia.com/gpu@h100=8 cpu=64\n"
@@ -69,9 +69,9 @@ def add_arguments(parser: Parser) -> None:
         metavar="RESOURCE=QUANTITY",
         nargs="+",
         type=values.quota,
-        help="its nominal quota of a resource, or of resource@flavor",
+        help="nominal quota of a resource, or of resource@flavor",
     )
-    add_output(trial, more="; json and yaml in base units, and with all")
+    add_output(trial, more="; json and yaml use base units and are complete")
     trial.does(_request, try_it)
 
 
@@ -86,7 +86,7 @@ def try_it(request: TryRequest) -> int:
     tenant = view.snapshot.tenants.get(request.tenant)
     if tenant is None:
         raise CliError(
-            f"tenant {request.tenant}: it has no quota on the host yet",
+            f"tenant {request.tenant} has no quota on the host yet",
             next_step=f"see why: bulkhead tenant describe {request.tenant}",
         )
     shares = changed(tenant, request.quota)
@@ -101,29 +101,29 @@ def try_it(request: TryRequest) -> int:
 
 
 async def _observe(request: TryRequest) -> tuple[View, Mapping[str, Any]]:
-    """The host, and what the tenant's class says of quotas."""
+    """The host, and the quota that the tenant's class allows."""
     async with connection.host_client(request.host) as client:
         view = await hostview.observe(client)
         tenant: Obj = tenant_of(view, request.tenant)
         try:
             found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
         except (NotFound, Forbidden, ValueError):
-            # Then nobody can say whether it would be allowed; what it would do can be said all the same.
+            # It is then unknown whether the class would allow the quota; its effects can still be computed.
             found = {}
     return view, mapping(mapping(mapping(found.get("spec")).get("quota")).get("resources"))
 
 
 def changed(tenant: Tenant, asked: Mapping[str, str]) -> dict[Line, Share]:
-    """The shares that the tenant would have; an error for what the ledger does not count for it."""
+    """The tenant's changed shares. Raises CliError for a line that the ledger does not count for it."""
     found: dict[Line, Share] = {}
-    for name, said in asked.items():
+    for name, quantity in asked.items():
         line = line_named(name)
         share = tenant.shares.get(line)
         if share is None:
             raise _no_line(tenant, name, line)
-        amount = Amount.read(said)
+        amount = Amount.read(quantity)
         if "/" in line[1] and not amount.is_whole:
-            raise CliError(f"{name}={said}: {line[1]} can only be had whole", code=Exit.USAGE)
+            raise CliError(f"{name} must be a whole number, not {quantity}", code=Exit.USAGE)
         nominal = base_units(line[1], amount.number, "down")
         lending = share.lending if share.lending is None else min(share.lending, nominal)
         found[line] = replace(share, nominal=nominal, lending=lending)
@@ -131,26 +131,26 @@ def changed(tenant: Tenant, asked: Mapping[str, str]) -> dict[Line, Share]:
 
 
 def _no_line(tenant: Tenant, name: str, line: Line) -> CliError:
-    there = sorted(line_name(*each) for each in tenant.shares)
-    flavors = [each for each in there if line_named(each)[1] == line[1]]
+    there = sorted(line_name(*counted) for counted in tenant.shares)
+    flavors = [flavor for flavor in there if line_named(flavor)[1] == line[1]]
     if flavors:
-        how = "of no flavors of it, but of all together" if ("", line[1]) in tenant.shares else "of each flavor of it"
+        how = "for all flavors together, not for each one" if ("", line[1]) in tenant.shares else "for each flavor of it"
         return CliError(
             f"{plain(name, 100)}: tenant {tenant.name} has a quota {how}",
             next_step=f"name one: {', '.join(flavors)}",
             code=Exit.USAGE,
         )
-    said = f"the ledger counts for it: {', '.join(there)}" if there else "the ledger counts nothing for it"
+    known = f"the ledger counts for it: {', '.join(there)}" if there else "the ledger counts nothing for it"
     return CliError(
-        f"{plain(name, 100)}: the ledger keeps no quota of that for tenant {tenant.name}, so nothing would be taken back; "
-        "of a lower quota the host refuses new pods only",
-        next_step=did_you_mean(name, there, said),
+        f"{plain(name, 100)}: the ledger keeps no quota of that for tenant {tenant.name}, so no pod would be evicted; "
+        "with a lower quota the host only refuses new pods",
+        next_step=did_you_mean(name, there, known),
         code=Exit.USAGE,
     )
 
 
 def beyond(tenant: Tenant, shares: Mapping[Line, Share], bounds: Mapping[str, Any]) -> list[str]:
-    """What the tenant's class would not allow, so that it would be refused."""
+    """Warnings about quotas that the tenant's class does not allow, so that the Tenant would be refused."""
     found = []
     for resource in sorted({resource for _, resource in shares}):
         most = readable(mapping(bounds.get(resource)).get("maxNominal"))
@@ -169,17 +169,17 @@ def _print(tenant: Tenant, shares: Mapping[Line, Share], found: Trial, now: floa
         for line, share in shares.items()
     )
     print(f"if tenant {tenant.name} had {changes} (nothing is changed):")
-    heading("Pods that would be taken back")
+    heading("Pods that would be evicted")
     rows = [
         (
-            each.pod.tenant,
-            f"{each.pod.virtual_namespace}/{each.pod.virtual_name}",
-            queued.devices(each.pod.asks),
-            each.pod.node,
-            each.cause,
-            _when(each.by, now),
+            loss.pod.tenant,
+            f"{loss.pod.virtual_namespace}/{loss.pod.virtual_name}",
+            queued.devices(loss.pod.asks),
+            loss.pod.node,
+            loss.cause,
+            _when(loss.by, now),
         )
-        for each in found.losses
+        for loss in found.losses
     ]
     _listed(["TENANT", "POD", "ASKS", "NODE", "WHY", "GONE BY"], rows)
     heading("Pods that would start at once")
@@ -187,7 +187,7 @@ def _print(tenant: Tenant, shares: Mapping[Line, Share], found: Trial, now: floa
     _listed(["TENANT", "POD", "ASKS"], starts)
     for name, lines in sorted(found.kept.items()):
         over = ", ".join(f"{number(line, amount)} {line_name(*line)}" for line, amount in lines.items())
-        print(f"\n{name} would hold {over} more than it may, and keep it until its pods end (overQuota: Keep)")
+        print(f"\n{name} would hold {over} more than it may, and would keep it until its pods end (overQuota: Keep)")
     heading("Quotas that would change")
     _listed(["TENANT", "RESOURCE", "", "NOMINAL", "AT MOST", "USED", "BORROWED", "LENT"], _standings(found))
 
@@ -226,13 +226,13 @@ def _when(by: float, now: float) -> str:
 
 
 def _json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[str, Any]:
-    def pod(each: Any) -> dict[str, Any]:
+    def pod(asked: Any) -> dict[str, Any]:
         return {
-            "tenant": each.tenant,
-            "namespace": each.virtual_namespace,
-            "pod": each.virtual_name,
-            "asks": dict(each.asks),
-            "node": each.node,
+            "tenant": asked.tenant,
+            "namespace": asked.virtual_namespace,
+            "pod": asked.virtual_name,
+            "asks": dict(asked.asks),
+            "node": asked.node,
         }
 
     return {
@@ -247,8 +247,8 @@ def _json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[st
             }
             for line, share in shares.items()
         ],
-        "losses": [pod(each.pod) | {"cause": str(each.cause), "by": moment(each.by)} for each in found.losses],
-        "starts": [pod(each) for each in found.starts],
+        "losses": [pod(loss.pod) | {"cause": str(loss.cause), "by": moment(loss.by)} for loss in found.losses],
+        "starts": [pod(started) for started in found.starts],
         "kept": [
             {"tenant": name, "resource": line[1], "flavor": line[0], "unit": unit_of(line[1]), "over": amount}
             for name, lines in sorted(found.kept.items())

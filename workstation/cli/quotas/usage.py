@@ -1,7 +1,7 @@
-"""`bulkhead usage`: for how long tenants held devices, as the controller stored it, and since then as pods and claims say.
+"""`bulkhead usage`: for how long tenants held devices, from what the controller stored and from pods and claims since then.
 
-pages on the host ──> of each number the newest ──> up to some moment ──┐
-pods, claims    ──> what they held since that moment ──> the same Meter ─┴─> sums by tenant, namespace or owner
+stored pages on the host ──> the newest number of each series ──> up to some time ──┐
+pods, claims ──> what they held since that time ──> the same Meter ─────────────────┴─> sums by tenant, namespace or owner
 """
 
 import argparse
@@ -38,7 +38,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "owner": ("tenant", "namespace", "owner"),
 }
 _FLAVOR: Final = ("resource", "flavor")
-# Pages of more than a year, should somebody ask for it.
+# Pages of more than a year, in case a user asks for it.
 _MOST_PAGES: Final = 4000
 _TRIES: Final = 3
 
@@ -51,7 +51,7 @@ class UsageRequest:
     tenant: str | None
     since_seconds: float
     by: Literal["tenant", "namespace", "owner"]
-    # Where the controller runs.
+    # The namespace in which the controller runs.
     namespace: str
     form: Form
 
@@ -59,38 +59,38 @@ class UsageRequest:
 def add_arguments(parser: Parser) -> None:
     """`usage [TENANT]`."""
     parser.description = (
-        "Device-hours of each tenant, resource and flavor: used while a container ran, idle while devices were\n"
-        "held and nothing ran on them, and of both what was borrowed. Counted up to this moment; of pods that have gone since\n"
-        "the controller stored it last, a minute ago at most, the last minute is counted as soon as it has.\n"
-        "Reserved are free devices that wait for a workload of the tenant, so that others may not use them: beside what\n"
-        "was held, and as the controller stored it last."
+        "Device-hours of each tenant, resource and flavor: used while a container ran, idle while devices were held and\n"
+        "nothing ran on them, and the borrowed part of both. They are counted up to now. For pods that are gone, up to a\n"
+        "minute may be missing until the controller stores it, which it does every minute.\n"
+        "Reserved devices are free, but wait for a workload of the tenant, so that others may not use them. They are not part\n"
+        "of the held hours, and are shown as the controller last stored them."
     )
     parser.epilog = (
         "examples:\n"
         "  bulkhead usage                                   all tenants, the last seven days\n"
-        "  bulkhead usage red --since 24h --by owner        whose jobs of red they were\n"
+        "  bulkhead usage red --since 24h --by owner        the jobs of red\n"
         "  bulkhead usage --since 30d --by namespace -o csv > november.csv\n"
         "  bulkhead usage -o json | jq '.items[] | select(.idleSeconds > .usedSeconds)'\n\n"
-        "An owner is what controls the pod in the tenant's plane, such as Job/train. Under * is what was too much to\n"
+        "An owner is the controller of a pod in the tenant's plane, such as Job/train. The row * sums up what was too much to\n"
         "keep by name."
-        " Time is in whole hours: from the hour in which --since lies. The controller keeps 400 days.\n"
+        " Times are whole hours, from the hour that --since falls into. The controller keeps 400 days.\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
     add_tenant(parser, optional=True)
     parser.add_argument(
-        "--since", metavar="TIME", type=values.since, default=7 * values.DAY, help="how far back: 12h, 7d; default 7d"
+        "--since", metavar="TIME", type=values.since, default=7 * values.DAY, help="how far to go back: 12h, 7d; default 7d"
     )
-    parser.add_argument("--by", choices=["tenant", "namespace", "owner"], default="tenant", help="what is summed up")
+    parser.add_argument("--by", choices=["tenant", "namespace", "owner"], default="tenant", help="what to sum up by")
     parser.add_argument(
         "-n",
         "--namespace",
         metavar="NAME",
         type=values.object_name,
         default="bulkhead-system",
-        help="where the controller runs",
+        help="namespace of the controller",
     )
-    add_output(parser, "table", "json", "yaml", "csv", more="; json, yaml and csv in seconds")
+    add_output(parser, "table", "json", "yaml", "csv", more="; json, yaml and csv use seconds")
     parser.does(_request, print_usage)
 
 
@@ -124,7 +124,7 @@ def print_usage(request: UsageRequest) -> int:
 
 
 async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]], int]:
-    """The stored pages, what was not stored yet, and up to when that is."""
+    """The stored pages, what is not stored yet, and up to which time the result counts."""
     async with connection.host_client(request.host) as client:
         if request.tenant:
             await _check_tenant(client, request.tenant)
@@ -133,8 +133,8 @@ async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Pa
             pages = await _whole(client, request.namespace, since, reading)
             if not pages:
                 raise CliError(
-                    f"nothing was metered yet: there are no pages in namespace {request.namespace}",
-                    next_step="the controller meters from when it first leads; name its namespace with -n if it is another",
+                    f"there is no stored usage in namespace {request.namespace}",
+                    next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
                 )
             meter = Meter(max(page.until for page in pages))
             for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
@@ -146,7 +146,7 @@ async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Pa
 
 
 async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
-    """Claims for devices; returns what each of them counts as. Where no tenant may have one, none is read."""
+    """Claims for devices; returns what each device class counts as. Nothing is read if no tenant may have claims."""
     lines = await device_lines(client, reading)
     if lines:
         with contextlib.suppress(NotFound):
@@ -156,39 +156,41 @@ async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
 
 
 async def _check_tenant(client: Client, tenant: str) -> None:
-    """A name that is no tenant's is a typing error, unless it was one's that is gone."""
+    """Refuse the name of a tenant that does not exist, unless usage of a former tenant of that name is stored."""
     try:
         await client.get(kinds.TENANTS, tenant)
     except NotFound as error:
         if error.reason != "NotFound":
             raise connection.not_installed() from error
-        sys.stderr.write(f"warning: there is no tenant {tenant} now; what it used while there was one is counted\n")
+        sys.stderr.write(f"warning: tenant {tenant} does not exist now; this counts what it used before\n")
 
 
 async def _whole(client: Client, namespace: str, since: int, reading: Reading) -> list[Page]:
-    """The pages of that time, one after another: read again where one was closed, and the next begun, between two reads."""
+    """The pages of that time, in order; they are read again if a page was closed and the next one begun between two reads."""
     for _ in range(_TRIES):
         pages = usagebook.newest(await _pages(client, namespace, since, reading))
         numbers = [page.number for page in pages]
         if not numbers or len(numbers) == numbers[-1] - numbers[0] + 1:
             return pages
-    sys.stderr.write("warning: pages of usage are missing between others: what they held is not counted\n")
+    sys.stderr.write("warning: some stored pages are missing, and their usage is not counted\n")
     return pages
 
 
 async def _pages(client: Client, namespace: str, since: int, reading: Reading) -> list[Page]:
-    """Pages that reach into the time that is asked for, and the open one."""
+    """Pages that overlap the requested time, and the open one."""
     listed = await client.list_metadata(kinds.CONFIG_MAPS, namespace, label_selector=labels.USAGE)
     recent = [str(each["metadata"]["name"]) for each in listed.items if _until(each) >= since]
     if len(recent) > _MOST_PAGES:
-        raise CliError(f"{len(recent)} pages of usage", next_step="ask for less with --since", code=Exit.USAGE)
+        raise CliError(
+            f"too much usage is stored since then: {len(recent)} pages", next_step="give a shorter --since", code=Exit.USAGE
+        )
     pages: list[Page] = []
     for number, name in enumerate(recent, 1):
         reading.text = f"reading usage: {number} of {len(recent)} pages"
         try:
             pages.append(usagebook.page_of(await client.get(kinds.CONFIG_MAPS, name, namespace)))
         except NotFound:
-            # The open page was closed, or an old one has gone, in this moment.
+            # The open page was closed, or an old one was deleted, at this moment.
             continue
         except UnreadableError as error:
             sys.stderr.write(f"warning: ConfigMap {namespace}/{plain(name)}: {error}; it is left out\n")
@@ -213,7 +215,7 @@ def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form:
     headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"]
     shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
     if not shown:
-        sys.stderr.write("no tenant held a device in that time, or had one reserved\n")
+        sys.stderr.write("no tenant held or reserved a device in that time\n")
         return
     table(headers, shown)
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")
@@ -221,7 +223,7 @@ def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form:
 
 def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
     for account, sums in rows:
-        # A cell that begins like a formula would be one in a spreadsheet, and a tenant names its objects.
+        # A tenant names its objects, and a cell that begins like a formula would be one in a spreadsheet.
         said = (plain(getattr(account, field)) for field in fields)
         yield [*(f"'{each}" if each[:1] in {"=", "+", "-", "@"} else each for each in said), *map(str, _seconds(sums).values())]
 

@@ -1,9 +1,9 @@
-"""`bulkhead why TENANT POD`: why a pod waits, at length; or where it runs, what it borrows, and when that is taken back.
+"""`bulkhead why TENANT POD`: why a pod waits; or where it runs, what it borrows, and when it will be evicted.
 
     virtual name ──> host pod, by its annotations ──> explained: quota, gang, nodes, queue, forecast
-                └──> none: the tenant's own API, if it answers ──> what the pod's condition there says
+                └──> none: the tenant's own API, if it answers ──> the pod's condition there
 
-The tenant's plane is asked only for what the host has not, with a short deadline, and what it says is bounded.
+The tenant's plane is asked only for what the host does not have. The deadline is short, and answers are bounded.
 """
 
 import argparse
@@ -37,13 +37,13 @@ from workstation.cli.quotas.hostview import View
 _PLANE_SECONDS: Final = 5.0
 _PLANE_BODY: Final = 8 << 20
 _MOST_NAMES: Final = 5000
-# What a syncer says of pods that it keeps in the plane for want of quota.
+# Reasons that a syncer sets on pods that stay in the plane for lack of quota.
 _BEYOND: Final = frozenset({"QuotaExceeded"})
 
 
 @dataclass(frozen=True, slots=True)
 class WhyRequest:
-    """`why TENANT POD`: namespace and pod are those of the plane."""
+    """`why TENANT POD`: namespace and pod are the names in the plane."""
 
     host: Host
     tenant: str
@@ -55,21 +55,21 @@ class WhyRequest:
 def add_arguments(parser: Parser) -> None:
     """`why TENANT POD`."""
     parser.description = (
-        "Why a pod waits, at length: its verdict, the numbers of its quota, who of its gang is missing, what\n"
-        "keeps it from which nodes, its place in the queue, a forecast. Of one that runs: where, what it borrows, until when."
+        "Why a pod waits, in detail: its verdict, the numbers of its quota, the missing pods of its gang, what keeps it from\n"
+        "which nodes, its place in the queue, and a forecast. For a pod that runs: where, what it borrows, and until when."
     )
     parser.epilog = (
         "examples:\n"
         "  bulkhead why red train-0\n"
         "  bulkhead why red train-0 -n ml\n"
         "  bulkhead why red train-0 -o json | jq .placement\n\n"
-        "TENANT POD is what the tenant calls it. A pod that has no copy on the host, since it is beyond what its tenant may\n"
-        "ever hold or was refused, is explained by the tenant's own API.\n"
+        "TENANT POD are the names that the tenant uses. A pod that has no host pod, because it was refused or exceeds all\n"
+        "that its tenant may ever hold, is explained by the tenant's own API.\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
     add_tenant(parser)
-    parser.add_argument("pod", metavar="POD", type=values.object_name, help="the pod, as its tenant calls it")
+    parser.add_argument("pod", metavar="POD", type=values.object_name, help="the pod, by its name in the tenant")
     parser.add_argument(
         "-n",
         "--namespace",
@@ -78,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
         default="default",
         help="its namespace in the plane; default `default`",
     )
-    add_output(parser, more="; json and yaml in base units, and with all")
+    add_output(parser, more="; json and yaml use base units and are complete")
     parser.does(_request, explain_pod)
 
 
@@ -96,10 +96,10 @@ async def _explain(request: WhyRequest) -> int:
         view = await hostview.observe(client, _called(request))
         tenant = tenant_of(view, request.tenant)
         if view.kept:
-            # Of one that was deleted and made again under its name both may be there for a while.
+            # After a pod was deleted and recreated under its name, both host pods may exist for a while.
             newest = max(view.kept, key=lambda obj: str(mapping(obj.get("metadata")).get("creationTimestamp") or ""))
             uid = str(newest["metadata"]["uid"])
-            pod = next((each for each in view.snapshot.pods if each.uid == uid), None)
+            pod = next((candidate for candidate in view.snapshot.pods if candidate.uid == uid), None)
             if pod is not None:
                 found = explain(view.snapshot, pod, view.now)
                 noted = mapping(newest["metadata"].get("annotations"))
@@ -111,21 +111,20 @@ async def _explain(request: WhyRequest) -> int:
                 return Exit.DONE
         if _text(tenant, "deletionTimestamp"):
             raise CliError(
-                f"tenant {request.tenant} is being deleted, and its pod {request.namespace}/{request.pod} has no copy on the "
-                "host",
+                f"tenant {request.tenant} is being deleted, and its pod {request.namespace}/{request.pod} has no host pod",
                 next_step=f"see what is left of the tenant: bulkhead tenant describe {request.tenant}",
                 code=Exit.NOT_FOUND,
             )
-        said = await _ask_plane(client, request, tenant, view)
+        known = await _ask_plane(client, request, tenant, view)
     if request.form != "table":
-        document(said, request.form)
+        document(known, request.form)
     else:
-        sys.stdout.write("\n".join(_lines(said)) + "\n")
+        sys.stdout.write("\n".join(_lines(known)) + "\n")
     return Exit.DONE
 
 
 def tenant_of(view: View, name: str) -> Obj:
-    """The Tenant, or an error that says whom the user may have meant."""
+    """The Tenant. Raises CliError with the name that the user may have meant."""
     try:
         names.check_tenant_name(name)
     except names.InvalidTenantNameError as error:
@@ -141,7 +140,7 @@ def tenant_of(view: View, name: str) -> Obj:
 
 
 def _called(request: WhyRequest) -> Callable[[Obj], bool]:
-    """Whether a host pod is the copy of the pod that is asked for."""
+    """Whether a host pod belongs to the pod that the user named."""
 
     def called(pod: Obj) -> bool:
         meta = mapping(pod.get("metadata"))
@@ -156,7 +155,7 @@ def _called(request: WhyRequest) -> Callable[[Obj], bool]:
 
 
 async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: View) -> dict[str, Any]:
-    """What the pod itself says that has no copy on the host."""
+    """The state of a pod that has no host pod, from the tenant's own API."""
     copies = [pod for pod in view.snapshot.pods if pod.tenant == request.tenant and pod.virtual_name]
     here = [f"{copy.virtual_name} -n {copy.virtual_namespace}" for copy in copies]
     try:
@@ -170,7 +169,7 @@ async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: Vie
                 pod = await plane.get(kinds.PODS, request.pod, request.namespace)
             except NotFound:
                 listed = await plane.list_metadata(kinds.PODS)
-                here = [f"{_text(each, 'name')} -n {_text(each, 'namespace')}" for each in listed.items[:_MOST_NAMES]]
+                here = [f"{_text(pod, 'name')} -n {_text(pod, 'namespace')}" for pod in listed.items[:_MOST_NAMES]]
                 raise _no_such_pod(request, here) from None
     except CliError as error:
         if error.code == Exit.NOT_FOUND:
@@ -182,12 +181,12 @@ async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: Vie
 
 
 def _meant(request: WhyRequest, here: Iterable[str], otherwise: str) -> str:
-    """The same pod in another namespace, else pods whose names are alike, those of its namespace before others."""
+    """The same pod in another namespace, or else pods with similar names, those of its namespace first."""
     known = list(here)
     same = next((shown for shown in known if shown.startswith(f"{request.pod} -n ")), None)
     if same is not None:
         return f"did you mean {plain(same, 300)}?"
-    # Of the namespace all have as much in common as they have with anything else there.
+    # All pods share the `-n NAMESPACE` part, which must not make names similar.
     called: dict[str, str] = {}
     for shown in sorted(known, key=lambda shown: shown.endswith(f" -n {request.namespace}")):
         called[shown.partition(" -n ")[0]] = shown
@@ -205,7 +204,7 @@ def _no_such_pod(request: WhyRequest, here: Iterable[str]) -> CliError:
 def _unknown(request: WhyRequest, cause: str, here: Iterable[str]) -> CliError:
     step = _meant(request, here, f"see the plane: bulkhead tenant describe {request.tenant}")
     return CliError(
-        f"pod {request.namespace}/{request.pod} has no copy on the host, and the tenant's own API, which would know why, "
+        f"pod {request.namespace}/{request.pod} has no host pod, and the tenant's own API, which would know why, "
         f"does not answer: {cause}",
         next_step=step,
     )
@@ -216,7 +215,7 @@ def _text(obj: Obj, field: str) -> str:
 
 
 def _of_virtual(pod: Obj, request: WhyRequest) -> dict[str, Any]:
-    """What is known of a pod that is in the plane alone."""
+    """What is known of a pod that exists only in the plane."""
     scheduled = condition_of(pod, "PodScheduled")
     phase = str(mapping(pod.get("status")).get("phase") or "")
     state = phase if has_ended(pod) else "Ending" if _text(pod, "deletionTimestamp") else "NotOnHost"
@@ -231,19 +230,17 @@ def _of_virtual(pod: Obj, request: WhyRequest) -> dict[str, Any]:
     }
 
 
-def _lines(said: Mapping[str, Any]) -> list[str]:
-    title = f"pod {said['namespace']}/{said['pod']} of tenant {said['tenant']}"
-    if said["state"] in {"Succeeded", "Failed"}:
-        return [f"{title} has ended: {said['state']}"]
-    if said["state"] == "Ending":
-        return [f"{title} is being deleted, and has no copy on the host any more"]
-    lines = [f"{title} has no copy on the host: it is not in the ledger's queue"]
-    if said["reason"]:
-        lines.append(f"  its condition says {plain(said['reason'])}: {plain(said['message'], 2000)}")
+def _lines(known: Mapping[str, Any]) -> list[str]:
+    title = f"pod {known['namespace']}/{known['pod']} of tenant {known['tenant']}"
+    if known["state"] in {"Succeeded", "Failed"}:
+        return [f"{title} has ended: {known['state']}"]
+    if known["state"] == "Ending":
+        return [f"{title} is being deleted, and no longer has a host pod"]
+    lines = [f"{title} has no host pod: it is not in the ledger's queue"]
+    if known["reason"]:
+        lines.append(f"  its condition is {plain(known['reason'])}: {plain(known['message'], 2000)}")
     else:
-        lines.append(f"  nobody has said why yet; see its syncer: bulkhead tenant describe {said['tenant']}")
-    if said["reason"] in _BEYOND:
-        lines.append(
-            "  it waits in the plane: what lies beyond nominal and all that may ever be borrowed does not reach the host"
-        )
+        lines.append(f"  its syncer has not reported why yet: bulkhead tenant describe {known['tenant']}")
+    if known["reason"] in _BEYOND:
+        lines.append("  it waits in the plane, because it exceeds the nominal quota and all that its tenant may ever borrow")
     return lines

@@ -1,4 +1,4 @@
-"""What `bulkhead why` says of a host pod: text for people, and everything for programs. Pure."""
+"""What `bulkhead why` prints for a host pod: text for people, and a document for programs. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -28,7 +28,7 @@ _SHOWN: Final = 8  # pods of a gang, workloads ahead, reasons
 
 
 def state(pod: Pod) -> str:
-    """How far a pod is, in one word."""
+    """The stage of a pod, in one word."""
     return "Ending" if pod.ending else "BeingTakenBack" if pod.reclaim_by is not None else _STATES[pod.stage]
 
 
@@ -48,25 +48,25 @@ def text(found: Explanation, noted: Mapping[str, Any], now: float) -> list[str]:
 
 
 def _waits(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
-    waits, said = found.waits, ledger.read_verdict(noted)
+    waits, reported = found.waits, ledger.read_verdict(noted)
     if found.next_node:
         yield f"  Admitted next: quota and room suffice, on node {plain(found.next_node)}"
-        if said is not None:
-            yield f"  noted on it before: {said[0]}: {plain(said[1], 2000)}"
+        if reported is not None:
+            yield f"  previous verdict: {reported[0]}: {plain(reported[1], 2000)}"
         else:
-            yield "  the ledger has not come to it yet; if that lasts, none leads: kubectl -n bulkhead-system get lease"
+            yield "  the ledger has not judged it yet; if that lasts, no controller leads: kubectl -n bulkhead-system get lease"
         return
     if waits is not None:
         yield f"  {waits.verdict.why}: {plain(waits.verdict.message, 2000)}"
-        if said is None:
-            yield "  its tenant does not read that yet: the ledger has not noted it"
-        elif said != (str(waits.verdict.why), waits.verdict.message):
-            yield f"  its tenant reads: {said[0]}: {plain(said[1], 2000)}"
+        if reported is None:
+            yield "  its tenant does not see that yet: the ledger has not written it"
+        elif reported != (str(waits.verdict.why), waits.verdict.message):
+            yield f"  its tenant sees: {reported[0]}: {plain(reported[1], 2000)}"
     starts = waits.verdict.starts_by if waits is not None else None
     if starts is not None:
         yield f"  forecast: it starts by {clock(starts)} at the latest"
     elif waits is not None and waits.place is not None:
-        yield "  forecast: none, since nobody can know when what holds its place ends"
+        yield "  forecast: none, because it is unknown when the workloads in its place end"
 
 
 def _has(found: Explanation, noted: Mapping[str, Any], now: float) -> Iterator[str]:
@@ -75,55 +75,56 @@ def _has(found: Explanation, noted: Mapping[str, Any], now: float) -> Iterator[s
     verb = "is on" if pod.node else "is admitted and goes to" if where else "is admitted and has no node yet"
     yield f"  {verb} {plain(where)}".rstrip() + (f", admitted {clock(admitted.at)}" if admitted is not None else "")
     if pod.ending:
-        yield "  it is being deleted: what it holds is free when its containers have ended"
+        yield "  it is being deleted: its devices are free once its containers have ended"
     borrowed = dict(admitted.borrowed or {}) if admitted is not None else {}
     if borrowed:
         yield f"  borrowed when it was admitted: {queued.devices(borrowed)}"
     reclaimed = ledger.read_reclaim(noted)
     if reclaimed is not None:
-        yield f"  it is taken back by {clock(reclaimed.by)} at the latest: {reclaimed.cause}: {plain(reclaimed.message, 1000)}"
+        yield f"  it is evicted by {clock(reclaimed.by)} at the latest: {reclaimed.cause}: {plain(reclaimed.message, 1000)}"
     elif found.reclaim is not None:
-        yield f"  it is taken back next, by {clock(found.reclaim.deadline)}: {found.reclaim.cause}: {found.reclaim.message}"
+        yield f"  it is evicted next, by {clock(found.reclaim.deadline)}: {found.reclaim.cause}: {found.reclaim.message}"
     else:
         yield from (f"  {line}" for line in _may_go(found, now))
 
 
 def _may_go(found: Explanation, now: float) -> Iterator[str]:
-    """Whether, and when, somebody could take it back."""
-    if any(each.standing.used > each.standing.ceiling for each in found.quota):
+    """Whether and when the pod could be evicted."""
+    if any(quota.standing.used > quota.standing.ceiling for quota in found.quota):
         keeps, after = found.rules.over_quota == "Keep", duration(found.rules.over_quota_grace)
-        how = "and keeps that until its pods end" if keeps else f"and pods over it are taken back {after} after that began"
+        how = "and keeps that until its pods end" if keeps else f"and pods over it are evicted {after} after that began"
         yield f"its tenant holds more than it may, {how}"
         if not found.cohort:
             return
-    if any(each.standing.borrowed for each in found.quota):
+    if any(quota.standing.borrowed for quota in found.quota):
         spared = found.spared_until
         not_before = f", and not before {clock(spared)}" if spared is not None and spared > now else ""
         within = duration(found.rules.reclaim_within)
-        yield f"its tenant borrows: when another one needs that, pods of it end within {within}{not_before}"
+        yield f"its tenant borrows: if another tenant needs that quota, pods of it end within {within}{not_before}"
     else:
-        yield "its tenant borrows nothing of that: nobody takes it back"
+        yield "its tenant borrows nothing of that, so nothing is reclaimed from it"
     pod = found.pod
     if found.rules.max_moves and pod.maker and pod.plain and pod.gang is None and not pod.slurm_worker:
-        yield "for larger work that finds no node it may be moved to another one, if it fits there"
+        yield "it may be moved to another node that it fits on, if a larger workload finds no node"
 
 
 def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:
     lines = list(quota)
-    yield f"quota{f' in cohort {cohort}' if cohort else ''}" + ("" if lines else ": none of what it asks for is limited")
-    for each in lines:
-        standing, line = each.standing, each.line
-        said = ", ".join(
+    yield f"quota{f' in cohort {cohort}' if cohort else ''}" + ("" if lines else ": nothing that it requests is limited")
+    for quota_line in lines:
+        standing, line = quota_line.standing, quota_line.line
+        numbers = ", ".join(
             f"{field} {number(line, getattr(standing, field))}"
             for field in ("nominal", "used", "borrowed", "lent", "borrowable")
         )
-        yield f"  {line_name(*line)}: asks {number(line, each.asks)}; {said}; at most {number(line, standing.ceiling)} ever"
-        if each.claims:
-            yield f"    of what is used, claims for devices hold {number(line, each.claims)} for as long as they are there"
+        asks, ceiling = number(line, quota_line.asks), number(line, standing.ceiling)
+        yield f"  {line_name(*line)}: asks {asks}; {numbers}; at most {ceiling} ever"
+        if quota_line.claims:
+            yield f"    of that use, claims for devices hold {number(line, quota_line.claims)} for as long as they exist"
 
 
 def _gang(gang: Company) -> Iterator[str]:
-    yield plain(f"gang {gang.name}: {len(gang.pods)} of {gang.size} pods are there", 500)
+    yield plain(f"gang {gang.name}: {len(gang.pods)} of {gang.size} pods exist", 500)
     if gang.topology:
         yield f"  {plain(gang.topology)}"
     for pod in gang.pods[:_SHOWN]:
@@ -131,13 +132,14 @@ def _gang(gang: Company) -> Iterator[str]:
     if len(gang.pods) > _SHOWN:
         yield f"  and {len(gang.pods) - _SHOWN} more"
     if gang.missing:
-        yield f"  missing: {gang.missing}; its tenant has not made them, or its own API says why they are not here"
+        yield f"  missing: {gang.missing}; its tenant has not created them, or its own API has the reason"
 
 
 def _nodes(placement: Placement) -> Iterator[str]:
     fits = placement.nodes_by_reason.get(FITS, 0)
     yield (
-        f"nodes: {placement.nodes}, room for it now on {fits}; where it may go {placement.free} {placement.resource} "
+        f"nodes: {placement.nodes}, {fits} have room for it now; on nodes that it may use, "
+        f"{placement.free} {placement.resource} "
         f"are free, at most {placement.largest} on one"
     )
     kept = [(reason, count) for reason, count in placement.nodes_by_reason.items() if reason != FITS]
@@ -148,43 +150,44 @@ def _nodes(placement: Placement) -> Iterator[str]:
 
 
 def _queue(found: Explanation, now: float) -> Iterator[str]:
-    assert found.waits is not None  # noqa: S101 - asked for only then
-    queue = [each for each in found.queue if each.place is not None]
+    assert found.waits is not None  # noqa: S101 - called only if it waits
+    queue = [waiting for waiting in found.queue if waiting.place is not None]
     if found.waits.place is None:
-        yield f"queue: not in it, since no room would help; {len(queue)} workloads wait there"
+        yield f"queue: it is not in the queue, because no room would help; {len(queue)} workloads wait there"
         return
     before = ahead(found)
     yield f"queue: place {found.waits.place} of {len(queue)}"
-    for each in before[:_SHOWN]:
-        since = age(moment(each.since), now=datetime.fromtimestamp(now, UTC))
-        yield f"  before it: {each.first.tenant} {plain(each.name)} asks {queued.devices(each.asks)}, waits {since}"
+    for earlier in before[:_SHOWN]:
+        since = age(moment(earlier.since), now=datetime.fromtimestamp(now, UTC))
+        yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} asks {queued.devices(earlier.asks)}, waits {since}"
     if len(before) > _SHOWN:
         yield f"  and {len(before) - _SHOWN} more before it"
 
 
 def claims_of(pod: Mapping[str, Any]) -> list[str]:
-    """The claims for devices of a host pod, as the pod calls them."""
-    return [text_of(each.get("name")) for each in mappings(mapping(pod.get("spec")).get("resourceClaims"))]
+    """The claims for devices of a host pod, by the pod's names for them."""
+    return [text_of(claim.get("name")) for claim in mappings(mapping(pod.get("spec")).get("resourceClaims"))]
 
 
 def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
-    """What only the host's scheduler gives, and what it says of a pod that it has given no node yet."""
+    """The claims that only the host's scheduler allocates, and its message about a pod that it has given no node yet."""
     claims = claims_of(pod)
     if not claims:
         return
     more = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
     yield plain(
-        f"claims for devices: {', '.join(claims[:_SHOWN])}{more}; the host's scheduler gives these, and not the ledger", 1000
+        f"claims for devices: {', '.join(claims[:_SHOWN])}{more}; the host's scheduler allocates these, not the ledger", 1000
     )
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
-        yield f"  it says {plain(text_of(scheduled.get('reason')))}: {plain(text_of(scheduled.get('message')), 2000)}"
+        reason, message = text_of(scheduled.get("reason")), text_of(scheduled.get("message"))
+        yield f"  the scheduler reports {plain(reason)}: {plain(message, 2000)}"
 
 
 def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything, in base units."""
+    """The whole explanation, in base units."""
     pod, waits = found.pod, found.waits
-    admitted, reclaimed, said = ledger.read_admitted(noted), ledger.read_reclaim(noted), ledger.read_verdict(noted)
+    admitted, reclaimed, reported = ledger.read_admitted(noted), ledger.read_reclaim(noted), ledger.read_verdict(noted)
     return {
         "tenant": pod.tenant,
         "namespace": pod.virtual_namespace,
@@ -197,7 +200,7 @@ def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
         "reason": str(waits.verdict.why) if waits else "",
         "message": waits.verdict.message if waits else "",
         "startsBy": moment(waits.verdict.starts_by) if waits and waits.verdict.starts_by is not None else None,
-        "noted": {"reason": said[0], "message": said[1]} if said else None,
+        "noted": {"reason": reported[0], "message": reported[1]} if reported else None,
         "admitted": None
         if admitted is None
         else {"at": moment(admitted.at), "flavor": admitted.flavor, "borrowed": dict(admitted.borrowed or {})},
@@ -218,8 +221,8 @@ def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
         "placement": None if found.placement is None else _placement(found.placement),
         "queue": {
             "place": waits.place if waits else None,
-            "length": sum(each.place is not None for each in found.queue),
-            "ahead": [queued.as_json(each) for each in ahead(found)],
+            "length": sum(waiting.place is not None for waiting in found.queue),
+            "ahead": [queued.as_json(waiting) for waiting in ahead(found)],
         },
     }
 

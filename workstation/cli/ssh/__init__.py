@@ -1,6 +1,6 @@
-"""`bulkhead ssh`: the login nodes of a tenant's Slurm, by a certificate of a quarter of an hour and through the tenant's API.
+"""`bulkhead ssh`: the login nodes of a tenant's Slurm, with a certificate for 15 minutes, through the tenant's API.
 
-command       what the words of the command line do: ssh itself, a block for ssh's own configuration, the way for ssh's bytes
-certificate   a key drawn here, the certificate that the tenant's plane answers with, and the files that ssh reads
-plane         the kubeconfig of the tenant for who runs the command: the one of `bulkhead login`, or one made for now
+command       what the command does: runs ssh, prints a block for ssh's configuration, or carries ssh's bytes
+certificate   a key that is created here, the certificate that the tenant's plane returns, and the files that ssh reads
+plane         the tenant's kubeconfig for the user who runs the command: that of `bulkhead login`, or a new one
 """

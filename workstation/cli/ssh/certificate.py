@@ -1,10 +1,10 @@
-"""An ssh certificate: the key is drawn here and never leaves this machine.
+"""An ssh certificate. The private key is created here and never leaves this machine.
 
-    key ──> CertificateSigningRequest in the plane ──> its API server notes who asks ──> the controller answers:
-        certificate, and the host key of the login nodes ──> files for ssh (0600, in this user's cache) ──> kept until shortly
-        before its end
+    key ──> CertificateSigningRequest in the plane ──> its API server records the requester ──> the controller answers:
+        certificate, and the host key of the login nodes ──> files for ssh (0600, in this user's cache) ──> kept until
+        shortly before the certificate expires
 
-Nothing that the plane answers is believed for more than it is: a certificate for this very key, and one line of a host key.
+The plane's answer is trusted only for what it should be: a certificate for this key, and one line with a host key.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from workstation.cli.ssh import plane
 from workstation.cli.ssh.plane import Way
 
 IDENTITIES: Final = (
-    "ask an admin of the host: spec.scheduling.slurm.users[].identities of the Tenant says who may be which user"
+    "ask an admin of the host: spec.scheduling.slurm.users[].identities of the Tenant maps identities to Slurm users"
 )
 ANSWER_SECONDS: Final = 45.0
 _EARLY_SECONDS: Final = 120.0
 _POLL: Final = 0.3
-_ASKS: Final = 3  # a request that somebody else's flood swept away is made again
+_ASKS: Final = 3  # tries, because a request may be deleted when another user floods the plane with requests
 _SKEW_SECONDS: Final = 120.0
 _BACKDATE_SECONDS: Final = 300.0
 _HOST_KEY: Final = re.compile(r"(ssh-ed25519|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/]{16,2000}={0,3}(?= |$)")
@@ -48,7 +48,7 @@ _REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What ssh needs to come in: its files, the users that the certificate is good for, whose it is, and when it ends."""
+    """What ssh needs: its files, the users that the certificate is valid for, the identity, and when it expires."""
 
     key: Path
     certificate: Path
@@ -59,12 +59,12 @@ class Pass:
 
 
 def host_alias(tenant: str) -> str:
-    """What the login nodes of a tenant are called in ssh's files; no name of any network."""
+    """The name of a tenant's login nodes in ssh's files; it is not a name in any network."""
     return f"{tenant}.slurm"
 
 
 def current(way: Way) -> Pass:
-    """The certificate that is kept, or a new one."""
+    """The cached certificate, or a new one."""
     entry = _entry(way)
     with entry.locked():
         kept = entry.read()
@@ -78,7 +78,7 @@ def current(way: Way) -> Pass:
 
 
 def _entry(way: Way) -> cache.Entry:
-    """Where it is kept: it belongs to one way of logging in to one tenant, a file of credentials as it is now."""
+    """The cache entry: one for each tenant, way of logging in, and version of the credentials file."""
     path = plane.login_file(way) or hostfile.find_kubeconfig(way.host.kubeconfig)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -103,12 +103,12 @@ def _asked(way: Way) -> dict[str, Any]:
     try:
         found = serialization.load_ssh_public_identity(certificate.encode("ascii"))
     except ValueError as error:
-        raise _strange(way.tenant, "no certificate that can be read") from error
+        raise _strange(way.tenant, "no readable certificate") from error
     if not isinstance(found, serialization.SSHCertificate) or found.public_key() != key.public_key():
         raise _strange(way.tenant, "a certificate for another key")
-    users = [each.decode("ascii", "replace") for each in found.valid_principals]
-    if not users or not all(_USER.fullmatch(each) for each in users):
-        raise _strange(way.tenant, "a certificate for users that cannot be")
+    users = [user.decode("ascii", "replace") for user in found.valid_principals]
+    if not users or not all(_USER.fullmatch(user) for user in users):
+        raise _strange(way.tenant, "a certificate for invalid user names")
     line = _HOST_KEY.match(host_key)
     if line is None:
         raise _strange(way.tenant, "no host key of its login nodes")
@@ -123,13 +123,13 @@ def _asked(way: Way) -> dict[str, Any]:
         "known_hosts": f"{host_alias(way.tenant)} {line[0]}\n",
         "users": users,
         "identity": found.key_id.decode("utf-8", "replace"),
-        # By this machine's clock, however wrong it is.
+        # By this machine's clock, even if it is wrong.
         "ends": now + found.valid_before - issued,
     }
 
 
 async def _answer(tenant: str, data: bytes, pem: bytes) -> tuple[str, str]:
-    """The certificate and the host key that the plane answers with."""
+    """The certificate and the host key that the plane returns."""
     try:
         async with plane.client(tenant, data) as client:
             for _ in range(_ASKS):
@@ -138,22 +138,22 @@ async def _answer(tenant: str, data: bytes, pem: bytes) -> tuple[str, str]:
             await _explain(client, tenant)
     except Unauthorized as error:
         raise CliError(
-            f"tenant {tenant}: its API does not know you any more", next_step=f"log in again: bulkhead login {tenant}"
+            f"tenant {tenant}: its API no longer accepts your credential", next_step=f"log in again: bulkhead login {tenant}"
         ) from error
     except KubeError as error:
         raise CliError(
             f"tenant {tenant}: its API gave no answer: {error}", next_step=f"see why: bulkhead tenant describe {tenant}"
         ) from error
     raise CliError(
-        f"tenant {tenant}: nobody answered the request for an ssh certificate within {ANSWER_SECONDS:g} s",
-        next_step=f"see whether its Slurm is ready: bulkhead tenant describe {tenant}",
+        f"tenant {tenant}: the request for an ssh certificate was not answered within {ANSWER_SECONDS:g} s",
+        next_step=f"check whether its Slurm is ready: bulkhead tenant describe {tenant}",
         code=Exit.TIMEOUT,
     )
 
 
 async def _ask(client: Client, tenant: str, pem: bytes) -> tuple[str, str] | None:
-    """File one request; None when it was swept away or nobody answered it."""
-    # Whoever has the same right may read it by its name, which nobody guesses.
+    """Create one request; None if it was deleted or not answered."""
+    # Users with the same rights could read it by its name, which is random.
     name = f"bulkhead-ssh-{secrets.token_hex(16)}"
     spec = {"request": base64.b64encode(pem).decode(), "signerName": names.SSH_SIGNER, "usages": ["client auth"]}
     body = {
@@ -174,16 +174,16 @@ async def _ask(client: Client, tenant: str, pem: bytes) -> tuple[str, str] | Non
             found = await client.get(kinds.CERTIFICATE_SIGNING_REQUESTS, name)
         except NotFound:
             return None
-        said = mapping(found["metadata"].get("annotations"))
-        if why := said.get(names.SSH_REFUSED):
+        annotations = mapping(found["metadata"].get("annotations"))
+        if why := annotations.get(names.SSH_REFUSED):
             raise CliError(f"tenant {tenant}: no ssh certificate: {plain(str(why))}", next_step=IDENTITIES)
-        if certificate := said.get(names.SSH_CERTIFICATE):
-            return str(certificate), str(said.get(names.SSH_HOST_KEY))
+        if certificate := annotations.get(names.SSH_CERTIFICATE):
+            return str(certificate), str(annotations.get(names.SSH_HOST_KEY))
     return None
 
 
 async def _explain(client: Client, tenant: str) -> None:
-    """CliError where the plane has no login nodes at all; nothing where it has, or does not say."""
+    """Raise CliError if the plane has no login nodes at all; return if it has some, or does not tell."""
     try:
         await client.get(kinds.NAMESPACES, names.SLURM_NAMESPACE)
     except NotFound:
@@ -203,23 +203,23 @@ async def _who(client: Client) -> str:
 
 
 def _nobody(tenant: str, who: str) -> CliError:
-    return CliError(f"tenant {tenant}: {who} may be none of its Slurm users", next_step=IDENTITIES)
+    return CliError(f"tenant {tenant}: {who} is not mapped to any of its Slurm users", next_step=IDENTITIES)
 
 
 def _strange(tenant: str, what: str) -> CliError:
-    return CliError(f"tenant {tenant}: its plane answered with {what}", next_step="ask an admin of the host; nothing was kept")
+    return CliError(f"tenant {tenant}: its plane returned {what}", next_step="ask an admin of the host; nothing was kept")
 
 
 def _compare_clocks(tenant: str, ahead: float) -> None:
     if abs(ahead) > _SKEW_SECONDS:
         minutes = f"{abs(ahead) / 60:.0f} minutes {'ahead of' if ahead > 0 else 'behind'}"
-        sys.stderr.write(f"warning: the clock of this machine is {minutes} the one of tenant {tenant}: set it\n")
+        sys.stderr.write(f"warning: the clock of this machine is {minutes} that of tenant {tenant}: set it\n")
 
 
 def _good(entry: cache.Entry, kept: dict[str, Any]) -> Pass | None:
-    """What was kept, while it lives long enough to connect."""
+    """The cached certificate, if it remains valid for long enough to connect."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        # One that ends with a token may be short from the start.
+        # A certificate that ends with a token may be short-lived from the start.
         if time.time() + _EARLY_SECONDS < float(kept["ends"]):
             return _laid_out(entry, kept)
     return None
@@ -233,7 +233,7 @@ def _laid_out(entry: cache.Entry, kept: dict[str, Any]) -> Pass:
         files["key"],
         files["certificate"],
         files["known_hosts"],
-        tuple(str(each) for each in kept["users"]),
+        tuple(str(user) for user in kept["users"]),
         str(kept["identity"]),
         float(kept["ends"]),
     )

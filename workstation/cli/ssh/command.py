@@ -1,8 +1,8 @@
-"""`bulkhead ssh TENANT`: ssh with a certificate, through the tenant's API, and what makes plain ssh do the same.
+"""`bulkhead ssh TENANT`: ssh with a certificate through the tenant's API, and a configuration for plain ssh to do the same.
 
     bulkhead ssh ──> certificate ──> ssh ──ProxyCommand──> bulkhead ssh --proxy ──> plane's API ──> port 22 of a login node
 
-ssh itself does all that ssh does. The host key is the one that the plane vouched for, so nobody is asked to believe another.
+ssh itself is unchanged. The plane vouches for the host key, so the user is never asked to accept one.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class SshRequest:
     """`ssh TENANT [-- COMMAND…]`."""
 
     way: Way
-    # None for the first one that the certificate is good for.
+    # None for the first one that the certificate is valid for.
     user: str | None
     part: Part
     # Empty for a shell.
@@ -51,9 +51,9 @@ def add_arguments(parser: Parser) -> None:
     """`ssh TENANT [-- COMMAND…]`."""
     parser.usage = "%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]"
     parser.description = (
-        "Open a login node of a tenant's Slurm by your system's ssh. A key is drawn here, and the tenant signs a\n"
-        "certificate of a quarter of an hour for it, for the Slurm users that its admin lets you be. Who you are is what\n"
-        "`bulkhead login` says; the connection goes through the tenant's API, so nothing has to be exposed."
+        "Connect to a login node of a tenant's Slurm with your system's ssh. The command creates a key, and the tenant signs\n"
+        "a certificate for it that is valid for 15 minutes, for the Slurm users that the tenant's admin maps you to. Your\n"
+        "identity is that of `bulkhead login`. The connection goes through the tenant's API, so nothing has to be exposed."
     )
     parser.epilog = (
         "examples:\n  bulkhead ssh red\n  bulkhead ssh red --user alice -- sbatch train.sh\n"
@@ -62,15 +62,15 @@ def add_arguments(parser: Parser) -> None:
     parser.formatter_class = RAW
     add_host(parser)
     add_tenant(parser)
-    parser.add_argument("-u", "--user", metavar="NAME", help="the Slurm user (default: the first that you may be)")
+    parser.add_argument("-u", "--user", metavar="NAME", help="the Slurm user (default: the first that you are mapped to)")
     parser.add_argument("--login", metavar="FILE", help="a kubeconfig of the tenant (default: what `bulkhead login` wrote)")
-    parser.add_argument("--issuer", metavar="NAME", help="sign in to this identity provider, where you did not log in yet")
-    parser.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
+    parser.add_argument("--issuer", metavar="NAME", help="identity provider to sign in to, if you have not logged in yet")
+    parser.add_argument("--certificate", action="store_true", help="log in as your user on the host, even if it has a provider")
     add_tunnel(parser, "reach the tenant's API")
     what = parser.add_mutually_exclusive_group()
     for part, text in (
         ("print-config", "print a block for ~/.ssh/config, for ssh, scp, rsync"),
-        ("renew", "have a certificate that is good, and end; that block calls it"),
+        ("renew", "make sure that a valid certificate is cached, and exit; that block calls it"),
         ("proxy", "carry ssh's bytes from stdin to stdout; ssh calls it"),
     ):
         what.add_argument(f"--{part}", dest="part", action="store_const", const=part, default="connect", help=text)
@@ -105,14 +105,14 @@ def run(request: SshRequest) -> int:
         return Exit.DONE
     settings = [word for name, value in _settings(way, found, user) for word in ("-o", f"{name}={value}")]
     with contextlib.ExitStack() as stack:
-        # A command gets this terminal, where there is one, as with `bulkhead slurm`.
+        # A command gets this terminal, if there is one, as with `bulkhead slurm`.
         terminal = ["-t"] if request.command and sys.stdin.isatty() and sys.stdout.isatty() else []
         words = ["ssh", *terminal, *settings, host_alias(way.tenant), *_remote(request.command)]
         return access.run_program(words, os.environ, stack)
 
 
 def _remote(command: tuple[str, ...]) -> list[str]:
-    """The words of the command, quoted for the shell that sshd gives them to."""
+    """The words of the command, quoted for the shell that sshd passes them to."""
     return ["--", shlex.join(command)] if command else []
 
 
@@ -128,7 +128,7 @@ def _user(request: SshRequest, found: Pass) -> str:
 
 
 def _settings(way: Way, found: Pass, user: str) -> list[tuple[str, str]]:
-    """What ssh is told, in the words of ssh_config(5)."""
+    """The options for ssh, in the words of ssh_config(5)."""
     return [
         ("User", user),
         ("HostKeyAlias", host_alias(way.tenant)),
@@ -149,11 +149,11 @@ def _quoted(path: Path) -> str:
 
 
 def _own(way: Way, more: str) -> str:
-    """The same command for the same tenant and way of logging in, as a line of shell that stands for itself."""
+    """A command like this one for the same tenant and way of logging in, as a complete shell command line."""
     words = [*document.own_command(), "ssh", way.tenant, more, "--tunnel", way.tunnel]
     login = plane.login_file(way)
     words += ["--login", str(login.resolve())] if login else []
-    with contextlib.suppress(CliError):  # who logged in before needs no host
+    with contextlib.suppress(CliError):  # a user who has logged in needs no host
         words += ["--kubeconfig", str(hostfile.find_kubeconfig(way.host.kubeconfig).resolve())]
     words += ["--context", way.host.context] if way.host.context else []
     words += ["--issuer", way.wanted.issuer] if way.wanted.issuer else []
@@ -165,7 +165,7 @@ def _block(way: Way, found: Pass, user: str) -> str:
     """A block for ~/.ssh/config; before each connection it renews the certificate."""
     name = host_alias(way.tenant)
     lines = [f"    {key} {value}" for key, value in _settings(way, found, user)]
-    head = f"# {name}: ssh, scp, sftp and rsync, by certificates of a quarter of an hour that renew themselves (bulkhead ssh)"
+    head = f"# {name}: ssh, scp, sftp and rsync with certificates for 15 minutes, renewed automatically (bulkhead ssh)"
     renew = _own(way, "--renew").replace("%", "%%").replace('"', '\\"')
     return "\n".join([head, f'Match originalhost {name} exec "{renew}"', *lines, ""])
 
@@ -177,7 +177,7 @@ def _proxy(way: Way) -> int:
 
 
 async def _carry(tenant: str, data: bytes) -> int:
-    """Ssh's bytes from stdin and to stdout."""
+    """Carry ssh's bytes from stdin and to stdout."""
     loop = asyncio.get_running_loop()
     async with plane.client(tenant, data) as client:
         there = await _login_node(client, tenant)
@@ -191,19 +191,19 @@ async def _carry(tenant: str, data: bytes) -> int:
 
 
 async def _login_node(client: Client, tenant: str) -> RawConnection:
-    """A connection to the first login node that takes one."""
-    said = ""
+    """A connection to the first login node that accepts one."""
+    why = ""
     for ordinal in range(names.SLURM_LOGINS_MOST):
         try:
             return await portforward.open_port(
                 client, f"{names.SLURM_LOGIN}-{ordinal}", names.SLURM_NAMESPACE, names.SLURM_SSH_PORT
             )
         except KubeError as error:
-            said = said or str(error)
+            why = why or str(error)
             if getattr(error, "status", 0) == 401:
                 break
             if ordinal and getattr(error, "status", 0) in {403, 404}:
                 break  # there are no more
     raise CliError(
-        f"tenant {tenant}: no login node takes a connection: {said}", next_step=f"see why: bulkhead tenant describe {tenant}"
+        f"tenant {tenant}: no login node accepts a connection: {why}", next_step=f"see why: bulkhead tenant describe {tenant}"
     )

@@ -1,6 +1,6 @@
-"""The tenant's API for who runs the command, with the credential that kubectl would use.
+"""The tenant's API for the user who runs the command, with the credential that kubectl would use.
 
---login FILE, else the file of `bulkhead login` ──> its exec entry is run, as kubectl would ──> kubeconfig with a credential
+--login FILE, else the file of `bulkhead login` ──> run its exec entry, as kubectl would ──> kubeconfig with a credential
 else the host: Tenant ──> its identity provider, or a certificate of the host ──> the same
 """
 
@@ -24,19 +24,19 @@ _BODY: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A tenant, and how whoever runs the command gets in."""
+    """A tenant, and how the user logs in to it."""
 
     host: Host
     tenant: str
-    # A kubeconfig of the tenant; None for what `bulkhead login` wrote.
+    # A kubeconfig of the tenant; None for the one that `bulkhead login` wrote.
     login: str | None = None
-    # A provider to sign in to, or a certificate although there is one.
+    # A provider to sign in to; or whether to use a certificate even if there is a provider.
     wanted: Wanted = field(default_factory=Wanted)
     tunnel: Tunnelling = "auto"
 
 
 def kubeconfig(way: Way) -> bytes:
-    """A kubeconfig of the tenant that holds a credential, for now."""
+    """A kubeconfig of the tenant that contains a credential, valid for now."""
     path = login_file(way)
     if path is None:
         return asyncio.run(_of_host(way))
@@ -47,7 +47,7 @@ def kubeconfig(way: Way) -> bytes:
 
 
 def login_file(way: Way) -> Path | None:
-    """The file of `bulkhead login`, or the one that was named; None where there is none."""
+    """The file of `bulkhead login`, or the file that the user named; None if there is none."""
     if way.login:
         path = Path(way.login).expanduser()
         if not path.is_file():
@@ -69,7 +69,7 @@ async def _of_host(way: Way) -> bytes:
 
 
 def client(tenant: str, data: bytes) -> Client:
-    """A client of the tenant's plane, which is not trusted: short deadline, bounded answers."""
+    """A client of the tenant's plane, which is not trusted: short deadline, limits on the size of answers."""
     try:
         config = KubeConfig.from_bytes(data, hostile=True)
     except ConfigError as error:

@@ -1,9 +1,9 @@
-"""`bulkhead tenant accept-data`: goes on with the data that a plane has, after it was lost or came back older.
+"""`bulkhead tenant accept-data`: continue with the data that a plane has, after data was lost or an older copy restored.
 
-    Tenant says DataLost ──> what the syncer holds on the host, counted ──> confirmed ──> ConfigMap plane-identity deleted
-                                                                  └──> its syncer records the plane as it is, and goes on
+    Tenant reports DataLost ──> count what the syncer has on the host ──> confirm ──> delete ConfigMap plane-identity
+                                                                  └──> its syncer records the plane as it is, and continues
 
-Says what the host would lose before anything is changed. Deletes nothing else itself.
+The command shows what the host would lose before it changes anything. It deletes only that ConfigMap itself.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from workstation.cli.output import Progress
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import confirmation
 
-# What of a tenant lies on the host because its plane has it; pods and volumes first, as they are what people miss.
+# What the host has of a tenant because its plane has it; pods and volumes first, because users miss these.
 _MIRRORED: Final[Mapping[str, Resource]] = {
     "pods": kinds.PODS,
     "volume claims": kinds.PERSISTENT_VOLUME_CLAIMS,
@@ -39,7 +39,7 @@ _MIRRORED: Final[Mapping[str, Resource]] = {
 }
 _NAMED: Final = 10
 _LOOK_EVERY: Final = 1.0
-# Longer than a syncer that runs takes to look.
+# Longer than a running syncer takes to compare.
 _NOTICED_WITHIN: Final = 60.0
 
 
@@ -49,7 +49,7 @@ class AcceptRequest:
 
     host: Host
     name: str
-    # Whether it is not asked for once more.
+    # Whether to skip the confirmation.
     confirmed: bool
     wait: Wait
 
@@ -58,14 +58,14 @@ def add_accept_data(actions: Actions) -> None:
     """`tenant accept-data`."""
     parser = actions.add_parser(
         "accept-data",
-        help="go on with the data that a tenant's plane has, after it was lost or came back older",
-        description="Say what the host would lose, and take the plane as it is now for the tenant's plane. Its syncer goes on "
-        "then: what the plane does not have any more is deleted on the host, and the pods of it end. This cannot be undone.",
+        help="continue with the data that a tenant's plane has, after data was lost or an older copy restored",
+        description="Show what the host would lose, and accept the plane as it is now. The tenant's syncer then continues: it "
+        "deletes on the host what the plane no longer has, and those pods end. This cannot be undone.",
     )
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    add_wait(parser, "until it is not reported as lost any more")
+    add_wait(parser, "until its data is no longer reported as lost")
     parser.does(_request, accept_data)
 
 
@@ -93,16 +93,16 @@ async def _accept(request: AcceptRequest) -> int:
         sys.stderr.write(f"tenant {name}: {lost}\n")
         sys.stderr.write(await _at_stake(client, name))
         if not request.confirmed:
-            cost, warning = "going on deletes what its plane no longer has", f"This cannot be undone for tenant {name}"
+            cost, warning = "continuing deletes what its plane no longer has", f"This cannot be undone for tenant {name}"
             confirmation.ask(name, cost, warning, "nothing changed")
         with Progress() as progress:
             if record is not None:
                 await _until_noticed(client, name, progress)
-                # This one and no other: what was written for another plane since is not accepted with it.
+                # Delete this version only: data that is lost later, of another plane, is not accepted by this.
                 uid = str(record["metadata"]["uid"])
                 await client.delete(kinds.CONFIG_MAPS, planeidentity.NAME, names.plane_namespace(name), uid=uid)
             if not request.wait.wanted:
-                print(f"tenant {name}: the plane is accepted as it is; its syncer goes on within a minute")
+                print(f"tenant {name}: the plane is accepted as it is; its syncer continues within a minute")
                 return Exit.DONE
             await _until_accepted(client, name, request.wait.seconds, progress)
     print(f"tenant {name}: the plane is accepted as it is")
@@ -110,7 +110,7 @@ async def _accept(request: AcceptRequest) -> int:
 
 
 def _lost(tenant: Obj) -> str:
-    """What the Tenant says of its lost data; empty where it says nothing."""
+    """The Tenant's message about lost data; empty if it has none."""
     plane = conditions.condition_of(tenant, ConditionType.PLANE_READY)
     return str(plane.get("message") or Reason.DATA_LOST) if plane.get("reason") == Reason.DATA_LOST else ""
 
@@ -123,7 +123,7 @@ async def _record(client: Client, name: str) -> Obj | None:
 
 
 async def _at_stake(client: Client, name: str) -> str:
-    """What the host holds for the tenant because its plane had it."""
+    """What the host has for the tenant because its plane had it."""
     space, lines = names.work_namespace(name), []
     for what, resource in _MIRRORED.items():
         found = (await client.list(resource, space, label_selector=labels.MIRRORED)).items
@@ -132,8 +132,8 @@ async def _at_stake(client: Client, name: str) -> str:
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
             lines.append(f"  {len(found):5} {what}: {', '.join(shown)}{more}\n")
     if not lines:
-        return "The host holds nothing of it.\n"
-    return "The host holds the following. It deletes what the plane no longer has:\n" + "".join(lines)
+        return "The host has nothing of it.\n"
+    return "The host has the following. It deletes what the plane no longer has:\n" + "".join(lines)
 
 
 def _virtual_name(obj: Obj) -> str:
@@ -144,10 +144,10 @@ def _virtual_name(obj: Obj) -> str:
 
 
 async def _until_noticed(client: Client, name: str, progress: Progress) -> None:
-    """Wait for the syncer to see it, or it would go by what it remembers; one that does not run remembers nothing."""
+    """Wait until the syncer notices; otherwise it would act on what it remembers. A stopped syncer remembers nothing."""
     end = time.monotonic() + _NOTICED_WITHIN
     while time.monotonic() < end and not planeidentity.recorded(await _record(client, name)).quarantine:
-        progress.show(f"waiting for the syncer of tenant {name} to look at its plane")
+        progress.show(f"waiting for the syncer of tenant {name} to check its plane")
         await asyncio.sleep(_LOOK_EVERY)
 
 
@@ -157,8 +157,8 @@ async def _until_accepted(client: Client, name: str, seconds: float, progress: P
         if time.monotonic() >= end:
             raise CliError(
                 f"tenant {name}: still reported as lost after {seconds:.0f} s",
-                next_step=f"see whether its syncer runs: bulkhead tenant describe {name}",
+                next_step=f"check whether its syncer runs: bulkhead tenant describe {name}",
                 code=Exit.TIMEOUT,
             )
-        progress.show(f"waiting for the syncer of tenant {name} to take its plane as it is")
+        progress.show(f"waiting for the syncer of tenant {name} to accept its plane")
         await asyncio.sleep(_LOOK_EVERY)

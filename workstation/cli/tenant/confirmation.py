@@ -1,4 +1,4 @@
-"""Asks a person to type a tenant's name before something is lost for good."""
+"""Asks the user to type a tenant's name before something is lost for good."""
 
 import sys
 
@@ -6,9 +6,9 @@ from workstation.cli.failures import CliError, Exit
 
 
 def ask(name: str, cost: str, warning: str, refused: str) -> None:
-    """Return if the name was typed; without a terminal, or with another name, raise and change nothing.
+    """Return if the user typed the name. Raise CliError and change nothing without a terminal or with another name.
 
-    `cost` is what a script reads that gives no --yes, `warning` what a person reads, and `refused` what was not done.
+    `cost` is the error's text if stdin is not a terminal, `warning` is the prompt, and `refused` tells what was not done.
     """
     if not sys.stdin.isatty():
         raise CliError(
@@ -16,7 +16,7 @@ def ask(name: str, cost: str, warning: str, refused: str) -> None:
             next_step="confirm with --yes",
             code=Exit.USAGE,
         )
-    sys.stderr.write(f"{warning}. Type its name to go on: ")
+    sys.stderr.write(f"{warning}. Type its name to continue: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != name:
         raise CliError(f"{refused}: the name does not match")

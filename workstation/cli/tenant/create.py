@@ -1,7 +1,7 @@
 """`bulkhead tenant create`.
 
-Builds a Tenant from options and a file, hands it to the host's API with strict field checks, and waits. The API server judges
-the spec; nothing of its rules is repeated here but the name's, which saves a round trip and reads better.
+Builds a Tenant from options and a file, creates it with strict field checks, and waits. The API server checks the spec. Only
+the rule for names is repeated here: it saves a round trip and gives a better message.
 """
 
 import argparse
@@ -32,14 +32,14 @@ _FILE_LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """`tenant create NAME`; what is None is not said, and the file's or the API's stands."""
+    """`tenant create NAME`; None means not given, so that the file's value or the API's default remains."""
 
     host: Host
     name: str | None
     file: str | None
     class_name: str | None
     mode: str | None
-    # Nominal quotas by resource, as the API takes them.
+    # Nominal quotas by resource, in the API's form.
     quota: Mapping[str, str | int]
     # Users, or group:NAME.
     admins: tuple[str, ...]
@@ -60,13 +60,13 @@ def add_create(actions: Actions) -> None:
     )
     add_host(parser)
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", type=values.tenant_name, help="name of the tenant; may be left out with -f"
+        "name", metavar="NAME", nargs="?", type=values.tenant_name, help="name of the tenant; may be omitted with -f"
     )
     parser.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options override it")
     parser.add_argument(
         "--class", dest="class_name", metavar="CLASS", help="its TenantClass (default: the only one, or `standard`)"
     )
-    parser.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="who schedules inside the tenant")
+    parser.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="what schedules jobs inside the tenant")
     parser.add_argument("--gpus", metavar="N", type=values.gpus, help="quota of nvidia.com/gpu")
     parser.add_argument(
         "--quota",
@@ -81,7 +81,7 @@ def add_create(actions: Actions) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a user, or group:NAME, with full rights inside; may be repeated",
+        help="a user, or group:NAME, with full rights inside the tenant; may be repeated",
     )
     add_wait(parser, "until it is ready")
     parser.does(_request, create_tenant)
@@ -137,7 +137,7 @@ async def _create(request: CreateRequest, tenant: Obj) -> int:
 
 
 async def _post(client: Client, tenant: Obj) -> None:
-    """Create with unknown fields refused, as kubectl does: a typing error in a quota must not go unnoticed."""
+    """Create the Tenant; unknown fields are refused, as kubectl does, so that a typing error in a quota is noticed."""
     name = str(tenant["metadata"]["name"])
     params = {"fieldManager": client.field_manager, "fieldValidation": "Strict"}
     try:
@@ -157,7 +157,7 @@ async def _post(client: Client, tenant: Obj) -> None:
 
 
 async def _only_class(client: Client) -> str:
-    """The class of a tenant that names none: the only one there is, or the one called standard."""
+    """The class of a tenant that names none: the only class, or the one called standard."""
     try:
         found = [str(item["metadata"]["name"]) for item in (await client.list(kinds.TENANT_CLASSES)).items]
     except NotFound as error:
@@ -177,7 +177,7 @@ async def _only_class(client: Client) -> str:
 
 
 def _from_file(path: str) -> Obj:
-    """One Tenant out of a YAML or JSON file."""
+    """The Tenant in a YAML or JSON file."""
     import yaml  # noqa: PLC0415 - slow to load
 
     try:
@@ -193,7 +193,7 @@ def _from_file(path: str) -> Obj:
         raise CliError(f"{path}: not YAML: {error}", code=Exit.USAGE) from error
     if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Tenant":
         raise CliError(
-            f"{path}: must hold exactly one object, of kind Tenant",
+            f"{path} must contain exactly one object, of kind Tenant",
             next_step=f"for several objects: kubectl apply -f {path}",
             code=Exit.USAGE,
         )
@@ -210,7 +210,7 @@ def _asked(request: CreateRequest, tenant: Mapping[str, Any]) -> Obj:
         raise CliError("the tenant has no name", next_step="give one: bulkhead tenant create NAME", code=Exit.USAGE)
     if request.name and metadata.get("name") not in {None, request.name}:
         raise CliError(
-            f"{request.file} names tenant {metadata['name']}, the command line {request.name}",
+            f"{request.file} is for tenant {metadata['name']}, but the command line names {request.name}",
             next_step="leave the name out",
             code=Exit.USAGE,
         )

@@ -1,4 +1,4 @@
-"""`bulkhead tenant delete`: a tenant and everything in it, once its name was typed."""
+"""`bulkhead tenant delete`: a tenant and everything in it, once the user has typed its name."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ class DeleteRequest:
 
     host: Host
     name: str
-    # Whether it is not asked for once more.
+    # Whether to skip the confirmation.
     confirmed: bool
     wait: Wait
 

@@ -1,9 +1,9 @@
-"""`bulkhead tenant describe`: one tenant from outside (the host) and, as far as it answers, from inside (its own API).
+"""`bulkhead tenant describe`: one tenant from outside (the host) and, if it answers, from inside (its own API).
 
     Tenant, pods and events of its plane, its quotas, its own pods ──> Description ──> describetext, or describedocument
 
-Reads only. The tenant's plane is asked with a short deadline and treated as hostile: what it says is bounded and printed as
-plain text, and its silence is part of the description.
+Read-only. The tenant's plane gets a short deadline and is treated as hostile: its answers are bounded and printed as plain
+text. If it does not answer, the description says so.
 """
 
 import argparse
@@ -92,7 +92,7 @@ async def _describe(request: DescribeRequest) -> Description:
 
 
 async def _readable(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj]:
-    """A list; empty where the namespace does not exist yet or this user may not read it."""
+    """A list; empty if the namespace does not exist yet or this user may not read it."""
     try:
         return (await client.list(r, namespace, **selectors)).items  # type: ignore[arg-type]
     except NotFound:

@@ -1,4 +1,4 @@
-"""A tenant's description as JSON or YAML, for programs: everything, and with no text cut. Pure."""
+"""A tenant's description as JSON or YAML, for programs: complete, with no text cut. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from workstation.cli.trouble import Trouble
 
 
 def document_of(found: Description) -> dict[str, Any]:
-    """The document; moments are RFC 3339 and quantities those of Kubernetes."""
+    """The document; times are RFC 3339, and quantities are written as Kubernetes does."""
     spec, status = mapping(found.tenant.get("spec")), mapping(found.tenant.get("status"))
     meta = found.tenant["metadata"]
     quotas = quota_lines(found.quotas)

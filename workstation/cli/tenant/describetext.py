@@ -59,7 +59,7 @@ def _dedicated(status: Obj) -> str | None:
     if not own:
         return None
     names = ", ".join(own.get("names") or ())
-    waiting = f"; {own['waiting']} more still run pods of others" if own.get("waiting") else ""
+    waiting = f"; {own['waiting']} more still run pods of other tenants" if own.get("waiting") else ""
     return f"{own.get('nodes', 0)} nodes with {own.get('gpus', 0)} GPUs{f': {names}' if names else ''}{waiting}"
 
 
@@ -89,7 +89,7 @@ def _quota(rows: Sequence[tuple[str, str, str]]) -> None:
         heading("Quota on the host")
         table(["RESOURCE", "USED", "LIMIT"], rows, indent=2)
         for resource in unlimited(name for name, *_ in rows):
-            print(f"  {resource}: no ceiling set by class or tenant")
+            print(f"  {resource}: neither class nor tenant sets a limit")
 
 
 def _events(events: Sequence[EventLine]) -> None:

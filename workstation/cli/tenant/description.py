@@ -1,4 +1,4 @@
-"""What is known of one tenant at one moment. Pure; read by `describe`, shown by `describetext` and `describedocument`."""
+"""What is known of one tenant at one time. Pure; read by `describe`, shown by `describetext` and `describedocument`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from workstation.cli.trouble import Trouble
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What the tenant's own API says of pods that do not run; `unknown` is why it says nothing."""
+    """The pods that do not run, from the tenant's own API; `unknown` is why that is not known."""
 
-    # Each with the condition that says why.
+    # Each pod with the condition that tells why.
     refused: tuple[tuple[Obj, dict[str, Any]], ...] = ()
     troubles: tuple[Trouble, ...] = ()
     unknown: str = ""
@@ -22,7 +22,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Everything that is shown of one tenant."""
+    """All that the command shows of one tenant."""
 
     tenant: Obj
     # The namespace of its plane.
@@ -48,7 +48,7 @@ class PodLine:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """What was said last, and as often as it likes: `when` is the last time."""
+    """An event at its latest occurrence; `when` is that time."""
 
     when: str
     type: str
@@ -74,7 +74,7 @@ def unlimited(counted: Iterable[str]) -> list[str]:
 
 
 def pod_lines(pods: Iterable[Obj]) -> Iterator[PodLine]:
-    """What is shown of the pods of a plane."""
+    """The parts of a plane's pods that are shown."""
     for pod in pods:
         status = pod.get("status") or {}
         containers = status.get("containerStatuses") or ()
@@ -89,13 +89,13 @@ def pod_lines(pods: Iterable[Obj]) -> Iterator[PodLine]:
 
 
 def event_lines(events: Sequence[Obj]) -> list[EventLine]:
-    """Events in the order in which they were said last, the newest last; what was said several times once."""
+    """Events by their latest occurrence, the newest last; repeated events once."""
     latest: dict[tuple[str, str, str, str], str] = {}
     for event in sorted(events, key=_when):
         subject = event.get("involvedObject") or {}
         name = f"{str(subject.get('kind') or '').lower()}/{subject.get('name')}"
         key = (str(event.get("type")), str(event.get("reason")), name, str(event.get("message") or ""))
-        latest.pop(key, None)  # what is said again moves to the end
+        latest.pop(key, None)  # a repeated event moves to the end
         latest[key] = _when(event)
     return [EventLine(when, *key) for key, when in latest.items()]
 
@@ -107,6 +107,6 @@ def _when(event: Obj) -> str:
 
 
 def gpus_asked(pod: Obj) -> int | None:
-    """GPUs that the pod counts for; None where it asks for none."""
+    """The number of GPUs that the pod requests; None if it requests none."""
     found = accelerators.requested(pod, (labels.GPU,)).get(labels.GPU)
     return None if found is None else int(found)

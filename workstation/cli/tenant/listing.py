@@ -1,4 +1,4 @@
-"""`bulkhead tenant list`: all tenants, a line each, or as the API has them."""
+"""`bulkhead tenant list`: all tenants, a line each, or as API objects."""
 
 import argparse
 import asyncio
@@ -29,7 +29,7 @@ def add_list(actions: Actions) -> None:
     """`tenant list`."""
     parser = actions.add_parser("list", aliases=["ls"], help="list tenants", description="List tenants.")
     add_host(parser)
-    add_output(parser, "table", "wide", "json", "yaml", more="; json and yaml are Tenants as the API has them")
+    add_output(parser, "table", "wide", "json", "yaml", more="; json and yaml print Tenants as API objects")
     parser.does(_request, list_tenants)
 
 
@@ -87,7 +87,7 @@ def _row(tenant: Obj, *, wide: bool) -> list[object]:
 
 
 def gpus_of(tenant: Obj) -> str:
-    """GPUs used of the limit, or what the spec asks for while the controller has not counted."""
+    """GPUs used of the limit, or what the spec requests until the controller has counted."""
     gpus = (tenant.get("status") or {}).get("gpus") or {}
     if gpus:
         return str(gpus.get("summary") or f"{gpus.get('used', 0)}/{gpus.get('limit', 0)}")

@@ -1,9 +1,9 @@
-"""Waits that show what they wait for: until a tenant is Ready, until it is gone.
+"""Waits that show what they wait for: until a tenant is Ready, or until it is gone.
 
     poll the Tenant ──> its conditions ──> the line on the screen
     every two seconds its pods and events ──> warnings, each printed once
 
-It polls because a wait takes seconds, and three small reads a second are simpler than a watch. A wait changes nothing: when it
+It polls because a wait takes seconds, and three small reads a second are simpler than a watch. A wait changes nothing. If it
 ends early, the operation continues on the host.
 """
 
@@ -25,7 +25,7 @@ _INTERVAL = 0.3
 _TROUBLE_EVERY = 2.0
 _PATIENT = (Unavailable, Throttled, Timeout)
 
-# The spec itself cannot be satisfied: waiting does not help, it must be edited.
+# The spec itself cannot be satisfied: waiting does not help, the user must edit it.
 HOPELESS = frozenset(
     {
         Reason.UNKNOWN_CLASS,
@@ -57,7 +57,7 @@ def describe(tenant: Obj) -> str:
 
 
 async def until_ready(client: Client, name: str, *, seconds: float, progress: Progress) -> Obj:
-    """The Tenant once it is Ready; an error with its exit code when that is impossible or takes too long."""
+    """The Tenant once it is Ready. Raises CliError with an exit code if that is impossible or takes too long."""
     seen: set[tuple[str, str]] = set()
     last = "no answer from the host's API yet"
     next_warnings = _now() + _TROUBLE_EVERY
@@ -121,7 +121,7 @@ async def plane_troubles(client: Client, name: str) -> list[Trouble]:
 
 
 def current(events: list[Obj], pods: list[Obj]) -> list[Obj]:
-    """Events without those about pods that have been scheduled or started since, or that are gone."""
+    """Events except those about pods that have since been scheduled or started, or that are gone."""
     running = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("status") or {}).get("phase") == "Running"}
     alive = {str(pod["metadata"]["name"]) for pod in pods}
     kept = []
@@ -134,7 +134,7 @@ def current(events: list[Obj], pods: list[Obj]) -> list[Obj]:
 
 
 async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress: Progress) -> None:
-    """Print each new warning once. Missing permission, or no answer, does not end the wait."""
+    """Print each new warning once. The wait continues if permission is missing or the API does not answer."""
     try:
         found = await plane_troubles(client, name)
     except (NotFound, Forbidden, *_PATIENT):

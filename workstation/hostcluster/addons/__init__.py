@@ -1,4 +1,4 @@
-"""What the embedded host adds to the upstream components: the supervised processes and the objects they need."""
+"""The embedded host's additions to the upstream components: supervised processes, and the objects that they need."""
 
 from workstation.hostcluster.addons.objects import apply, grant
 from workstation.hostcluster.addons.processes import components

@@ -6,7 +6,7 @@ from workstation.hostcluster.component import CLUSTER_DNS, CLUSTER_DOMAIN, NODE_
 
 NAMESPACE = "kube-system"
 _LABELS = {"k8s-app": "kube-dns"}
-_PORT = 10053  # a port that needs no privilege
+_PORT = 10053  # a port that needs no privileges
 
 COREFILE = f"""\
 .:{_PORT} {{
@@ -82,7 +82,7 @@ def _pod(image: str, config_digest: str) -> dict[str, Any]:
         "dnsPolicy": "Default",
         "nodeSelector": {
             "kubernetes.io/hostname": NODE_NAME
-        },  # beside the control plane: a node that is lost takes no names with it
+        },  # next to the control plane: if another node is lost, names still resolve
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": "coredns"}}],
@@ -104,7 +104,7 @@ def _service() -> dict[str, Any]:
 
 
 def dns_objects(image: str, config_digest: str) -> list[dict[str, Any]]:
-    """Everything that makes names resolve in the host cluster."""
+    """All objects for name resolution in the host cluster."""
     config = _named("ConfigMap", "coredns")
     config["data"] = {"Corefile": COREFILE}
     deployment = _named("Deployment", "coredns", "apps/v1")

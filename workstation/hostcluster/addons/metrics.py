@@ -1,7 +1,7 @@
-"""The host's metrics-server as Kubernetes objects: what it may read, where it is, and the API that it serves. Pure.
+"""The Kubernetes objects of the host's metrics-server: its rights, its address, and the API that it serves. Pure.
 
-It runs beside the other components and not as a pod: a pod would need an image of its own, and the kubelet that it asks
-would have to run it first. Clients reach it through the API server alone.
+It runs as a process and not as a pod. A pod would need an image, and the kubelet that it reads from would have to start it
+first. Clients reach it only through the API server.
 """
 
 import base64
@@ -32,7 +32,7 @@ def _bound(name: str, role: str) -> dict[str, Any]:
 
 
 def _reader() -> dict[str, Any]:
-    """What it reads: usage from kubelets, names from the API server."""
+    """What it may read: usage from kubelets, names from the API server."""
     role = _named(_RBAC, "ClusterRole", USER)
     role["rules"] = [
         {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
@@ -42,7 +42,7 @@ def _reader() -> dict[str, Any]:
 
 
 def _readers_of_it() -> dict[str, Any]:
-    """Lets those who may view a namespace see what its pods use."""
+    """Lets users who may view a namespace see the usage of its pods."""
     aggregate = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
     role = _named(_RBAC, "ClusterRole", "system:aggregated-metrics-reader")
     role["metadata"]["labels"] |= aggregate
@@ -53,15 +53,15 @@ def _readers_of_it() -> dict[str, Any]:
 def metrics_access() -> list[dict[str, Any]]:
     """Its rights, and those of its readers.
 
-    They are those of upstream's manifests without the role `extension-apiserver-authentication-reader`: what that role lets it
-    read, it gets as files.
+    They are the rights of upstream's manifests without the role `extension-apiserver-authentication-reader`: metrics-server
+    gets as files what that role would let it read.
     """
     delegator = _bound(f"{NAME}:system:auth-delegator", "system:auth-delegator")
     return [_reader(), _bound(USER, USER), delegator, _readers_of_it()]
 
 
 def metrics_endpoint() -> list[dict[str, Any]]:
-    """Where the API server finds it: a service without a selector, since no pod is behind it."""
+    """Where the API server finds it: a Service without a selector, because it is not a pod."""
     service = _named("v1", "Service", NAME, namespaced=True)
     service["spec"] = {"ports": [{"name": "https", "port": 443, "targetPort": PORT, "protocol": "TCP", "appProtocol": "https"}]}
     endpoints = _named("discovery.k8s.io/v1", "EndpointSlice", NAME, namespaced=True)
@@ -80,8 +80,9 @@ def metrics_endpoint() -> list[dict[str, Any]]:
 def metrics_api(ca: bytes) -> dict[str, Any]:
     """The aggregated API.
 
-    While it is registered and its server does not answer, deleted namespaces stay (they cannot be searched for its objects)
-    until the supervisor has started the server again. So it must not be registered before the server answers.
+    While the API is registered and its server does not answer, deleted namespaces remain, because they cannot be searched for
+    the API's objects. This lasts until the supervisor has restarted the server. So register the API only once the server
+    answers.
     """
     service = _named("apiregistration.k8s.io/v1", "APIService", f"v1beta1.{_GROUP}")
     service["spec"] = {

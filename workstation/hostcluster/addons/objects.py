@@ -1,7 +1,7 @@
 """Applies the objects of the embedded host: name service, storage classes, metrics API, GPU labels, simulated nodes.
 
-Level-triggered: server-side apply of everything each time, so it may run at any moment and any number of times. Waits for the
-real nodes, as their labels belong on the objects that kubelets create.
+Level-triggered: it applies everything each time with server-side apply, so it may run at any time and repeatedly. It waits for
+the real nodes, because kubelets create the objects that get the labels.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _METRICS_DEADLINE = 30.0
 
 
 class AddonError(Exception):
-    """The objects of the host could not be applied; the text says what refused."""
+    """The host's objects could not be applied; the text has the reason."""
 
 
 def _kubectl(ctx: HostContext, *arguments: str, given: str | None = None) -> str:
@@ -51,10 +51,10 @@ def _apply(ctx: HostContext, objects: list[dict[str, Any]], *options: str) -> No
 
 
 def storage_classes() -> list[dict[str, Any]]:
-    """The default class, whose volumes are made once a pod that uses them has a node; and one for volumes on the real node.
+    """Two classes: the default, which creates a volume once its pod has a node; and one for volumes on the real node.
 
-    The scheduler checks only once a second whether a volume that it waits for is bound, so pods that can run on the real node
-    alone, such as the planes' pods, start a second or two earlier with the second class.
+    The scheduler checks only once a second whether a volume is bound. So pods that can only run on the real node, such as the
+    planes' pods, start one or two seconds earlier with the second class.
     """
     default = {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     common = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER, "reclaimPolicy": "Delete"}
@@ -78,7 +78,7 @@ def _drop_surplus_nodes(ctx: HostContext, wanted: set[str]) -> None:
 
 
 def _await_metrics(ctx: HostContext) -> str:
-    """Wait until metrics-server answers. Empty, or the last error."""
+    """Wait until metrics-server answers. Returns an empty text, or the last error."""
     probe = HttpHealth(f"https://{METRICS_ADDRESS}/livez", ctx.pki_dir / "ca.crt")
     until = time.monotonic() + _METRICS_DEADLINE
     while (wrong := asyncio.run(health.http(probe))) and time.monotonic() < until:
@@ -87,24 +87,24 @@ def _await_metrics(ctx: HostContext) -> str:
 
 
 def _metrics_registration(ctx: HostContext, report: Progress) -> list[dict[str, Any]]:
-    """The metrics API, if its server answers: an API without a server keeps every namespace from being deleted."""
+    """Register the metrics API if its server answers: an API without a server would keep namespaces from being deleted."""
     wrong = _await_metrics(ctx)
     if not wrong:
         return [metrics_api((ctx.pki_dir / "ca.crt").read_bytes())]
     report.warn(
-        f"metrics-server does not answer, so `kubectl top` is left as it is: {wrong}; see {ctx.log('metrics-server')}, "
+        f"metrics-server does not answer, so `kubectl top` stays as it was: {wrong}; see {ctx.log('metrics-server')}, "
         "then run `bulkhead host up` again"
     )
     return []
 
 
 def grant(ctx: HostContext) -> None:
-    """Give add-on processes of a new host their rights early: once refused, metrics-server retries after ever longer pauses."""
+    """Grant a new host's add-on processes their rights early: once refused, metrics-server retries at ever longer intervals."""
     _apply(ctx, metrics_access())
 
 
 def apply(ctx: HostContext, report: Progress) -> None:
-    """Apply the host's objects as the options want them."""
+    """Apply the host's objects as the options require."""
     options = ctx.options
     report.detail("nodes")
     for node in present(ctx):

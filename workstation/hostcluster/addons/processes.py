@@ -1,6 +1,6 @@
-"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage, usage of pods.
+"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage, pod metrics.
 
-They start once the API server is healthy and know nothing of each other. This module starts nothing itself.
+They start once the API server is healthy, and do not depend on each other. This module starts nothing itself.
 """
 
 from importlib import resources
@@ -23,7 +23,7 @@ from workstation.hostcluster.node import Node, nodes_of
 
 KWOK_ADDRESS = "127.0.0.1:10447"
 METRICS_ADDRESS = f"{NODE_ADDRESS}:{metrics.PORT}"
-MOST_GPUS = 64  # of a node: device numbers of the next node begin after them
+MOST_GPUS = 64  # of a node: the next node's device numbers begin after these
 _LEASE_SECONDS = 40
 
 
@@ -61,7 +61,7 @@ def _netpol(node: Node) -> Component:
         f"--node={node.name}",
     )
     more = (f"--pod-range={node.pod_range}", *(("--alone",) if ctx.options.nodes == 1 else ()))
-    # Healthy means that rules are in the kernel; should anything remove them, the restart brings them back.
+    # Healthy means that the rules are in the kernel; if another program removes them, the restart restores them.
     health = CommandHealth((*node.enter, "nft", "list", "chain", *TABLE.split(), "forward"))
     needs = ("kube-apiserver",)
     return Component(node.component("netpol"), node.enter + argv + more, health, node=node.name, depends_on=needs)
@@ -78,14 +78,14 @@ def _metrics(ctx: HostContext) -> Component:
     argv = (
         str(ctx.binaries["metrics-server"]),
         f"--kubeconfig={config}",
-        f"--bind-address={NODE_ADDRESS}",  # not on the machine's outer addresses
+        f"--bind-address={NODE_ADDRESS}",  # not on the machine's external addresses
         f"--secure-port={metrics.PORT}",
         f"--tls-cert-file={pki / 'metrics-server-serving.crt'}",
         f"--tls-private-key-file={pki / 'metrics-server-serving.key'}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
-        # Without these files it reads the authorities from the cluster and exits when that is refused: a new host grants its
-        # rights only after its start.
+        # Without these files it would read the CAs from the cluster, and exit if that is refused: a new host grants its rights
+        # only after it has started.
         "--authentication-skip-lookup=true",
         f"--client-ca-file={pki / 'ca.crt'}",
         f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
@@ -95,14 +95,14 @@ def _metrics(ctx: HostContext) -> Component:
         f"--node-selector={SIMULATED_LABEL}!=true",  # simulated nodes have no kubelet
         "--metric-resolution=15s",
     )
-    # It listens only once it has read nodes and pods, which needs its rights: no probe of it can be waited for. It starts last,
-    # after the kubelet, to be refused as seldom as possible before it has them.
+    # It listens only once it has read nodes and pods, for which it needs its rights, so no probe can wait for it. It starts
+    # last, after the kubelet, so that it is rarely refused before it has them.
     limits = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
     return Component("metrics-server", argv, AliveHealth(), env=limits, depends_on=("kubelet",))
 
 
 def components(ctx: HostContext) -> list[Component]:
-    """Every add-on process."""
+    """All add-on processes."""
     nodes = nodes_of(ctx)
     chosen = [*map(_netpol, nodes), _storage(ctx), _metrics(ctx)]
     if ctx.options.gpus_per_node > 0:

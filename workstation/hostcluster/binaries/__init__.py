@@ -1,8 +1,8 @@
-"""The binaries of the embedded host: from the cache, else the official release, else built through the Go module proxy.
+"""The binaries of the embedded host: from the cache, else from the official release, else built through the Go module proxy.
 
-`ensure(component)` is the only entry. What is in the cache is used as it is: it was checked (a download) or built from
-go.sum-pinned sources (a build) when it was stored. Two concurrent runs do not collide: there is a file lock per component, and
-a whole version folder appears in one rename.
+`ensure(component)` is the only entry. Cached binaries are used unchecked: a download was verified, and a build used sources
+that go.sum pins, when they were stored. Concurrent runs do not collide: each component has a file lock, and a version's folder
+appears completely, by one rename.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ __all__ = ["COMPONENTS", "cache_dir", "ensure", "ensure_all", "is_there", "versi
 
 
 def cache_dir() -> Path:
-    """Where Bulkhead caches: `$XDG_CACHE_HOME/bulkhead`. Survives `bulkhead host down`."""
+    """The folder of Bulkhead's caches: `$XDG_CACHE_HOME/bulkhead`. `bulkhead host down` keeps it."""
     configured = os.environ.get("XDG_CACHE_HOME")
     return (Path(configured) if configured else Path.home() / ".cache") / "bulkhead"
 
@@ -33,26 +33,26 @@ def _complete(folder: Path, wanted: Recipe) -> bool:
 
 @contextmanager
 def _locked(path: Path, report: Progress) -> Iterator[None]:
-    """Hold a file lock; report when another run holds it."""
+    """Hold a file lock; report if another run holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report.detail("another run is getting the same binaries: waiting for it")
+            report.detail("another run is fetching the same binaries: waiting for it")
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
 
 def _place(made: Path, folder: Path) -> None:
-    """Put a finished folder in its place in one step, replacing an incomplete one."""
+    """Move a finished folder to its place in one step, replacing an incomplete one."""
     if folder.exists():
         shutil.rmtree(folder)
     made.rename(folder)
 
 
 def version(component: str) -> str:
-    """The version of a component, as its module and its releases spell it."""
+    """The version of a component, as its module and its releases write it."""
     return recipe(component).version
 
 
@@ -63,7 +63,7 @@ def is_there(component: str) -> bool:
 
 
 def ensure(component: str, report: Progress | None = None, machine: str | None = None) -> dict[str, Path]:
-    """The component's binaries by file name, of this or another architecture; got or built when the cache lacks them."""
+    """The component's binaries by file name, for this or another architecture; downloaded or built if the cache lacks them."""
     wanted = recipe(component, machine) if machine else recipe(component)
     to = report or Silent()
     parent = cache_dir() / "binaries" / (f"{component}.{wanted.foreign}" if wanted.foreign else component)
@@ -80,13 +80,13 @@ def ensure(component: str, report: Progress | None = None, machine: str | None =
             if not download.fetch(wanted, made, to):
                 gobuild.build(wanted, made, to)
             if not _complete(made, wanted):
-                raise RuntimeError(f"binaries of {component}: the build gave no {', '.join(wanted.files)}")
+                raise RuntimeError(f"binaries of {component}: the build produced no {', '.join(wanted.files)}")
             _place(made, folder)
     return found
 
 
 def ensure_all(report: Progress, *, also: Collection[str] = ()) -> Mapping[str, Path]:
-    """Every binary that the host needs, by file name; of those that it may do without, `also`."""
+    """Every binary that the host needs, by file name, and those optional components that `also` names."""
     found: dict[str, Path] = {}
     for component in COMPONENTS:
         if component not in ON_REQUEST or component in also:

@@ -8,16 +8,16 @@ from workstation.hostcluster.progress import Reporter
 
 
 def main() -> int:
-    """Get the named binaries; the exit code says whether all of them are there."""
-    parser = argparse.ArgumentParser(prog="workstation.hostcluster.binaries", description="Get or build the host's binaries.")
+    """Fetch the named binaries; exit code 0 if all of them are available."""
+    parser = argparse.ArgumentParser(prog="workstation.hostcluster.binaries", description="Fetch or build the host's binaries.")
     parser.add_argument("components", nargs="*", metavar="COMPONENT", help=f"of {', '.join(COMPONENTS)} (default: all)")
     wanted = parser.parse_args().components or list(COMPONENTS)
     if unknown := sorted(set(wanted) - set(COMPONENTS)):
-        parser.error(f"no component is called {', '.join(unknown)}; there are: {', '.join(COMPONENTS)}")
+        parser.error(f"no component is called {', '.join(unknown)}; the components are: {', '.join(COMPONENTS)}")
     try:
         with Reporter() as report:
             for name in wanted:
-                report.step(f"Getting {name}")
+                report.step(f"Fetching {name}")
                 ensure(name, report)
     except (RuntimeError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

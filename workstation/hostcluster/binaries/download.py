@@ -1,7 +1,7 @@
 """Official release files, checked by the SHA-256 sums that the same release publishes.
 
-That check finds damage and mix-ups; against a forged release it is as strong as TLS to the publisher. A sum that does not match
-is an error; only an unreachable publisher leads to a build instead.
+The check detects damage and mix-ups; against a forged release it is as strong as TLS to the publisher. A wrong sum is an error.
+Only an unreachable publisher leads to a build instead.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ _MAX_SUMS = 1 << 20
 
 
 def digest_for(sums: str, file: str) -> str:
-    """The SHA-256 of a file in a release's list: `digest  file` lines, or one bare digest."""
+    """The SHA-256 of a file in a release's list: lines of `digest  file`, or one bare digest."""
     lines = [line.split() for line in sums.splitlines() if line.strip()]
     for parts in lines:
         if re.fullmatch(r"[0-9a-f]{64}", parts[0]) and (len(parts) == 1 or Path(parts[-1].lstrip("*")).name == file):
             return parts[0]
-    raise ValueError(f"release checksums: none for {file}")
+    raise ValueError(f"release checksums: {file} is not listed")
 
 
 def _sums(item: Download) -> str | None:
-    """The release's checksums, or None when the publisher cannot be reached."""
+    """The release's checksums, or None if the publisher cannot be reached."""
     try:
         with urllib.request.urlopen(item.checksums, timeout=_REACH_SECONDS) as answer:  # noqa: S310 - https, from our table
             return str(answer.read(_MAX_SUMS).decode())
@@ -67,7 +67,7 @@ def _unpack(item: Download, file: Path, into: Path) -> None:
 
 
 def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
-    """Download a component. False when it has no release, or when its publisher cannot be reached or breaks off."""
+    """Download a component. False if it has no release, or if its publisher cannot be reached or breaks off."""
     for item in wanted.downloads:
         report.detail(f"looking for the release of {wanted.component} {wanted.version}")
         file = into.parent / item.url.rsplit("/", 1)[-1]
@@ -81,6 +81,6 @@ def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
             report.warn(f"download of {item.url} broke off ({error}): building it instead")
             return False
         if found != expected:
-            raise RuntimeError(f"release {item.url}: SHA-256 is {found}, the release says {expected}; not using it")
+            raise RuntimeError(f"release {item.url}: the SHA-256 must be {expected}, not {found}; the file is not used")
         _unpack(item, file, into)
     return bool(wanted.downloads)

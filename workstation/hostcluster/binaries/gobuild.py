@@ -1,4 +1,4 @@
-"""Build a component from its `go.mod` beside this file: upstream's sources through the Go module proxy, pinned by go.sum."""
+"""Builds a component from its `go.mod` in this folder: upstream's sources through the Go module proxy, pinned by go.sum."""
 
 import os
 import shutil
@@ -26,19 +26,21 @@ def command(wanted: Recipe, into: Path) -> list[str]:
 
 
 def _why_built(wanted: Recipe) -> str:
-    return "no release download could be reached" if wanted.downloads else "its releases hold none"
+    return "no release could be downloaded" if wanted.downloads else "its releases contain none"
 
 
 def build(wanted: Recipe, into: Path, report: Progress) -> None:
-    """Build into a folder; raises with the compiler's last lines when it fails."""
+    """Build into a folder. Raises with the compiler's last lines if it fails."""
     if shutil.which("go") is None:
         raise RuntimeError(
             f"binaries of {wanted.component}: {_why_built(wanted)} and there is no `go` to build them; "
-            "install Go 1.26 or newer (or one that fetches its toolchain)"
+            "install Go 1.26 or newer (or a Go that downloads its toolchain)"
             f"{', or allow access to the release downloads' if wanted.downloads else ''}"
         )
     if wanted.foreign and wanted.cgo:
-        raise RuntimeError(f"binaries of {wanted.component}: it has parts in C, which are not built for {wanted.foreign} here")
+        raise RuntimeError(
+            f"binaries of {wanted.component}: it has parts in C, which cannot be built for {wanted.foreign} here"
+        )
     ensure_packages(wanted.needs, report)
     log = into.parent / "build.log"
     environment = {**os.environ, "CGO_ENABLED": "1" if wanted.cgo else "0", "GOFLAGS": "", "GOWORK": "off"}
@@ -58,7 +60,9 @@ def build(wanted: Recipe, into: Path, report: Progress) -> None:
                     break
                 except subprocess.TimeoutExpired:
                     if took > _DEADLINE:
-                        raise RuntimeError(f"binaries of {wanted.component}: the build took over {_DEADLINE:.0f} s") from None
+                        raise RuntimeError(
+                            f"binaries of {wanted.component}: the build took more than {_DEADLINE:.0f} s"
+                        ) from None
         except BaseException:
             process.terminate()
             process.wait(timeout=10)

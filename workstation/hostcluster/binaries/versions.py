@@ -1,6 +1,6 @@
 """Every binary of the embedded host: its version, its official release file, and how it is built from its Go module.
 
-The versions here and in the `go.mod` beside this file are the same; a test holds them together.
+The versions here and in each `go.mod` must be the same; a test compares them.
 """
 
 import platform
@@ -10,7 +10,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def architecture() -> str:
-    """The architecture of this machine in Go's words."""
+    """The architecture of this machine, by Go's name."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         raise RuntimeError(f"unsupported machine: {machine}; the embedded host runs on x86_64 and aarch64")
@@ -19,7 +19,7 @@ def architecture() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file of an official release. `members` maps a path inside the archive to a binary's name; empty: the file is it.
+    """One file of an official release. `members` maps paths in the archive to binaries; empty if the file is the binary.
 
     `checksums` is the release's own list of SHA-256 sums: either one bare digest or lines of `digest  file`.
     """
@@ -37,13 +37,13 @@ class Recipe:
     component: str
     version: str
     files: tuple[str, ...]
-    downloads: tuple[Download, ...]  # none: its releases hold no binaries, so it is always built
+    downloads: tuple[Download, ...]  # empty: its releases contain no binaries, so it is always built
     package: str = "tool"  # what `go build` builds: the module's `tool` lines, or one package
     ldflags: str = ""
     tags: str = ""
     cgo: bool = False
     needs: tuple[str, ...] = ()  # Debian packages that the build needs
-    foreign: str = ""  # the architecture, where it is not this machine's
+    foreign: str = ""  # the architecture, if it is not this machine's
 
 
 def _kubernetes(arch: str) -> Recipe:
@@ -119,7 +119,7 @@ def _metrics_server(_: str) -> Recipe:
 
 
 def _dex(_: str) -> Recipe:
-    # Release v2.41.1: its module has no `/v2` in its path, so that the module proxy knows it by its commit alone.
+    # Release v2.41.1: its module path has no `/v2`, so the module proxy knows it only by its commit.
     version = "v0.0.0-20240807174518-43956db7fd75"
     needs = ("gcc", "libc6-dev")
     return Recipe("dex", version, ("dex",), (), ldflags="-X main.version=v2.41.1", cgo=True, needs=needs)
@@ -162,14 +162,14 @@ _RECIPES = {
     "contour": _contour,
     "kueue": _kueue,
 }
-ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour", "kueue")  # what no host needs unless it was asked for
+ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour", "kueue")  # fetched only if a caller asks for them
 COMPONENTS = tuple(_RECIPES)
 
 
 def recipe(component: str, machine: str | None = None) -> Recipe:
     """How to get a component, for this machine or another architecture."""
     if component not in _RECIPES:
-        raise ValueError(f"unknown component: {component}; there are {', '.join(_RECIPES)}")
+        raise ValueError(f"unknown component: {component}; the components are {', '.join(_RECIPES)}")
     if machine in (None, architecture()):
         return _RECIPES[component](architecture())
     return replace(_RECIPES[component](str(machine)), foreign=str(machine))

@@ -1,1 +1,1 @@
-"""Fake GPUs of the embedded host's real node: a kubelet device plugin handing out device nodes without a driver."""
+"""Fake GPUs of the embedded host's real nodes: a kubelet device plugin that hands out device nodes without a driver."""

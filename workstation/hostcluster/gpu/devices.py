@@ -1,7 +1,7 @@
-"""The fake GPUs themselves: character device nodes, their health, and what a container is given. No gRPC, no kubelet.
+"""The fake GPUs themselves: character device nodes, their health, and what a container gets. No gRPC, no kubelet.
 
-A device is healthy while its node is there and is the right character device; removing the file makes that GPU fail, which is
-how experiments break one.
+A device is healthy while its node exists and is the right character device. Removing the node makes that GPU fail; experiments
+break a GPU this way.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-MAJOR = 195  # NVIDIA's character device number; nothing answers behind it here
+MAJOR = 195  # NVIDIA's character device number; no driver answers it here
 RESOURCE = "nvidia.com/gpu"
 
 
@@ -20,7 +20,7 @@ class Gpu:
 
     index: int  # on its node
     node: Path
-    first_minor: int = 0  # of the GPUs of its node: those of two nodes are different devices
+    first_minor: int = 0  # of the GPUs of its node, so that two nodes have different devices
 
     @property
     def minor(self) -> int:
@@ -29,7 +29,7 @@ class Gpu:
 
     @property
     def identity(self) -> str:
-        """Its ID for the kubelet; no other node has one of this ID."""
+        """Its ID for the kubelet, unique among all nodes."""
         return f"bulkhead-gpu-{self.minor}"
 
     @property
@@ -55,7 +55,7 @@ class Grant:
 
 
 def make_nodes(folder: Path, count: int, first_minor: int = 0) -> tuple[Gpu, ...]:
-    """Create the device nodes; those left by a crash are reused."""
+    """Create the device nodes; nodes that a crash left are reused."""
     folder.mkdir(parents=True, exist_ok=True)
     gpus = tuple(Gpu(index, folder / f"nvidia{index}", first_minor) for index in range(count))
     for gpu in gpus:
@@ -73,14 +73,14 @@ def remove_nodes(gpus: Iterable[Gpu]) -> None:
 
 
 def grant(gpus: Iterable[Gpu], identities: Iterable[str]) -> Grant:
-    """The environment and devices for these identities; an unknown one raises KeyError."""
+    """The environment and devices for these IDs. Raises KeyError for an unknown one."""
     known = {gpu.identity: gpu for gpu in gpus}
     chosen = tuple(sorted((known[identity] for identity in identities), key=lambda gpu: gpu.index))
     return Grant({"NVIDIA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in chosen)}, chosen)
 
 
 def prefer(gpus: Iterable[Gpu], available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
-    """Which devices to take: the required ones, then the lowest numbers, so that neighbours stay together."""
+    """The devices to allocate: the required ones, then the lowest numbers, so that neighbours stay together."""
     order = {gpu.identity: gpu.index for gpu in gpus}
     chosen = list(required)
     rest = sorted(

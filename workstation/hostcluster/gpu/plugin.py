@@ -1,7 +1,7 @@
 """The device plugin process: reports the fake GPUs to the kubelet and answers its allocations.
 
-Flow: make nodes -> serve on a socket in the kubelet's plugin folder -> register -> stream health; when the kubelet restarts
-(its socket changes, or it wiped the folder) everything but the nodes is set up again. It never reads pods or the API.
+It creates the nodes, serves on a socket in the kubelet's plugin folder, registers, and streams health. When the kubelet
+restarts (its socket changes, or the folder is emptied), all but the nodes is set up again. It never reads pods or the API.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import grpc.aio
 from workstation.hostcluster.gpu import deviceplugin_pb2 as messages
 from workstation.hostcluster.gpu.devices import RESOURCE, Gpu, grant, make_nodes, prefer, remove_nodes
 
-PLUGIN_FOLDER = Path("/var/lib/kubelet/device-plugins")  # a constant of the kubelet, whatever its root folder
+PLUGIN_FOLDER = Path("/var/lib/kubelet/device-plugins")  # fixed in the kubelet, whatever its root folder is
 _SOCKET = "bulkhead-gpu.sock"
 _API = "v1beta1"
 _DEADLINE = 5.0
@@ -37,11 +37,11 @@ class DevicePlugin:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def options(self, _request: messages.Empty, _context: Any) -> messages.DevicePluginOptions:
-        """What this plugin can do."""
+        """The capabilities of this plugin."""
         return messages.DevicePluginOptions(get_preferred_allocation_available=True)
 
     async def list_and_watch(self, _request: messages.Empty, _context: Any) -> AsyncIterator[messages.ListAndWatchResponse]:
-        """The devices now, and again at each change of health."""
+        """The devices now, and again whenever their health changes."""
         sent: list[bool] | None = None
         while not self.stopping.is_set():
             health = [gpu.healthy() for gpu in self.gpus]
@@ -61,7 +61,7 @@ class DevicePlugin:
     async def preferred(
         self, request: messages.PreferredAllocationRequest, _context: Any
     ) -> messages.PreferredAllocationResponse:
-        """Advice on which devices belong together."""
+        """A preference for devices that belong together."""
         return messages.PreferredAllocationResponse(
             container_responses=[
                 messages.ContainerPreferredAllocationResponse(
@@ -134,7 +134,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 async def _serve_until_kubelet_changes(gpus: Sequence[Gpu], folder: Path) -> None:
-    """One life of the server: from registration to the kubelet's restart."""
+    """One run of the server: from registration to the kubelet's restart."""
     own = folder / _SOCKET
     kubelet = _identity(folder / "kubelet.sock")
     if kubelet is None:
@@ -158,13 +158,13 @@ async def _serve_until_kubelet_changes(gpus: Sequence[Gpu], folder: Path) -> Non
 
 
 async def run(gpus: Sequence[Gpu], folder: Path) -> None:
-    """Serve for ever, through any number of kubelet restarts."""
+    """Serve forever, through any number of kubelet restarts."""
     while True:
         try:
             await _serve_until_kubelet_changes(gpus, folder)
         except grpc.aio.AioRpcError as error:
             log.warning("registration failed: %s: %s", error.code().name, error.details())
-            # A cancellation that meets a call just as it fails comes out as the call's error, and does not come again.
+            # If a cancellation arrives just as a call fails, it appears as the call's error, and is not raised again.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise asyncio.CancelledError from error
         await asyncio.sleep(_POLL)
@@ -185,7 +185,7 @@ async def _main(count: int, first_minor: int, nodes: Path, folder: Path) -> None
 
 
 def main() -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description="Device plugin for fake GPUs")
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--first-minor", type=int, default=0, help="device number of the first GPU")

@@ -1,6 +1,6 @@
-"""Generates the message classes beside deviceplugin.proto: `python -m workstation.hostcluster.gpu.regenerate [--check]`.
+"""Generates the message classes of deviceplugin.proto: `python -m workstation.hostcluster.gpu.regenerate [--check]`.
 
-With --check it changes nothing and fails when the checked-in files differ from what would be written.
+With --check it changes nothing, and fails if the checked-in files differ from what it would write.
 """
 
 import sys
@@ -14,13 +14,13 @@ WRITTEN = ("deviceplugin_pb2.py", "deviceplugin_pb2.pyi")
 
 
 def write(target: Path) -> None:
-    """Generate into `target`, laid out like the project."""
+    """Generate into `target`, which is laid out like the project."""
     from grpc_tools import protoc  # noqa: PLC0415  only developers have it installed
 
     well_known = resources.files("grpc_tools") / "_proto"
     options = [f"-I{PROJECT}", f"-I{well_known}", f"--python_out={target}", f"--pyi_out={target}"]
     if protoc.main(["protoc", *options, f"{FOLDER}/deviceplugin.proto"]) != 0:
-        sys.exit("deviceplugin.proto: protoc refused it; its messages are in the output")
+        sys.exit("deviceplugin.proto: protoc failed; its messages are in the output")
 
 
 def main() -> None:

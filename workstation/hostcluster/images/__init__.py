@@ -1,1 +1,1 @@
-"""Container images of the embedded host, made on the machine itself: no registry, no image builder, only apt and pip."""
+"""Container images of the embedded host, built on the machine itself: no registry, no image builder, only apt and pip."""

@@ -1,7 +1,7 @@
 """Builds every image of the embedded host, or finds it in the cache.
 
-The content of each image is here, one function per image; `oci` writes the bytes, `layercache` remembers the inputs. Called
-when the host starts and when the code changed. It imports nothing into containerd.
+The content of each image is here, in one function for each; `oci` writes the bytes, and `layercache` remembers the inputs. It
+is called when the host starts and when the code has changed. It imports nothing into containerd.
 """
 
 import shutil
@@ -36,7 +36,7 @@ FindBinaries = Callable[[str], Mapping[str, Path]]
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where images are built and where their parts come from."""
+    """Where images are built, and where their parts come from."""
 
     cache: Path
     binaries: FindBinaries
@@ -44,12 +44,12 @@ class Workshop:
     architecture: str = field(default_factory=architecture)
 
     def layer(self, name: str) -> str:
-        """The name of a layer; other architectures than the machine's have names of their own."""
+        """The name of a layer; architectures other than the machine's have names of their own."""
         return name if self.architecture == architecture() else f"{name}.{self.architecture}"
 
 
 def _skeleton() -> list[Entry]:
-    """What programs expect of any file system: users, a place for temporary files."""
+    """What programs expect of any file system: users, and a folder for temporary files."""
     passwd = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\nbulkhead:x:65532:65532::/:/bin/false\n"
     group = b"root:x:0:\nnogroup:x:65534:\nbulkhead:x:65532:\n"
     return [
@@ -127,7 +127,7 @@ def coredns(shop: Workshop) -> ImageSpec:
 
 
 def one_program(shop: Workshop, name: str, program: Path, at: str) -> ImageSpec:
-    """A program that is linked statically, at a path below the root, and nothing else: for what tests run in pods."""
+    """A statically linked program at a path below the root, and nothing else; for pods of tests."""
     entries = [*_skeleton(), Entry(at, "file", program, 0o755)]
     layer = cached_layer(shop.cache, f"program-{program.name}", key_of([file_key(program), at]), lambda: entries)
     return ImageSpec(name, (layer,), entrypoint=(f"/{at}",))
@@ -137,7 +137,7 @@ _PATH = {"PATH": "/usr/local/bin"}
 
 
 def bulkhead_image(shop: Workshop) -> ImageSpec:
-    """Controller and syncer; the pod's command says which."""
+    """Controller and syncer; the pod's command decides which one runs."""
     compiler = python_root.debian_root(shop.cache)
     root = python_root.debian_root(shop.cache, shop.architecture)
     site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", compiler, shop.architecture)
@@ -158,7 +158,7 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
 
 
 def proxy(shop: Workshop) -> ImageSpec:
-    """HAProxy in front of tenants' planes. SIGUSR1 ends it softly: it takes no new connections, and keeps the others."""
+    """HAProxy in front of tenants' planes. SIGUSR1 ends it gracefully: it accepts no new connections, and keeps the others."""
     tree = slurm_root.debian_tree(shop.cache, proxy_root.PROXY_TREE, shop.architecture)
     layer = cached_layer(
         shop.cache, shop.layer("proxy-debian"), key_of((tree.name, proxy_root.PROXY_TREE.unneeded.pattern)),
@@ -169,7 +169,7 @@ def proxy(shop: Workshop) -> ImageSpec:
 
 
 def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, entrypoint: str) -> ImageSpec:
-    """Debian's packages in one layer, our own files in another; containers start as root and step down by themselves."""
+    """Debian's packages in one layer, our own files in another; containers start as root and drop privileges themselves."""
     tree = slurm_root.debian_tree(shop.cache, wanted, shop.architecture)
     own = slurm_root.own_files(shop.project, wanted.name)
     layers = (
@@ -187,7 +187,7 @@ def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, e
 
 
 def slurm(shop: Workshop) -> ImageSpec:
-    """Every daemon of a tenant's Slurm, and what its users find on login nodes and workers."""
+    """Every daemon of a tenant's Slurm, and the tools of its users on login nodes and workers."""
     return _debian_image(shop, SLURM, slurm_root.SLURM_TREE, entrypoint="/usr/local/sbin/slurm-entrypoint")
 
 
@@ -208,10 +208,10 @@ RECIPES: Mapping[str, Recipe] = {
     PROXY: proxy,
 }
 
-# Built only on request (`--slurm`): they are large, and their packages are fetched from Debian.
+# Built only on request (`--slurm`): they are large, and their packages are downloaded from Debian.
 SLURM_RECIPES: Mapping[str, Recipe] = {SLURM: slurm, MARIADB: mariadb}
 
-# What the host's own pods run.
+# The images that the host's own pods run.
 HOST_RECIPES: Mapping[str, Recipe] = {PAUSE: pause, COREDNS: coredns}
 
 
@@ -221,7 +221,7 @@ def chosen(*, slurm: bool) -> Mapping[str, Recipe]:
 
 
 def image_file(shop: Workshop, spec: ImageSpec) -> Path:
-    """The image's tar, written if the cache has none."""
+    """The image's tar file, written if the cache has none."""
     name = spec.name.replace("/", "_").replace(":", "_")
     path = shop.cache / "tars" / f"{name}-{image_key(spec)}.tar"
     if path.is_file():
@@ -248,6 +248,6 @@ def ensure_images(
         started = time.monotonic()
         made.append(image_file(shop, recipe(shop)))
         took = time.monotonic() - started
-        report.detail(f"image {name} {f'made in {took:.1f} s' if took > 0.5 else 'ready'}")
+        report.detail(f"image {name} {f'built in {took:.1f} s' if took > 0.5 else 'ready'}")
     drop_unused_blobs(shop.cache)
     return made

@@ -1,8 +1,8 @@
 """Remembers which layer came from which inputs, so that nothing is built twice.
 
-A record `<cache>/layers/<name>-<key>.json` names a blob by digest. The key is a digest over everything that goes into the
-layer; a record without its blob counts as absent. Of older layers and images of the same name a few are kept, so that two
-checkouts on one machine do not drop each other's.
+A record `<cache>/layers/<name>-<key>.json` names a blob by digest. The key is a digest over all inputs of the layer. A record
+without its blob counts as absent. A few older layers and images of each name are kept, so that two checkouts on one machine do
+not remove each other's.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def key_of(parts: Iterable[str | bytes]) -> str:
 
 
 def file_key(path: Path) -> str:
-    """A key for a large file's content without reading it: release binaries never change in place."""
+    """A key for a large file that does not read its content: release binaries never change in place."""
     facts = path.stat()
     return f"{path.name} {facts.st_size} {facts.st_mtime_ns}"
 
@@ -39,7 +39,7 @@ def tree_key(root: Path, paths: Iterable[Path]) -> str:
 
 
 def drop_older(folder: Path, pattern: str) -> list[Path]:
-    """Remove all but the newest few files that match; returns what was removed."""
+    """Remove all but the newest few files that match; returns the removed ones."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in found[_KEPT:]:
         path.unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def drop_older(folder: Path, pattern: str) -> list[Path]:
 
 
 def cached_layer(cache: Path, name: str, key: str, build: Callable[[], Iterable[Entry]]) -> Layer:
-    """The layer for these inputs: found, or built and recorded."""
+    """The layer for these inputs: from the cache, or built and recorded."""
     record = cache / "layers" / f"{name}-{key}.json"
     try:
         stored = json.loads(record.read_bytes())

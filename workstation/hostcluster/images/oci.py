@@ -1,8 +1,8 @@
 """Writes OCI images as files: layers (tar) and image layouts (tar of tars) that `ctr images import` reads.
 
-The same inputs give the same bytes: entries are sorted, times are zero, owners are given. Blobs live content-addressed in one
-folder and are written beside their name and renamed, so that an interrupted build leaves nothing half-made behind.
-This module never runs a program and never decides what is in an image.
+The same inputs give the same bytes: entries are sorted, times are zero, owners are given. Blobs are content-addressed in one
+folder, and are written under a temporary name and renamed, so that an interrupted build leaves nothing incomplete.
+This module never runs a program, and never decides what is in an image.
 
 Flow: entries -> write_layer -> Layer -> ImageSpec -> write_image -> a tar to import.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-FORMAT = 1  # part of every cache key: raise it when the bytes written here change
+FORMAT = 1  # part of every cache key: increment it when the bytes written here change
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A finished layer blob; uncompressed, so its digest is also its diff id."""
+    """A finished layer blob. It is uncompressed, so its digest is also its diff ID."""
 
     digest: str
     size: int
@@ -52,7 +52,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class ImageSpec:
-    """What a runtime needs to know about an image besides its layers."""
+    """What a runtime needs to know about an image, in addition to its layers."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -67,7 +67,7 @@ class ImageSpec:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that replaces `path` only when the block succeeds."""
+    """A file that replaces `path` only if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
     try:
@@ -140,7 +140,7 @@ def _write_tar(entries: Iterable[Entry], stream: BinaryIO) -> tuple[str, int]:
 
 
 def blob_path(cache: Path, digest: str) -> Path:
-    """Where a blob lies in the cache."""
+    """The path of a blob in the cache."""
     return cache / "blobs" / "sha256" / digest
 
 
@@ -194,7 +194,7 @@ def image_key(spec: ImageSpec) -> str:
 
 
 def write_image(cache: Path, spec: ImageSpec, out: Path) -> None:
-    """Write the layout tar of an image whose layers lie in the cache."""
+    """Write the layout tar of an image whose layers are in the cache."""
     config = _config(spec)
     manifest = _json(
         {
@@ -219,6 +219,6 @@ def write_image(cache: Path, spec: ImageSpec, out: Path) -> None:
 
 
 def write_archive(entries: Iterable[Entry], out: Path) -> None:
-    """A tar of these entries, which is there only when it is whole."""
+    """A tar of these entries, which appears only once it is complete."""
     with replacing(out) as stream:
         _write_tar(entries, stream)

@@ -1,7 +1,7 @@
 """The program that holds a pod's namespaces open: 200 bytes of ELF, or a shell loop on other architectures.
 
-It has to do three things: end on SIGTERM and SIGINT (process 1 ignores signals it has no handler for), reap the orphans of a
-shared PID namespace, and otherwise use no processor and no memory. Each pod of each tenant has one, so its size counts.
+It has three tasks: end on SIGTERM and SIGINT (process 1 ignores signals that it has no handler for), reap the orphans of a
+shared PID namespace, and otherwise use no CPU and no memory. Each pod of each tenant has one, so its size counts.
 """
 
 import struct

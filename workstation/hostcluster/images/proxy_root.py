@@ -1,4 +1,4 @@
-"""What is in the image of the proxy: HAProxy of Debian's stable suite with its libraries, and no shell, no tool, no key."""
+"""The content of the proxy's image: HAProxy of Debian's stable suite with its libraries, and no shell, tool or key."""
 
 import re
 from pathlib import Path
@@ -22,6 +22,6 @@ PROXY_TREE: Final = DebianTree(
 
 
 def program(tree: Path) -> list[str]:
-    """The command that runs HAProxy from its tree, whatever libraries the machine has."""
+    """The command that runs HAProxy from its tree, independent of the machine's libraries."""
     loader = next(tree.glob("usr/lib/*/ld-linux-*.so.*"))
     return [str(loader), "--library-path", str(loader.parent), str(tree / "usr/sbin/haproxy")]

@@ -1,9 +1,9 @@
 """Builds the file trees of the `bulkhead` image: a small Debian with Python, the locked dependencies, and our own packages.
 
-Three trees for three layers, from the slowest to change to the fastest. The root file system is Debian's packages extracted
-and never configured (no shell, no package manager, no setuid file in it); the dependencies come from requirements.lock with
-their digests checked; all bytecode is compiled here by the image's own interpreter, so containers start fast and write nothing.
-It never runs anything from the trees but that interpreter.
+Three trees become three layers, from the slowest to the fastest to change. The root file system consists of Debian's packages,
+extracted and never configured (without shell, package manager or setuid files). The dependencies come from requirements.lock,
+with their digests checked. The image's own interpreter compiles all bytecode here, so containers start fast and write nothing.
+No other program of the trees is ever run.
 """
 
 import errno
@@ -42,17 +42,17 @@ PACKAGE_LIST = "usr/share/bulkhead/packages"
 
 
 class ImageError(Exception):
-    """An image could not be made; the text says which step, why, and what to do."""
+    """An image could not be built; the text has the step, the reason, and what to do."""
 
 
 def run(what: str, command: list[str], *, environment: dict[str, str] | None = None) -> str:
-    """Run a program to its end and return what it printed."""
+    """Run a program to its end and return its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment)
     except FileNotFoundError as error:
         raise ImageError(f"{what}: {command[0]} is not installed (apt-get install mmdebstrap busybox-static)") from error
     except subprocess.TimeoutExpired as error:
-        raise ImageError(f"{what}: no end after {_TIMEOUT} s: {' '.join(command)}") from error
+        raise ImageError(f"{what}: not finished after {_TIMEOUT} s: {' '.join(command)}") from error
     if done.returncode != 0:
         last = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-12:])
         raise ImageError(f"{what}: exit status {done.returncode} of {' '.join(command[:3])} …\n  {last}")
@@ -60,7 +60,7 @@ def run(what: str, command: list[str], *, environment: dict[str, str] | None = N
 
 
 def make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
-    """A folder that exists only when it is complete."""
+    """A folder that appears only once it is complete."""
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
             tree.rename(target)
         except OSError as error:
             if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
-                raise  # else another process has made the same meanwhile
+                raise  # otherwise another process has created the same folder in the meantime
     for other in target.parent.glob(f"{target.name.rpartition('-')[0]}-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)
@@ -93,35 +93,35 @@ def debian_root(cache: Path, machine: str | None = None) -> Path:
 
 
 def is_native(machine: str | None) -> bool:
-    """Whether an architecture is this machine's; None is."""
+    """Whether an architecture is this machine's; None counts as this machine's."""
     return machine in (None, architecture())
 
 
 def named(name: str, machine: str | None) -> str:
-    """The name of a tree; other architectures than the machine's have names of their own."""
+    """The name of a tree; architectures other than the machine's have names of their own."""
     return name if is_native(machine) else f"{name}.{machine}"
 
 
 def foreign(machine: str | None) -> list[str]:
-    """Arguments of mmdebstrap for another architecture: nothing of it is run, so the machine need not be able to."""
+    """Arguments of mmdebstrap for another architecture. None of its programs are run, so the machine need not support it."""
     return [] if is_native(machine) else [f"--architectures={machine}", "--skip=check/qemu"]
 
 
 def list_packages() -> list[str]:
-    """Arguments of mmdebstrap that leave the names of the packages in `packages.txt`."""
+    """Arguments of mmdebstrap that write the names of the packages into `packages.txt`."""
     return ["""--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "$1"/packages.txt"""]
 
 
 def root_key() -> str:
-    """Names the Debian root's inputs."""
+    """A key for the Debian root's inputs."""
     return key_of((SUITE, *PACKAGES, _UNNEEDED.pattern))
 
 
 def _compile(root: Path, folder: Path, runtime_path: str) -> None:
-    """Compile by the interpreter of the tree itself, started through the tree's own loader."""
+    """Compile with the interpreter of the tree itself, started through the tree's own loader."""
     loader = next(iter(root.glob("lib/*-linux-gnu/ld-linux-*.so.*")), None)
     if loader is None:
-        raise ImageError("bytecode: the Debian root holds no dynamic loader; remove the image cache and try again")
+        raise ImageError("bytecode: the Debian root has no dynamic loader; remove the image cache and try again")
     libraries = f"{loader.parent}:{root}/usr/lib/{loader.parent.name}"
     python = [str(loader), "--library-path", libraries, str(root / "usr/bin/python3.11"), "-S", "-s"]
     options = ["-q", "-j", "0", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", runtime_path]
@@ -140,10 +140,10 @@ def _locked(lock: Path) -> dict[str, str]:
 
 
 def runtime_requirements(lock: Path) -> str:
-    """The part of the lock file that the pods' processes need: the project's own dependencies and theirs."""
+    """The part of the lock file that the pods' processes need: the project's direct dependencies and theirs."""
     locked = _locked(lock)
     chosen: set[str] = set()
-    # The project's own dependencies come from its file: the installed metadata may be older.
+    # The project's direct dependencies come from its file, because the installed metadata may be older.
     waiting = list(tomllib.loads((lock.parent / "pyproject.toml").read_text())["project"]["dependencies"])
     while waiting:
         line = waiting.pop()
@@ -214,7 +214,7 @@ def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None =
 
 
 def root_entries(root: Path) -> Iterator[Entry]:
-    """What of the Debian root goes into the image."""
+    """Whether an entry of the Debian root goes into the image."""
     yield from tree_entries(root, drop=_UNNEEDED)
     yield Entry(PACKAGE_LIST, "file", root / "packages.txt")
     for folder, _, files in os.walk(root / "usr/lib/python3.11"):
@@ -224,5 +224,5 @@ def root_entries(root: Path) -> Iterator[Entry]:
 
 
 def site_entries(site: Path) -> Iterator[Entry]:
-    """The dependencies without what runs in no pod: scripts, and the tests of packages."""
+    """The dependencies without what no pod runs: scripts, and the tests of packages."""
     yield from tree_entries(site, f"{SITE}/", drop=re.compile(r"^bin/|.*/tests?/|.*\.(pyx|pxd|c|h|pyi)$"))

@@ -1,8 +1,8 @@
-"""Starts a program with coarse timers: a launcher of 200 bytes of ELF, in the program's place, that replaces itself with it.
+"""Starts a program with coarse timers: a launcher of 200 bytes of ELF at the program's path, which then executes the program.
 
-An idle API server wakes three hundred times a second for timers of its own, each time with nothing to do. The kernel may run
-timers of a process late by its timer slack, 50 microseconds by default; with more of it a dozen of them fall into one wake-up.
-It does not delay network traffic (prctl(2), PR_SET_TIMERSLACK; docs/decisions/0009).
+An idle API server wakes three hundred times a second for its own timers, mostly with nothing to do. The kernel may delay the
+timers of a process by its timer slack, 50 microseconds by default. With more slack, a dozen timers share one wake-up. This does
+not delay network traffic (prctl(2), PR_SET_TIMERSLACK; docs/decisions/0009).
 
     kubelet ──> /usr/local/bin/etcd: prctl, execve ──> /usr/local/libexec/etcd, same process, arguments and environment
 """
@@ -20,7 +20,7 @@ _BIN, _LIBEXEC = "usr/local/bin", "usr/local/libexec"
 
 
 def elf_x86_64(program: str, slack_ns: int = SLACK_NS) -> bytes:
-    """The executable that becomes `program`, an absolute path; it ends with 127 where there is none."""
+    """The executable that becomes `program`, an absolute path; it exits with 127 if there is no such program."""
     slack = b"\xbe" + struct.pack("<I", slack_ns)  # mov esi, nanoseconds
     prctl = (
         slack

@@ -1,8 +1,8 @@
 """Builds the file trees of the Slurm and MariaDB images: Debian's packages, extracted and never configured, and a few files.
 
-The packages, what is left out of them, and the version that is expected are data here. The entrypoints and the configuration
-common to all tenants are in `images/<name>/rootfs` of the repository, where the Dockerfiles use them too. It never starts
-anything from the trees. The versions of the packages are written into the image: `/usr/share/bulkhead/packages`.
+The packages, what is removed from them, and the expected version are data here. The entrypoints and the configuration that all
+tenants share are in `images/<name>/rootfs` of the repository, and the Dockerfiles use them too. No program of the trees is ever
+started. The image lists the versions of its packages in `/usr/share/bulkhead/packages`.
 """
 
 import os
@@ -27,12 +27,12 @@ from workstation.hostcluster.images.python_root import (
 SLURM_VERSION = "26.05.5"
 MARIADB_VERSION = "11.8"
 SUITE = "sid"  # the only suite with this Slurm
-MIRROR_VARIABLE = "BULKHEAD_DEBIAN_MIRROR"  # a snapshot of Debian, for the very same bytes on another day
+MIRROR_VARIABLE = "BULKHEAD_DEBIAN_MIRROR"  # a snapshot of Debian, to get the same bytes on another day
 
 
 @dataclass(frozen=True, slots=True)
 class DebianTree:
-    """Which packages make a tree, what is left out of them, and which version its main package must have."""
+    """The packages of a tree, what is removed from them, and the version that its main package must have."""
 
     name: str
     packages: tuple[str, ...]
@@ -64,7 +64,7 @@ SLURM_TREE = DebianTree(
     ),
     version_of="slurmctld",
     version=SLURM_VERSION,
-    # Open MPI and UCX drag in AMD's whole compiler for a plugin that nothing here can use; perl serves compiler wrappers alone.
+    # Open MPI and UCX depend on AMD's whole compiler for a plugin that nothing here can use; only compiler wrappers need perl.
     unneeded=re.compile(
         rf"^({NEVER}|usr/share/(?!zoneinfo|terminfo|pmix|openmpi|prrte|ucx|mpich|hwloc|libfabric|nano)"
         r"|usr/lib/[^/]+/(dri|rocm|hwloc|fortran)/|usr/lib/python3\.\d+/(test|idlelib|tkinter|turtledemo|pydoc_data|ensurepip)/"
@@ -93,7 +93,7 @@ def debian_tree(cache: Path, wanted: DebianTree, machine: str | None = None) -> 
     """The extracted packages; kept until the list or the mirror changes."""
 
     def fill(tree: Path) -> None:
-        # The suite's index may be past its date; what it lists is checked by signature and digest all the same.
+        # The suite's index may have expired; its packages are checked by signature and digest nevertheless.
         options = ['--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=Acquire::Languages "none"']
         command = ["mmdebstrap", "--variant=extract", "--mode=root", *options, *foreign(machine), *list_packages()]
         command += [f"--include={','.join(wanted.packages)}", wanted.suite, str(tree), *_mirror()]
@@ -114,21 +114,21 @@ def _mirror() -> list[str]:
 
 
 def check_version(wanted: DebianTree, package_files: str) -> None:
-    """Refuse a tree whose main package has another version: it was not tested (docs/decisions/0014-slurm-mode.md)."""
+    """Refuse a tree whose main package has an untested version (docs/decisions/0014-slurm-mode.md)."""
     found = re.search(rf"^{re.escape(wanted.version_of)}_(\S+?)_[a-z0-9]+\.deb$", package_files, re.MULTILINE)
     if found is None:
-        raise ImageError(f"{wanted.name} image: no package {wanted.version_of} came with the Debian packages")
+        raise ImageError(f"{wanted.name} image: the Debian packages do not include {wanted.version_of}")
     version = found[1].replace("%3a", ":").rpartition(":")[2]
     if version.startswith((f"{wanted.version}-", f"{wanted.version}.", f"{wanted.version}+")):
         return
     raise ImageError(
-        f"{wanted.name} image: Debian {wanted.suite} now has {wanted.version_of} {version}; {wanted.version} was tried; "
+        f"{wanted.name} image: Debian {wanted.suite} now has {wanted.version_of} {version}, but {wanted.version} was tested; "
         f"name a snapshot of Debian in {MIRROR_VARIABLE}"
     )
 
 
 def tree_layer(tree: Path, wanted: DebianTree) -> Iterator[Entry]:
-    """What of the packages goes into the image."""
+    """Whether an entry of the packages goes into the image."""
     yield from tree_entries(tree, drop=wanted.unneeded)
     yield Entry(PACKAGE_LIST, "file", tree / "packages.txt")
     yield from (Entry(folder, "dir", mode=0o755) for folder in ("home", "var/spool", "var/log", "usr/local/bin"))
@@ -137,7 +137,7 @@ def tree_layer(tree: Path, wanted: DebianTree) -> Iterator[Entry]:
 
 
 def own_files(project: Path, image: str) -> Path:
-    """The folder of our own files in an image."""
+    """The folder with our own files for an image."""
     folder = project / "images" / image / "rootfs"
     if not folder.is_dir():
         raise ImageError(f"{image} image: {folder} is missing; images are built from a checkout of the repository")
@@ -145,7 +145,7 @@ def own_files(project: Path, image: str) -> Path:
 
 
 def own_key(project: Path, image: str) -> str:
-    """A key for the content of our own files, links and modes included."""
+    """A key for the content of our own files, including links and modes."""
     folder = own_files(project, image)
     paths = sorted(folder.rglob("*"))
     links = [f"{path.relative_to(folder)} {path.readlink()}" for path in paths if path.is_symlink()]

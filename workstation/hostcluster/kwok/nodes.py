@@ -1,6 +1,6 @@
 """The Node objects of simulated GPU nodes, and the labels that every GPU node carries. Pure.
 
-Domains of NVLink neighbours are filled one after another; two domains share a rack, and racks take turns between two zones.
+NVLink domains are filled one after another. Two domains share a rack, and racks alternate between two zones.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def gpu_labels(count: int, domain: int) -> dict[str, str]:
 
 
 def real_node_labels(count: int, number: int) -> dict[str, str]:
-    """The labels of the real node with this number, from 1 on: each is a rack and an NVLink domain, and zones take turns."""
+    """The labels of the real node with this number, from 1: each is a rack and an NVLink domain, and zones alternate."""
     if number == 1:
         return gpu_labels(count, 0)
     return {
@@ -46,7 +46,7 @@ def node_name(index: int) -> str:
 
 
 def simulated_node(index: int, gpus: int, domain_size: int) -> dict[str, Any]:
-    """A simulated node without its status; domain 0 is the first real node's."""
+    """A simulated node without its status; domain 0 belongs to the first real node."""
     name = node_name(index)
     labels = {
         "kubernetes.io/hostname": name,
@@ -66,7 +66,7 @@ def simulated_node(index: int, gpus: int, domain_size: int) -> dict[str, Any]:
 
 
 def node_status(index: int, gpus: int) -> dict[str, Any]:
-    """What the node offers: kwok keeps what it finds here and adds the conditions."""
+    """What the node offers: kwok keeps these values and adds the conditions."""
     resources = {"cpu": "96", "memory": "1Ti", "ephemeral-storage": "2Ti", "pods": "250", "nvidia.com/gpu": str(gpus)}
     name = node_name(index)
     # Addresses of the benchmarking range (RFC 2544): nothing answers there, and nothing else uses them.

@@ -1,8 +1,8 @@
-"""Which pod got which address, as soon as the CNI plugin gave it: before the pod's first process starts.
+"""Which pod has which address, known as soon as the CNI plugin assigns it: before the pod's first process starts.
 
-The API learns a pod's address only after its containers run, which would leave it a second without rules. The CNI library
-writes a file for each attachment, naming the pod; this module reads that folder and follows its changes by inotify.
-It never writes there. A file that cannot be read counts as absent: its address then stays unknown, and unknown is closed.
+The API learns a pod's address only after its containers run, so the pod would be without rules for a second. The CNI library
+writes a file for each attachment, which names the pod. This module reads that folder and follows its changes by inotify. It
+never writes there. An unreadable file counts as absent: its address stays unknown, and unknown addresses are blocked.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _EVENTS = 64 * 1024
 
 
 def attachment(document: Mapping[str, Any]) -> tuple[Key, IPv4Address] | None:
-    """Pod and address of one result file; None for loopback devices and what is not a pod's."""
+    """Pod and address of one result file; None for loopback devices and for files without a pod."""
     arguments = {one[0]: one[1] for one in document.get("cniArgs") or ()}
     namespace, name = arguments.get("K8S_POD_NAMESPACE"), arguments.get("K8S_POD_NAME")
     addresses = (document.get("result") or {}).get("ips") or ()
@@ -45,7 +45,7 @@ class Attachments:
         self._read: dict[str, tuple[int, tuple[Key, IPv4Address] | None]] = {}
 
     def addresses(self) -> dict[Key, IPv4Address]:
-        """Address of each attached pod; of two attachments of one pod the newer counts."""
+        """Address of each attached pod; if a pod has two attachments, the newer counts."""
         found: dict[str, tuple[int, tuple[Key, IPv4Address] | None]] = {}
         try:
             entries = list(os.scandir(self._folder))
@@ -70,7 +70,7 @@ class Attachments:
             return None
 
     def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call back at each change; returns how to stop."""
+        """Call back at each change; returns a function that stops it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         library = ctypes.CDLL(None, use_errno=True)
         descriptor = library.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC)
@@ -81,7 +81,8 @@ class Attachments:
         loop = asyncio.get_running_loop()
 
         def drained() -> None:
-            # The events themselves do not matter, as the folder is read again; so neither does a queue that overflowed.
+            # The events themselves do not matter, because the folder is read again; so an overflowed queue does not matter
+            # either.
             try:
                 os.read(descriptor, _EVENTS)
             except BlockingIOError:

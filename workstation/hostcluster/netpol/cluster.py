@@ -1,7 +1,7 @@
-"""What the compiler knows of the cluster: pods with addresses, namespaces' labels, policies. Pure.
+"""The compiler's view of the cluster: pods with addresses, namespaces' labels, policies. Pure.
 
-Turns API objects into small frozen values and drops what can send or receive no packet of its own: pods without an address,
-pods that ended, pods on the host's network.
+Turns API objects into small frozen values. It leaves out pods that send and receive no packets of their own: pods without an
+address, pods that ended, and pods on the host's network.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ class NamedPort:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as far as its packets go."""
+    """A pod, as far as its packets are concerned."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Everything that rules are made from."""
+    """Everything from which rules are computed."""
 
     pods: tuple[Pod, ...]
     namespaces: Mapping[str, Labels]
@@ -56,7 +56,7 @@ def _container_ports(spec: Mapping[str, Any]) -> tuple[NamedPort, ...]:
 
 
 def pod_from(obj: Mapping[str, Any], attached: IPv4Address | None = None) -> Pod | None:
-    """The pod, or None when no packet is its own; the address it was attached with counts before the one in its status."""
+    """The pod, or None if no packets are its own. Its attached address takes precedence over the one in its status."""
     spec, status, metadata = obj["spec"], obj.get("status") or {}, obj["metadata"]
     if spec.get("hostNetwork") or has_ended(obj):
         return None
@@ -76,7 +76,7 @@ def cluster_from(
 ) -> Cluster:
     """The compiler's view of API objects, in an order that does not depend on theirs.
 
-    An address that is attached to one pod belongs to no other, even if an old status says so.
+    An address that is attached to one pod belongs to no other pod, even if an old status claims it.
     """
     attached = attached or {}
     owners = {address: key for key, address in attached.items()}

@@ -1,14 +1,14 @@
-"""Compiles network policies to allow-rules per pod. Pure, and knows nothing of nftables: `render` writes the text.
+"""Compiles network policies to allow-rules for each pod. Pure, and independent of nftables: `render` writes the text.
 
     policies, pods, namespaces -> per pod and direction: not isolated (None), or a profile = the set of what is allowed
 
-A profile is a frozen set of rules; pods with the same one share a chain. Named ports are resolved here: of the pod itself for
-ingress, of each peer for egress. An unknown construct allows nothing.
+A profile is a frozen set of rules; pods with the same profile share a chain. Named ports are resolved here: for ingress those
+of the pod itself, for egress those of each peer. An unknown construct allows nothing.
 
-The rules of a namespace's pods follow from its policies, its pods and the pods of those namespaces that its policies name. A
-policy is compiled once for all pods that it selects, and selectors are looked up in an index, so the work grows with the size
-of the policies plus the number of pods they select, and not with their product. It is done in steps, so that a large namespace
-does not keep others waiting.
+The rules of a namespace's pods depend on its policies, its pods, and the pods of the namespaces that its policies name. A
+policy is compiled once for all pods that it selects, and selectors are looked up in an index. So the work grows with the size
+of the policies plus the number of pods that they select, and not with their product. It is done in steps, so that a large
+namespace does not delay others.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class PortRange:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Lets through packets of these peers to these ports; None is any."""
+    """Allows packets of these peers to these ports; None means any."""
 
     peers: frozenset[IPv4Network] | None
     ports: frozenset[PortRange] | None
@@ -46,7 +46,7 @@ Profile = frozenset[Rule]
 
 @dataclass(frozen=True, slots=True)
 class PodRules:
-    """What a pod may receive and send; None where no policy isolates it."""
+    """What a pod may receive and send; None if no policy isolates it."""
 
     address: IPv4Address
     ingress: Profile | None
@@ -54,7 +54,7 @@ class PodRules:
 
 
 def policy_directions(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The directions that a policy isolates, with the API's defaulting."""
+    """The directions that a policy isolates, with the API's defaults."""
     given = spec.get("policyTypes")
     if given:
         return frozenset(given)
@@ -75,7 +75,7 @@ def _left(cidr: str, exceptions: tuple[str, ...]) -> frozenset[IPv4Network]:
         return frozenset()
     found: set[IPv4Network] = set()
     first, last = int(whole.network_address), int(whole.broadcast_address)
-    for hole in sorted(collapse_addresses(each for each in holes if each.overlaps(whole))):
+    for hole in sorted(collapse_addresses(hole for hole in holes if hole.overlaps(whole))):
         if first < int(hole.network_address):
             found |= set(summarize_address_range(IPv4Address(first), hole.network_address - 1))
         first = max(first, int(hole.broadcast_address) + 1)
@@ -86,12 +86,12 @@ def _left(cidr: str, exceptions: tuple[str, ...]) -> frozenset[IPv4Network]:
 
 @dataclass(slots=True)
 class Sources:
-    """What the rules of a namespace were compiled from, to check whether they are still valid."""
+    """The inputs from which the rules of a namespace were compiled, to check whether the rules are still valid."""
 
     policies: tuple[Mapping[str, Any], ...]
     spaces: dict[str, Space] = field(default_factory=dict)
     selectors: list[tuple[Selector, tuple[str, ...]]] = field(default_factory=list)
-    everyone: tuple[Space, ...] | None = None  # where the pods of all namespaces counted
+    everyone: tuple[Space, ...] | None = None  # set if the pods of all namespaces were an input
 
     def hold(self, index: ClusterIndex, policies: tuple[Mapping[str, Any], ...]) -> bool:
         """Whether compiling again would give the same rules."""
@@ -106,7 +106,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one rule of a policy allows: these peers at these ports, of which names still depend on the pod that is selected."""
+    """What one rule of a policy allows: these peers at these ports. Named ports still depend on the selected pod."""
 
     peers: frozenset[IPv4Network] | None
     ports: tuple[Mapping[str, Any], ...]
@@ -127,7 +127,7 @@ class _Namespace:
         self._profiles: dict[tuple[Any, ...], Profile] = {}
 
     def rules(self, node: str) -> Generator[None, None, tuple[PodRules, ...]]:
-        """The rules of the namespace's pods on a node; a step for each rule of a policy, and for each pod."""
+        """The rules of the namespace's pods on a node, with one step for each rule of a policy and each pod."""
         here = self._space(self._name)
         mine: dict[tuple[str, Direction], list[int]] = {}
         for number, policy in enumerate(self._sources.policies):
@@ -151,7 +151,7 @@ class _Namespace:
         return tuple(made)
 
     def _profile(self, pod: Pod, direction: Direction, policies: Sequence[int] | None) -> Profile | None:
-        """Everything that the policies of a pod let through in one direction, together; one for all pods that are alike."""
+        """All that the policies of a pod allow in one direction; shared by all pods with the same policies and ports."""
         if policies is None:
             return None
         key = (direction, tuple(policies), pod.ports)
@@ -162,7 +162,7 @@ class _Namespace:
         return self._profiles[key]
 
     def _ingress(self, rule: Mapping[str, Any]) -> Iterator[_Part]:
-        """What one ingress rule lets through; its named ports are those of the pod that is selected."""
+        """What one ingress rule allows; its named ports are those of the selected pod."""
         ports = tuple(rule.get("ports") or ())
         if not rule.get("from"):
             yield _Part(None, ports)
@@ -173,7 +173,7 @@ class _Namespace:
             yield _Part(everyone, ports)
 
     def _egress(self, rule: Mapping[str, Any]) -> Iterator[_Part]:
-        """What one egress rule lets out; named ports are looked up at each peer."""
+        """What one egress rule allows; named ports are looked up at each peer."""
         given = rule.get("ports") or ()
         plain = tuple(port for port in given if not isinstance(port.get("port"), str))
         named = [port for port in given if isinstance(port.get("port"), str)]
@@ -228,7 +228,7 @@ def _collapsed(networks: Iterable[IPv4Network]) -> frozenset[IPv4Network]:
 
 
 def _ports(given: Iterable[Mapping[str, Any]], named_at: Pod | None) -> frozenset[PortRange] | None:
-    """The port ranges of a rule; None when it names no ports, empty when none of its names is known."""
+    """The port ranges of a rule; None if it names no ports, empty if none of its names is known."""
     listed = list(given)
     if not listed:
         return None
@@ -248,7 +248,7 @@ def _ports(given: Iterable[Mapping[str, Any]], named_at: Pod | None) -> frozense
 def compile_namespace(
     index: ClusterIndex, name: str, sources: Sources, node: str
 ) -> Generator[None, None, tuple[PodRules, ...]]:
-    """The rules of a namespace's pods on this node, step by step; `sources` learns what they are made from."""
+    """The rules of a namespace's pods on this node, step by step; `sources` records their inputs."""
     return _Namespace(index, name, sources).rules(node)
 
 

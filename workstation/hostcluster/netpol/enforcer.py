@@ -1,9 +1,10 @@
 """The enforcer process: keeps the packet filter in line with the host's network policies.
 
-Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile, a
-slice of each namespace that changed -> `nft -f -` in one transaction, which does not wait for the largest namespace. Nothing is
-applied before all three lists are complete and everything was compiled once, and nothing is removed on exit: rules stay in the
-kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
+Three watches (pods, namespaces, policies) and the folder of attachments feed it. After a burst of changes it compiles a slice
+of each changed namespace, and applies the result with `nft -f -` in one transaction, which does not wait for the largest
+namespace. It applies nothing before all three lists are complete and everything was compiled once, and removes nothing on exit.
+The rules remain in the kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the
+table.
 """
 
 import argparse
@@ -25,9 +26,9 @@ from workstation.hostcluster.netpol.rulebook import Rulebook
 
 log = logging.getLogger("bulkhead.netpol")
 
-_QUIET = 0.01  # a burst of changes is one transaction
+_QUIET = 0.01  # seconds; a burst of changes becomes one transaction
 _STEPS = 20  # of each namespace in turn
-_PATIENCE = 0.1  # how long who is done waits for others, so that many namespaces are few transactions
+_PATIENCE = 0.1  # seconds that a finished namespace waits for others, so that many namespaces become few transactions
 _RETRY = 1.0
 _DEADLINE = 30.0
 
@@ -65,7 +66,7 @@ class Enforcer:
         self._rulebook = Rulebook(node)
         self._chains = Chains()
         self._decoded: dict[Resource, dict[Key, tuple[str, Obj]]] = {PODS: {}, NAMESPACES: {}, NETWORK_POLICIES: {}}
-        # Pods of simulated nodes neither send nor receive: alone among these, the node's own are all that matter.
+        # Pods of simulated nodes neither send nor receive. If there is no other real node, only this node's own pods matter.
         selector = f"spec.nodeName={node}" if alone else "spec.nodeName!="
         self._pods = Informer(client, PODS, field_selector=selector, on_change=self._notice)
         self._namespaces = Informer(client, NAMESPACES, on_change=self._notice)
@@ -98,13 +99,13 @@ class Enforcer:
             try:
                 await self._bring_up_to_date()
             except (FilterError, OSError) as error:
-                # The previous rules stay in force meanwhile.
+                # The previous rules remain in force.
                 log.error("not applied: %s", error)  # noqa: TRY400  the cause is in the text
                 await asyncio.sleep(_RETRY)
                 self._dirty.set()
 
     async def _bring_up_to_date(self) -> None:
-        """Compile what changed, and what changes meanwhile, and apply what is finished."""
+        """Compile what has changed or changes in the meantime, and apply what is finished."""
         loop = asyncio.get_running_loop()
         applied = loop.time()
         while True:
@@ -125,7 +126,7 @@ class Enforcer:
         return cluster_from(pods, namespaces, policies, self._attachments.addresses())
 
     def _objects(self, informer: Informer) -> list[Obj]:
-        """All objects of a kind; what has not changed since the last call is the same object, decoded once."""
+        """All objects of a kind. An object that has not changed since the last call is reused, and decoded only once."""
         before, now = self._decoded[informer.resource], dict[Key, tuple[str, Obj]]()
         for meta in informer.store.metas():
             held = before.get(meta.key)
@@ -153,11 +154,11 @@ async def _main(kubeconfig: Path, node: str, pod_range: str, *, alone: bool) -> 
 
 
 def main() -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description="Network policy enforcer of the embedded host")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--node", default=NODE_NAME)
-    parser.add_argument("--pod-range", default=REAL_POD_RANGE, help="of this node: what has an unknown address in it is closed")
+    parser.add_argument("--pod-range", default=REAL_POD_RANGE, help="of this node: unknown addresses in it are blocked")
     parser.add_argument("--alone", action="store_true", help="no other node has pods that send or receive")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -11,7 +11,7 @@ _MOST_REMEMBERED = 4096
 
 
 class LabelIndex:
-    """Some labelled things, known by their place in a sequence. Remembers what was asked, as selectors repeat themselves."""
+    """Labelled things, known by their index in a sequence. Remembers answers, because selectors repeat."""
 
     def __init__(self, labels: Sequence[Labels]) -> None:
         self._all = frozenset(range(len(labels)))
@@ -24,7 +24,7 @@ class LabelIndex:
                 self._having.setdefault(key, set()).add(place)
 
     def chosen(self, selector: Selector) -> frozenset[int]:
-        """The places of what a selector matches; the empty one matches everything."""
+        """The indices that a selector matches; the empty selector matches everything."""
         if not selector:
             return self._all
         name = json.dumps(selector, sort_keys=True)
@@ -53,7 +53,7 @@ class LabelIndex:
                 return found & self._having.get(key, frozenset())
             case "DoesNotExist":
                 return found - self._having.get(key, frozenset())
-        return frozenset()  # an operator of a later API: nothing is let through by what is not understood
+        return frozenset()  # an operator of a later API: what is not understood allows nothing
 
 
 class Space:

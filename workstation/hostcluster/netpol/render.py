@@ -1,13 +1,14 @@
 """Writes compiled rules as text for `nft -f`: one table, replaced in one transaction. Pure.
 
-A packet costs one connection-tracking check, and for a new connection a few look-ups by address, then only the rules of the
-pods concerned, whose peers are sets. The same rules give the same text, so an unchanged state is not applied again.
+A packet costs one connection-tracking check. A packet of a new connection also costs a few look-ups by address, and then the
+rules of the pods concerned, whose peers are sets. The same rules give the same text, so an unchanged state is not applied
+again.
 
     forward: own address? -> known connection? -> both pods known? -> to itself? -> sender's chain -> receiver's chain
     input:   own address? -> known connection? -> pod known? -> sender's chain, for packets to the node's own addresses
 
-An address of the pods' range that no known pod has is closed: a pod that was just attached waits some milliseconds for its
-rules, and one that the API no longer has is cut off. A chain ends in drop; what is allowed returns to the calling chain.
+An address of the pods' range that no known pod has is blocked: a pod that was just attached waits some milliseconds for its
+rules, and a pod that the API no longer has is cut off. A chain ends in drop; allowed packets return to the calling chain.
 Traffic from the node's own processes crosses neither hook.
 """
 
@@ -21,7 +22,7 @@ from workstation.hostcluster.netpol.compiler import PodRules, PortRange, Profile
 
 TABLE = "inet bulkhead-netpol"
 _WIDE = PortRange("any")
-# Rules go by IPv4 address, so a pod may use no address but its own, and no IPv6 (which it has for its own link alone).
+# Rules match IPv4 addresses, so a pod may use no address but its own, and no IPv6 (which it has only on its own link).
 _HONEST = ('iifname "veth*" meta nfproto ipv6 drop', 'iifname "veth*" fib saddr . iif oif missing drop')
 
 
@@ -102,7 +103,7 @@ class _Writer:
 
 
 def _merged(ranges: Iterable[PortRange]) -> list[str]:
-    """Ranges as nft writes them; touching and overlapping ones become one."""
+    """Ranges as nft writes them; touching and overlapping ones are merged."""
     merged: list[list[int]] = []
     for one in sorted(ranges):
         if merged and one.first <= merged[-1][1] + 1:

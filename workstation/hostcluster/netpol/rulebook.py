@@ -1,10 +1,10 @@
-"""The rules of all pods of a node, kept up to date a slice at a time. Pure state, no I/O.
+"""The rules of all pods of a node, updated in slices. Pure state, no I/O.
 
-    cluster as it is ──> namespaces whose rules would not be the same ──> a few steps of each in turn ──> their rules replaced
+    the present cluster ──> namespaces whose rules would change ──> a few steps of each in turn ──> their rules replaced
 
-A namespace that is being compiled keeps its previous rules for those of its pods that still exist; a pod without rules is
-unknown, and so closed. What a tenant writes while its namespace is being compiled is compiled afterwards: a tenant that keeps
-writing delays neither others nor itself.
+While a namespace is being compiled, those of its pods that still exist keep its previous rules. A pod without rules is unknown,
+and so blocked. What a tenant writes while its namespace is being compiled is compiled afterwards: a tenant that keeps writing
+delays neither others nor itself.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -19,7 +19,7 @@ from workstation.hostcluster.netpol.index import ClusterIndex
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A namespace's rules and what they were made from."""
+    """A namespace's rules and their inputs."""
 
     sources: Sources
     rules: Mapping[tuple[str, IPv4Address], PodRules]
@@ -35,7 +35,7 @@ class _Running:
 
 
 class Rulebook:
-    """The packet rules of one node's pods: compiles namespaces a step at a time, and gives the rules that hold meanwhile."""
+    """The packet rules of one node's pods: compiles namespaces step by step, and returns the rules that hold meanwhile."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -50,12 +50,12 @@ class Rulebook:
         return bool(self._running)
 
     def update(self, cluster: Cluster) -> None:
-        """Take the current cluster; namespaces whose rules are still valid are left alone."""
+        """Set the present cluster; namespaces whose rules are still valid are not compiled again."""
         self._index = ClusterIndex(cluster.pods, cluster.namespaces, self._index)
         self._policies = policies_by_namespace(cluster)
         here = self._index.spaces
-        self._done = {name: each for name, each in self._done.items() if name in here}
-        self._running = {name: each for name, each in self._running.items() if name in here}
+        self._done = {name: rules for name, rules in self._done.items() if name in here}
+        self._running = {name: run for name, run in self._running.items() if name in here}
         for name in here:
             self._check(name)
 

@@ -1,7 +1,7 @@
 """The provisioner process: serves claims of the classes `local` and `local-immediate`, and removes their released volumes.
 
-Flow: two watches (claims, volumes) -> one queue -> `volumes` decides -> a folder and one API call. Level-triggered: a crash
-between folder and volume is repaired by doing both again. Simulated nodes get a volume without a folder, as nothing there
+Two watches (claims, volumes) feed one queue; `volumes` decides; then one folder and one API call follow. Level-triggered: after
+a crash between folder and volume, both are done again. Simulated nodes get a volume without a folder, because nothing there
 reads it.
 """
 
@@ -75,7 +75,7 @@ class Provisioner:
 
     async def _serve_claim(self, key: Key) -> None:
         claim = self._claims.store.get(key)
-        # Most claims need nothing: only for one that could be served the class is read.
+        # Most claims need nothing: the class is read only for a claim that could be served.
         if claim is None or not wants_volume(claim):
             return
         storage_class = await self._client.get(STORAGE_CLASSES, claim["spec"]["storageClassName"])
@@ -100,7 +100,7 @@ class Provisioner:
 
     async def _delete(self, volume: Obj) -> None:
         metadata = volume["metadata"]
-        with contextlib.suppress(Conflict):  # another volume of this name by now, which is not ours to delete
+        with contextlib.suppress(Conflict):  # another volume has this name now, which must not be deleted
             await self._client.delete(PERSISTENT_VOLUMES, metadata["name"], uid=metadata["uid"])
             log.info("removed volume=%s", metadata["name"])
 
@@ -108,7 +108,7 @@ class Provisioner:
 def _make_folder(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
     path.mkdir(exist_ok=True)
-    path.chmod(0o777)  # any user of a pod may write; the kubelet narrows it where a pod sets fsGroup
+    path.chmod(0o777)  # any user of a pod may write; the kubelet restricts it if the pod sets fsGroup
 
 
 def _remove_folder(path: Path) -> None:
@@ -123,16 +123,16 @@ async def _main(kubeconfig: Path, folders: Mapping[str, Path]) -> None:
 
 
 def main() -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description="Provisioner of local volumes")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument(
-        "--folder", action="append", required=True, metavar="NODE=PATH", help="of each real node, the first first"
+        "--folder", action="append", required=True, metavar="NODE=PATH", help="of each real node, the first node first"
     )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asyncio.run(
-        _main(options.kubeconfig, {name: Path(path) for name, _, path in (each.partition("=") for each in options.folder)})
+        _main(options.kubeconfig, {name: Path(path) for name, _, path in (pair.partition("=") for pair in options.folder)})
     )
 
 

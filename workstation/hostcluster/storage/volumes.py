@@ -1,9 +1,9 @@
 """Decides what a claim or a volume needs. Pure: reads objects, touches neither disk nor API.
 
-A claim of class `local` is served once the scheduler has chosen a node (WaitForFirstConsumer), one of class `local-immediate`
-at once and on the first node. A volume is removed only when it is Released, its policy is Delete, and its path is the
-one that this provisioner would have given it: an annotation alone, which anybody who may create volumes can write, never leads
-to the removal of a folder.
+A claim of class `local` is served once the scheduler has chosen a node (WaitForFirstConsumer), a claim of class
+`local-immediate` at once and on the first node. A volume is removed only if it is Released, its policy is Delete, and its path
+is the one that this provisioner would have assigned. An annotation alone never leads to the removal of a folder, because any
+user who may create volumes can write it.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _wanted_provisioner(claim: dict[str, Any]) -> str:
 
 
 def wants_volume(claim: dict[str, Any]) -> bool:
-    """Whether a claim is one for this provisioner, and still without a volume."""
+    """Whether a claim is for this provisioner, and still without a volume."""
     spec, metadata = claim["spec"], claim["metadata"]
     if spec.get("volumeName") or metadata.get("deletionTimestamp") or _wanted_provisioner(claim) != PROVISIONER:
         return False
@@ -36,9 +36,9 @@ def wants_volume(claim: dict[str, Any]) -> bool:
 
 
 def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folders: Mapping[str, Path]) -> dict[str, Any] | None:
-    """The volume to create for a claim of a class, or None while there is nothing to do.
+    """The volume to create for a claim of a class, or None if there is nothing to do yet.
 
-    `folders` are those of the real nodes; a volume of a simulated node gets a path in the first one's, which nobody opens.
+    `folders` are those of the real nodes. A volume of a simulated node gets a path in the first node's, which nothing opens.
     """
     here = next(iter(folders))
     spec, metadata = claim["spec"], claim["metadata"]
@@ -73,13 +73,13 @@ def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folders: Ma
 
 
 def volume_node(volume: dict[str, Any]) -> str:
-    """The node that a volume of ours is bound to."""
+    """The node of a volume of this provisioner."""
     terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     return str(terms[0]["matchExpressions"][0]["values"][0])
 
 
 def folder_to_remove(volume: dict[str, Any], folders: Mapping[str, Path]) -> Path | None:
-    """The folder of a volume that is to be removed, or None."""
+    """The folder of a volume that should be removed, or None."""
     spec, metadata = volume["spec"], volume["metadata"]
     if (metadata.get("annotations") or {}).get(_PROVISIONED_BY) != PROVISIONER:
         return None

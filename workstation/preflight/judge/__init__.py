@@ -1,6 +1,6 @@
-"""From what was seen to one finding for each check. Pure: no network, no clock.
+"""Turns observations into one finding for each check. Pure: no network, no clock.
 
-`CHECKS` is the whole list, in the order of the report. A check that needs what was not seen is skipped with the reason.
+`CHECKS` is the whole list, in the order of the report. A check that needs something unobserved is skipped with the reason.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Judge = Callable[[Observed, Values], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: its name for scripts, what it asks, and who answers."""
+    """A check: its name for scripts, its title, and the function that judges."""
 
     name: str
     title: str
@@ -31,26 +31,26 @@ CHECKS: tuple[Check, ...] = (
     Check("server.rights", "these credentials may install", server.rights),
     Check("server.clock", "clocks agree", server.clocks),
     Check("server.apis", "aggregated APIs answer", server.aggregated),
-    Check("existing.installation", "no other or half installation", existing.installation),
-    Check("existing.namespace", "nothing in the release namespace is in the way", existing.namespace),
-    Check("existing.webhooks", "no webhook of others decides on tenants' objects", existing.webhooks),
+    Check("existing.installation", "no other or incomplete installation", existing.installation),
+    Check("existing.namespace", "nothing in the release namespace restricts Bulkhead", existing.namespace),
+    Check("existing.webhooks", "no foreign webhook decides on tenants' objects", existing.webhooks),
     Check("ranges.overlap", "services.range overlaps nothing", ranges.overlap),
-    Check("ranges.pods", "podNetworks name where pods are", ranges.pods),
+    Check("ranges.pods", "podNetworks contain all pods", ranges.pods),
     Check("network.pods", "pods reach each other", network.pods),
-    Check("network.ingress", "NetworkPolicy is enforced on what comes in", network.ingress),
-    Check("network.egress", "NetworkPolicy is enforced on what goes out", network.egress),
+    Check("network.ingress", "NetworkPolicy is enforced for ingress", network.ingress),
+    Check("network.egress", "NetworkPolicy is enforced for egress", network.egress),
     Check("network.hostapi", "pods reach the host's API through networkPolicy.hostAPI", network.host_api),
     Check("storage.class", "the planes' StorageClass", storage.storage_class),
     Check("storage.provisioning", "a claim gets a volume", storage.provisioning),
     Check("storage.shared", "ReadWriteMany for Slurm", storage.shared),
     Check("storage.snapshots", "VolumeSnapshotClasses", storage.snapshots),
     Check("nodes.seccomp", "seccomp", nodes.seccomp),
-    Check("nodes.pids", "processes of a pod are bounded", nodes.pids),
+    Check("nodes.pids", "processes of a pod are limited", nodes.pids),
     Check("nodes.cgroup", "cgroup version", nodes.cgroup),
     Check("nodes.userns", "user namespaces", nodes.user_namespaces),
-    Check("gpus.resources", "nodes offer what gpuResources name", gpus.resources),
-    Check("gpus.runtime", "no GPU without asking for one", gpus.runtime),
-    Check("gpus.sharing", "GPUs are whole", gpus.sharing),
+    Check("gpus.resources", "nodes offer the GPUs of gpuResources", gpus.resources),
+    Check("gpus.runtime", "no GPU without a request", gpus.runtime),
+    Check("gpus.sharing", "GPUs are not shared or partitioned", gpus.sharing),
     Check("gpus.deviceclasses", "DeviceClasses", gpus.device_classes),
     Check("images.secrets", "pull secrets", images.secrets),
     Check("images.pull", "every image can be pulled", images.pulls),
@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def judge(observed: Observed, values: Values) -> tuple[Checked, ...]:
-    """Every check's finding."""
+    """The finding of every check."""
     return tuple(Checked(each.name, each.title, _one(each.judge, observed, values)) for each in CHECKS)
 
 
@@ -66,4 +66,4 @@ def _one(decide: Judge, observed: Observed, values: Values) -> Finding:
     try:
         return decide(observed, values)
     except NotSeenError as error:
-        return skipped(str(error), "give a kubeconfig that may read or try it, or check it by hand")
+        return skipped(str(error), "use a kubeconfig with the rights to read or try it, or check it by hand")

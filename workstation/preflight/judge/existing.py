@@ -1,4 +1,4 @@
-"""What is there already: an installation, remains of one, others' webhooks, limits of the release namespace. Pure."""
+"""What exists already: an installation, leftovers of one, other vendors' webhooks, limits of the release namespace. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from workstation.preflight.facts import Obj, Observed, Unseen, need
 from workstation.preflight.findings import Finding, failed, ok, warning
 from workstation.preflight.values import Values
 
-# A tenant's namespaces as the controller makes them, for selectors of webhooks.
+# A tenant's namespaces as the controller creates them, to match webhooks' selectors.
 _TENANT = "bh-example"
 _NAMESPACES: tuple[Mapping[str, str], ...] = (
     {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE},
     {"kubernetes.io/metadata.name": _TENANT, "bulkhead.dev/namespace": "plane"} | marks.made_for("example"),
     {"kubernetes.io/metadata.name": f"{_TENANT}-work", "bulkhead.dev/namespace": "work"} | marks.made_for("example"),
 )
-# What Bulkhead writes there.
+# The objects that Bulkhead writes there.
 _WRITTEN = {
     ("", "pods"), ("", "services"), ("", "configmaps"), ("", "secrets"), ("", "persistentvolumeclaims"),
     ("", "serviceaccounts"), ("apps", "statefulsets"), ("apps", "deployments"), ("networking.k8s.io", "networkpolicies"),
@@ -27,7 +27,7 @@ _WRITTEN = {
 
 
 def installation(observed: Observed, _values: Values) -> Finding:
-    """Nothing, or a whole installation; definitions or policies without a controller are remains."""
+    """No installation, or a complete one; CRDs or policies without a controller are leftovers."""
     crds = [_name(each) for each in need(observed, "customresourcedefinitions") if _name(each).endswith(f".{GROUP}")]
     controllers = list(_seen(observed, "controllers"))
     policies = [_name(each) for each in _seen(observed, "admission policies") if _is_ours(each)]
@@ -41,51 +41,51 @@ def installation(observed: Observed, _values: Values) -> Finding:
         )
         if len(controllers) > 1:
             return failed(
-                f"there are {len(controllers)} installations: {where}", "uninstall all but one: they share definitions"
+                f"there are {len(controllers)} installations: {where}", "uninstall all but one: they share the same CRDs"
             )
         if hooks:
-            cure = "delete these webhook configurations: this version has none, and they decide without anybody answering"
-            return warning("an installation is there, with webhooks of another version", cure, hooks)
+            cure = "delete these webhook configurations: this version has none, and no service answers them"
+            return warning("there is an installation, with webhooks of another version", cure, hooks)
         if _namespace(controllers[0]) != SYSTEM_NAMESPACE:
             return failed(f"there is an installation in another namespace ({where})", "upgrade that one, or uninstall it first")
-        return ok(f"installed already ({where}): this would upgrade it to {bulkhead.__version__}")
+        return ok(f"already installed ({where}): this would upgrade it to {bulkhead.__version__}")
     remains = [*crds, *policies, *hooks]
     if remains:
         return warning(
-            "remains of an installation are there, and no controller",
-            "install the version that they are of, or delete them; deleting the definitions deletes every Tenant",
+            "there are leftovers of an installation, and no controller",
+            "install the version that left them, or delete them; deleting the CRDs deletes every Tenant",
             remains,
         )
     return ok("Bulkhead is not installed")
 
 
 def namespace(observed: Observed, _values: Values) -> Finding:
-    """Limits and defaults of the release namespace, if it is there."""
+    """Limits and defaults of the release namespace, if it exists."""
     there = [each for each in need(observed, "namespaces") if _name(each) == SYSTEM_NAMESPACE]
     if not there:
         return ok(f"{SYSTEM_NAMESPACE} does not exist yet")
     if mapping(there[0].get("metadata")).get("deletionTimestamp"):
         return failed(f"{SYSTEM_NAMESPACE} is being deleted", "wait until it is gone")
-    told = [f"LimitRange {_name(each)}: gives its own limits to the controller" for each in _seen(observed, "limitranges")]
+    told = [f"LimitRange {_name(each)}: sets its own limits for the controller" for each in _seen(observed, "limitranges")]
     told += [f"ResourceQuota {_name(each)}: {_hard(each)}" for each in _seen(observed, "resourcequotas") if _hard(each)]
     if told:
-        cure = "make sure that the controller fits (50m CPU, 512Mi memory for each replica), or use a namespace without"
+        cure = "make sure that the controller fits (50m CPU, 512Mi memory for each replica), or use a namespace without limits"
         return warning(f"{SYSTEM_NAMESPACE} has limits", cure, told)
-    level = _label(there[0], "pod-security.kubernetes.io/enforce") or "none of its own"
+    level = _label(there[0], "pod-security.kubernetes.io/enforce") or "not set"
     return ok(f"{SYSTEM_NAMESPACE}: no limits, Pod Security level {level}")
 
 
 def webhooks(observed: Observed, _values: Values) -> Finding:
-    """Webhooks with failurePolicy Fail that are asked about what Bulkhead writes into its namespaces."""
+    """Webhooks with failurePolicy Fail that are called for what Bulkhead writes into its namespaces."""
     told = []
     for kind in ("validating webhooks", "mutating webhooks"):
         for each in need(observed, kind):
             told += [f"{_name(each)}: {text(hook.get('name'))}" for hook in mappings(each.get("webhooks"), 64) if _meets(hook)]
     if told:
         return warning(
-            f"{len(told)} webhooks with failurePolicy Fail are asked about objects in Bulkhead's namespaces",
+            f"{len(told)} webhooks with failurePolicy Fail are called for objects in Bulkhead's namespaces",
             "exclude these namespaces by namespaceSelector (bulkhead.dev/tenant DoesNotExist), or make sure that the webhook "
-            "always answers: while it does not, no tenant's pod starts; what it adds to pods, hostMetadataDomains must allow",
+            "always answers: while it does not, no tenant's pod starts; hostMetadataDomains must allow what it adds to pods",
             told,
         )
     return ok("none")
@@ -107,7 +107,7 @@ def _rule(rule: Mapping[str, Any]) -> bool:
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; one that is empty matches everything."""
+    """Whether a label selector matches; an empty one matches everything."""
     if any(labels.get(str(key)) != value for key, value in mapping(selector.get("matchLabels")).items()):
         return False
     return all(_holds(each, labels) for each in mappings(selector.get("matchExpressions"), 64))

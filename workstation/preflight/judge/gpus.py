@@ -1,4 +1,4 @@
-"""GPUs: are they there, are they whole, and does a container get one without asking (0023). Pure."""
+"""GPUs: whether they exist, are whole, and are hidden from containers that do not request them (0023). Pure."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _SIMULATED = "kwok.x-k8s.io/node"
 
 
 def real_nodes(nodes: tuple[Obj, ...], resources: tuple[str, ...]) -> list[str]:
-    """Nodes with such GPUs on which a pod really runs."""
+    """Nodes with such GPUs on which a pod has really run."""
     return [
         text(mapping(each.get("metadata")).get("name"))
         for each in nodes
@@ -21,7 +21,7 @@ def real_nodes(nodes: tuple[Obj, ...], resources: tuple[str, ...]) -> list[str]:
 
 
 def resources(observed: Observed, values: Values) -> Finding:
-    """What the device plugins or drivers of the cluster offer, under the names of gpuResources."""
+    """Whether the cluster's device plugins or drivers offer the resources of gpuResources."""
     nodes = need(observed, "nodes")
     lacking: list[str] = []
     there: list[str] = []
@@ -34,13 +34,13 @@ def resources(observed: Observed, values: Values) -> Finding:
     drivers = f" (drivers with ResourceSlices: {', '.join(sorted(claimed))})" if claimed else ""
     return warning(
         f"no node offers {', '.join(lacking)}{drivers}",
-        "install the vendor's device plugin, or correct gpuResources; a DRA driver's devices are offered by deviceClasses",
+        "install the vendor's device plugin, or correct gpuResources; for the devices of a DRA driver, use deviceClasses",
         there,
     )
 
 
 def runtime(observed: Observed, values: Values) -> Finding:
-    """A container that asked for no GPU but says NVIDIA_VISIBLE_DEVICES=all must see none."""
+    """A container that requests no GPU but sets NVIDIA_VISIBLE_DEVICES=all must see none."""
     if not real_nodes(need(observed, "nodes"), values.gpu_resources):
         return skipped("there is no node with GPUs to try it on")
     probed = observed.probes.get(RUNTIME)
@@ -48,21 +48,21 @@ def runtime(observed: Observed, values: Values) -> Finding:
         raise NotSeenError("no pod was tried")
     facts = next((mapping(line["facts"]) for line in probed.said if "facts" in line), None)
     if facts is None:
-        return skipped(f"the probe on a GPU node told nothing: {probed.trouble or 'not in time'}", "try again with --image")
+        return skipped(f"the probe on a GPU node reported nothing: {probed.trouble or 'not in time'}", "try again with --image")
     seen = [text(each) for each in facts.get("devices", ()) if isinstance(each, str)]
     if seen:
         return warning(
-            f"a container on node {probed.node} without a GPU request sees GPUs by NVIDIA_VISIBLE_DEVICES=all",
+            f"a container on node {probed.node} without a GPU request sees GPUs through NVIDIA_VISIBLE_DEVICES=all",
             "set accept-nvidia-visible-devices-envvar-when-unprivileged = false in the nodes' "
-            "/etc/nvidia-container-runtime/config.toml, with the device list as volume mounts or CDI: Bulkhead closes the "
-            "variable in tenants' pods, and any other pod of the host that tenants' images reach has no such wall",
+            "/etc/nvidia-container-runtime/config.toml, with the device list as volume mounts or CDI: Bulkhead blocks the "
+            "variable in tenants' pods, but other pods of the host that run tenants' images are not protected",
             seen,
         )
-    return ok(f"a container on node {probed.node} that asked for no GPU sees none")
+    return ok(f"a container on node {probed.node} that requested no GPU sees none")
 
 
 def sharing(observed: Observed, _values: Values) -> Finding:
-    """MIG and time slicing change what one GPU of a quota is."""
+    """MIG and time slicing change what one GPU of a quota means."""
     sliced, parts = [], []
     for node in need(observed, "nodes"):
         labels = mapping(mapping(node.get("metadata")).get("labels"))
@@ -76,8 +76,8 @@ def sharing(observed: Observed, _values: Values) -> Finding:
             parts.append(f"node {name}: MIG strategy {mig}")
     if sliced:
         return warning(
-            f"GPUs of {len(sliced)} nodes are handed out several times over (time slicing or MPS)",
-            "nothing keeps the memory of their users apart, and a quota counts the copies: keep tenants off these nodes",
+            f"GPUs of {len(sliced)} nodes are shared by several pods (time slicing or MPS)",
+            "their users' memory is not isolated, and a quota counts the replicas: keep tenants off these nodes",
             [*sliced, *parts],
         )
     if parts:
@@ -87,17 +87,17 @@ def sharing(observed: Observed, _values: Values) -> Finding:
             "quota is one partition",
             parts,
         )
-    return ok("no node says that it shares or partitions its GPUs")
+    return ok("no node reports that it shares or partitions its GPUs")
 
 
 def device_classes(observed: Observed, values: Values) -> Finding:
-    """The classes that deviceClasses name."""
+    """Whether the classes of deviceClasses exist."""
     if not values.device_classes:
-        return skipped("deviceClasses is empty: tenants are offered no claims on devices")
+        return skipped("deviceClasses is empty: tenants cannot claim devices")
     there = {text(mapping(each.get("metadata")).get("name")) for each in need(observed, "deviceclasses")}
     lacking = [each for each in values.device_classes if each not in there]
     if lacking:
-        return failed(f"DeviceClasses do not exist: {', '.join(lacking)}", "create them, or take them out of deviceClasses")
+        return failed(f"DeviceClasses do not exist: {', '.join(lacking)}", "create them, or remove them from deviceClasses")
     return ok(", ".join(values.device_classes))
 
 

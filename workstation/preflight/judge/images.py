@@ -1,4 +1,4 @@
-"""Images: what the kubelets and runtimes said when they pulled, put into cause and cure. Pure."""
+"""Images: the pull errors of kubelets and container runtimes, as cause and cure. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ from workstation.preflight.facts import Observed, Pull, known
 from workstation.preflight.findings import Finding, failed, ok, skipped, warning
 from workstation.preflight.values import Values
 
-# What runtimes say, from the most telling to the least; several stand in one message.
+# Errors of runtimes, the most specific first, because one message may contain several.
 _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), cause, cure)
     for pattern, cause, cure in (
         (
             r"no match for platform|no image found in manifest list|no matching manifest|exec format error",
-            "the registry has it for other architectures than this node's",
+            "the registry has it only for other architectures than this node's",
             "push it for this architecture too",
         ),
         (
@@ -24,7 +24,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (
             r"no such host|connection refused|i/o timeout|network is unreachable|no route to host|deadline exceeded|dial tcp",
             "the node does not reach the registry",
-            "check the registry's name and the nodes' way to it, or set images.registry to one that they reach",
+            "check the registry's name and the network of the nodes, or set images.registry to one that they reach",
         ),
         (
             r"manifest unknown|not found|NAME_UNKNOWN|MANIFEST_UNKNOWN",
@@ -41,30 +41,30 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "it is not on the node, and images.pullPolicy is Never",
             "import it on every node, or use another pullPolicy",
         ),
-        (r"InvalidImageName|invalid reference", "it is no image's name", "correct it in the values"),
+        (r"InvalidImageName|invalid reference", "its name is not a valid image name", "correct it in the values"),
     )
 )
 _UNKNOWN = ("it could not be pulled", "see the message")
 
 
 def secrets(observed: Observed, values: Values) -> Finding:
-    """Whether the pull secrets are there and of the right kind."""
+    """Whether the pull secrets exist and have the right type."""
     if not observed.secrets:
         if values.pull_secrets:
-            return skipped("the pull secrets were not read", "see whether they exist in the release namespace")
+            return skipped("the pull secrets were not read", "check whether they exist in the release namespace")
         return skipped("images.pullSecrets is empty: images are pulled without credentials")
     wrong = [f"{name}: {why}" for name, why in observed.secrets.items() if why]
     if wrong:
         return failed(
             "pull secrets cannot be used",
-            "create them in the release namespace before: kubectl create secret docker-registry NAME -n bulkhead-system …",
+            "create them in the release namespace first: kubectl create secret docker-registry NAME -n bulkhead-system …",
             wrong,
         )
     return ok(", ".join(observed.secrets))
 
 
 def pulls(observed: Observed, _values: Values) -> Finding:
-    """Every image by name; the cure is the first failure's."""
+    """The state of every image by name; the cure is that of the first failure."""
     found: Mapping[str, Pull] = known(observed.pulls)
     lacking = {name: each for name, each in found.items() if not each.pulled}
     broken = {name: each for name, each in lacking.items() if each.trouble}
@@ -77,12 +77,12 @@ def pulls(observed: Observed, _values: Values) -> Finding:
     if lacking:
         return warning(
             f"{len(lacking)} of {len(found)} images were still being pulled at the end, without an error",
-            "run it again: what is on the nodes already is quick",
+            "run it again: what the nodes have pulled is quick",
             [each.reference for each in lacking.values()],
         )
     return ok(f"all {len(found)} images", *(f"{each.reference} on node {each.node}" for each in found.values()))
 
 
 def explained(message: str) -> tuple[str, str]:
-    """Cause and cure of a runtime's message."""
+    """Cause and cure for a runtime's message."""
     return next(((cause, cure) for pattern, cause, cure in _REASONS if pattern.search(message)), _UNKNOWN)

@@ -1,49 +1,49 @@
-"""Network policies: does the cluster do what they say, both ways, and does it let through what it must. Pure.
+"""Network policies: whether the cluster enforces them both ways, and lets through what they allow. Pure.
 
-allowed, stranger ──> door      `door` lets `allowed` and `confined` in, and nobody else
-confined ──> open, door         `confined` may go to `open`, and nowhere else
-stranger ──> open               no policy is about either: shows that the stranger can connect at all
-caller, anywhere, entity ──> api, endpoint-N    the Service's address, and each real one; one way to open it for each pod:
-                                by the addresses of networkPolicy.hostAPI, by its ports alone, by Cilium's entity;
-                                none of them may go to `open`, which shows that the policies are in force
+allowed, outsider ──> door      `door` accepts `allowed` and `confined`, and no other pod
+confined ──> open, door         `confined` may connect to `open`, and to no other pod
+outsider ──> open               no policy selects either: shows that the outsider can connect at all
+caller, anywhere, entity ──> api, endpoint-N    the Service's address, and each real one; each pod has one way to open it:
+                                by the addresses of networkPolicy.hostAPI, by its ports only, by Cilium's entity;
+                                none of them may connect to `open`, which shows that the policies are in force
 """
 
 from workstation.preflight.facts import Observed, Phases, Reached, Unseen, known
 from workstation.preflight.findings import Finding, failed, ok, skipped, warning
 from workstation.preflight.values import Values
 
-PEERS = ("allowed>door", "stranger>door", "stranger>open", "confined>open", "confined>door")
+PEERS = ("allowed>door", "outsider>door", "outsider>open", "confined>open", "confined>door")
 _SERVERS = frozenset({"door", "open"})
-# networkPolicy.hostAPIBy ──> the pods of which one must reach the API; the first that works is what is recommended.
+# networkPolicy.hostAPIBy ──> the pods of which one must reach the API; the first that works is recommended.
 _WAYS = {"Address": ("caller",), "CiliumEntity": ("caller", "entity"), "Port": ("anywhere",)}
-_ADDRESSES = "or name the API server's addresses and ports in networkPolicy.hostAPI, if others than theirs stand there"
+_ADDRESSES = "or list the API server's addresses and ports in networkPolicy.hostAPI, if they differ from those there"
 _PLUGIN = (
-    "install or switch on a network plugin that enforces NetworkPolicy (Calico, Cilium, Antrea, …); "
-    "without one every tenant reaches every other and the host"
+    "install or enable a network plugin that enforces NetworkPolicy (Calico, Cilium, Antrea, …); "
+    "without one, every tenant reaches every other tenant and the host"
 )
 
 
 def pods(observed: Observed, _values: Values) -> Finding:
-    """The positive control: without a policy everybody reaches everybody."""
+    """The positive control: without a policy, every pod reaches every other."""
     if isinstance(observed.phases, Unseen):
         silent = [f"{name}: {each.trouble}" for name, each in observed.probes.items() if name in _SERVERS and not each.ran]
-        cure = "see the messages; where the image is not there yet, give one with Python 3 that the nodes have: --image"
-        return failed(f"nothing about the network could be tried: {observed.phases.reason}", cure, silent)
+        cure = "see the messages; if the image is not available yet, give one with Python 3 that the nodes have: --image"
+        return failed(f"the network could not be tested: {observed.phases.reason}", cure, silent)
     found = observed.phases
     lacking = [each for each in PEERS if found.before.get(each) is not True]
     if lacking:
         cure = "repair the pod network first: planes, syncers and tenants' pods talk to each other across nodes"
-        return failed("pods did not reach each other before there was any policy", cure, _pairs(lacking))
+        return failed("pods did not reach each other even without any policy", cure, _pairs(lacking))
     return ok("every probe reached every other before there was a policy")
 
 
 def ingress(observed: Observed, _values: Values) -> Finding:
-    """Only the allowed peer gets in, and everybody again when the policy is gone."""
-    return _enforced(known(observed.phases), "ingress", opened=("allowed>door", "stranger>open"), closed="stranger>door")
+    """Only the allowed pod gets in, and all pods again when the policy is gone."""
+    return _enforced(known(observed.phases), "ingress", opened=("allowed>door", "outsider>open"), closed="outsider>door")
 
 
 def egress(observed: Observed, _values: Values) -> Finding:
-    """Only to the allowed peer, and to everybody again when the policy is gone."""
+    """Only to the allowed pod, and to all pods again when the policy is gone."""
     return _enforced(known(observed.phases), "egress", opened=("confined>open",), closed="confined>door")
 
 
@@ -51,7 +51,7 @@ def _enforced(found: Phases, way: str, *, opened: tuple[str, ...], closed: str) 
     if any(found.before.get(each) is not True for each in (*opened, closed)):
         return skipped("the pods do not reach each other without policies either", "see network.pods")
     if found.under.get(closed) is None:
-        return skipped("the probe said nothing while the policy was there", "try again, or see why its logs cannot be read")
+        return skipped("the probe reported nothing under the policy", "try again, or check why its logs cannot be read")
     if found.under[closed]:
         return failed(f"NetworkPolicy ({way}) is not enforced: {_pair(closed)} although a policy forbids it", _PLUGIN)
     cut = [each for each in opened if found.under.get(each) is not True]
@@ -60,29 +60,29 @@ def _enforced(found: Phases, way: str, *, opened: tuple[str, ...], closed: str) 
         return failed(f"a NetworkPolicy ({way}) also cuts off what it allows", cure, _pairs(cut, lacking=True))
     if found.after.get(closed) is not True:
         return warning(
-            "a connection stayed forbidden for seconds after its NetworkPolicy was gone",
+            "a connection stayed forbidden for seconds after its NetworkPolicy was deleted",
             "see the network plugin's log: tenants' own policies would take as long to be lifted",
         )
-    return ok(f"{_pair(closed)} before and after the policy and not under it; allowed peers did all the time")
+    return ok(f"{_pair(closed)} before and after the policy and not under it; allowed pods did all the time")
 
 
 def host_api(observed: Observed, values: Values) -> Finding:
-    """The way of controller and syncers to the host's API, as networkPolicy.hostAPIBy opens it, and which others there are."""
+    """Whether controller and syncers reach the host's API, as networkPolicy.hostAPIBy allows it, and which other ways work."""
     found: Phases = known(observed.phases)
     calls = [each for each in found.before if each.startswith("caller>") and not each.endswith(">open")]
     if not any(found.before.get(each) for each in calls):
-        cure = "see why pods do not reach the Service `kubernetes` in the namespace default"
+        cure = "check why pods do not reach the Service `kubernetes` in the namespace default"
         return failed("a pod does not reach the host's API, without any policy", cure, _pairs(calls))
     works = [way for way, clients in _WAYS.items() if any(_through(found, client) for client in clients)]
     chosen = values.host_api_by
     allowed = ", ".join(f"{cidr}:{port}" for cidr, port in values.host_api)
     if chosen in works:
-        return ok(f"hostAPIBy: {chosen} opens it ({allowed})", *_open(found.under))
+        return ok(f"hostAPIBy: {chosen} allows it ({allowed})", *_open(found.under))
     shut = [each for each in calls if found.before.get(each) and not found.under.get(each)]
     what = f"a pod under a policy as the chart has it (hostAPIBy: {chosen}, {allowed}) does not reach the host's API"
     if works:
         return failed(what, f"set networkPolicy.hostAPIBy: {works[0]}, which works here; {_ADDRESSES}", _pairs(shut))
-    cure = f"{_ADDRESSES}; where the plugin needs a policy of its own kind, write one, and set networkPolicy.enabled: false"
+    cure = f"{_ADDRESSES}; if the plugin needs its own kind of policy, write one, and set networkPolicy.enabled: false"
     return failed(f"{what}, nor by any other way that the chart has", cure, _pairs(shut))
 
 
@@ -93,8 +93,8 @@ def _through(found: Phases, client: str) -> bool:
 
 
 def _open(under: Reached) -> tuple[str, ...]:
-    """What a wide networkPolicy.hostAPI cannot show."""
-    return ("`confined`, to which no policy opens the API, reached it all the same",) if under.get("confined>api") else ()
+    """A warning that a wide networkPolicy.hostAPI was not tested."""
+    return ("`confined`, to which no policy opens the API, reached it nevertheless",) if under.get("confined>api") else ()
 
 
 def _pair(name: str, *, lacking: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Nodes: what their kubelets do by default, as far as they tell, and what a probe pod saw of itself. Pure."""
+"""Nodes: the defaults of their kubelets, as far as they can be read, and what a probe pod saw of itself. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,14 +8,14 @@ from workstation.preflight.facts import NotSeenError, Obj, Observed, Probed, Uns
 from workstation.preflight.findings import Finding, failed, ok, warning
 from workstation.preflight.values import Values
 
-FACTS = "open"  # the probe pod that tells what it sees of itself
+FACTS = "open"  # the probe pod that reports what it sees of itself
 USER_NAMESPACE = "userns"
 _SIMULATED = "kwok.x-k8s.io/node"
 _FILTERED = 2  # Seccomp of /proc/self/status: a filter is loaded
 
 
 def real(nodes: tuple[Obj, ...]) -> list[str]:
-    """Nodes that take pods and really run them."""
+    """Nodes that accept pods and have really run one."""
     return [
         text(mapping(each.get("metadata")).get("name"))
         for each in nodes
@@ -26,24 +26,24 @@ def real(nodes: tuple[Obj, ...]) -> list[str]:
 
 
 def seccomp(observed: Observed, _values: Values) -> Finding:
-    """A pod that asks for RuntimeDefault must get it; what the kubelet gives to others is told."""
+    """A pod that requests RuntimeDefault must get it; the result also tells what the kubelet gives to other pods."""
     facts = _facts(observed)
     if facts.get("seccomp") != _FILTERED:
         return failed(
             f"a pod with seccompProfile RuntimeDefault runs without a filter (Seccomp: {facts.get('seccomp')})",
-            "use a container runtime and a kernel with seccomp: tenants' pods have every system call of the kernel otherwise",
+            "use a container runtime and a kernel with seccomp: otherwise tenants' pods may use all its system calls",
         )
     told = [name for name, each in _configs(observed).items() if each.get("seccompDefault") is not True]
     if told:
         return ok(
-            "RuntimeDefault filters, and Bulkhead asks for it in every pod; others run without on these nodes (seccompDefault)",
+            "RuntimeDefault filters, and Bulkhead sets it in every pod; on these nodes other pods run without (seccompDefault)",
             *told,
         )
-    return ok("RuntimeDefault filters, and Bulkhead asks for it in every pod")
+    return ok("RuntimeDefault filters, and Bulkhead sets it in every pod")
 
 
 def pids(observed: Observed, _values: Values) -> Finding:
-    """A fork bomb must end in its own pod."""
+    """A fork bomb must be limited to its own pod."""
     configs = _configs(observed)
     limit = _probe_facts(observed).get("pids")
     if not configs:
@@ -53,33 +53,33 @@ def pids(observed: Observed, _values: Values) -> Finding:
     open_ = [name for name, each in configs.items() if not _positive(each.get("podPidsLimit"))]
     if open_:
         return warning(
-            f"{len(open_)} of {len(configs)} nodes do not bound the processes of a pod",
-            "set podPidsLimit in these kubelets' configuration, 4096 for instance: one pod can use up a node's processes",
+            f"{len(open_)} of {len(configs)} nodes do not limit the processes of a pod",
+            "set podPidsLimit in these kubelets' configuration, such as 4096: otherwise one pod can use up a node's processes",
             open_,
         )
     least = min(each["podPidsLimit"] for each in configs.values())
-    return ok(f"podPidsLimit is set on all {len(configs)} nodes that told, {least} at the least")
+    return ok(f"podPidsLimit is set on all {len(configs)} nodes that reported it, to at least {least}")
 
 
 def cgroup(observed: Observed, _values: Values) -> Finding:
-    """Version 1 works; version 2 bounds memory better, and Slurm's own limits need it."""
+    """Version 1 works; version 2 limits memory better, and Slurm's own limits need it."""
     found = _facts(observed).get("cgroup")
     if found == 1:
         return warning(
             "nodes use cgroup v1",
-            "use nodes with cgroup v2 where you can: kubelets refuse v1 by default since Kubernetes 1.35",
+            "use nodes with cgroup v2 if you can: by default, kubelets refuse v1 since Kubernetes 1.35",
         )
     return ok(f"version {found}")
 
 
 def user_namespaces(observed: Observed, _values: Values) -> Finding:
-    """Whether `hostUsers: false` starts, and what root is outside then."""
+    """Whether a pod with `hostUsers: false` starts, and which user its root is on the node."""
     probed = observed.probes.get(USER_NAMESPACE)
     if probed is None:
         raise NotSeenError("no pod was tried")
     cure = (
         "classes with isolation.userNamespaces need a kernel of 6.3 or newer, and containerd 2 or CRI-O with a runc or crun "
-        "that maps mounts; leave it off in your classes until then"
+        "that maps mounts; until then, leave it off in your classes"
     )
     if not probed.ran:
         return warning(f"a pod with hostUsers: false did not start: {probed.trouble or 'not in time'}", cure)
@@ -93,7 +93,7 @@ def _facts(observed: Observed) -> Obj:
     found = _probe_facts(observed)
     if not found:
         probed = observed.probes.get(FACTS)
-        raise NotSeenError(f"the probe pod told nothing: {(probed.trouble if probed else '') or 'it was not run'}")
+        raise NotSeenError(f"the probe pod reported nothing: {(probed.trouble if probed else '') or 'it was not run'}")
     return found
 
 

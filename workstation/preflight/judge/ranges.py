@@ -1,4 +1,4 @@
-"""Address ranges: what tenants' services get must be nobody's yet. Pure."""
+"""Address ranges: tenants' services need addresses that are not in use. Pure."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from workstation.preflight.values import Values
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _POD_PREFIX = {4: 24, 6: 64}
-_CURE = "choose another services.range: an IPv4 range that is used nowhere, such as a free /12 to /16 of 10.0.0.0/8"
+_CURE = "choose another services.range: an unused IPv4 range, such as a free /12 to /16 of 10.0.0.0/8"
 
 
 def overlap(observed: Observed, values: Values) -> Finding:
-    """services.range against everything that has an address."""
+    """Compare services.range with everything that has an address."""
     range_ = network(values.service_range)
     if range_ is None or range_.version != 4:
-        return failed(f"services.range {values.service_range!r} is no IPv4 network", _CURE)
+        return failed(f"services.range must be an IPv4 network such as 10.64.0.0/12, not {values.service_range!r}", _CURE)
     if not range_.prefixlen <= values.slice_prefix <= 27:
         return failed(
-            f"services.slicePrefix /{values.slice_prefix} is no part of services.range {range_}",
-            "a slice is smaller than the range: with /12 and slicePrefix 22 there are 1,024 tenants",
+            f"services.slicePrefix must be between {range_.prefixlen}, as in services.range, and 27, not {values.slice_prefix}",
+            "a slice is a part of the range: with /12 and slicePrefix 22 there are 1,024 tenants",
         )
     met = [f"{what} ({found})" for what, found in _taken(observed, values) if found.version == 4 and found.overlaps(range_)]
     if met:
@@ -32,7 +32,7 @@ def overlap(observed: Observed, values: Values) -> Finding:
     if len(unread) == 3:
         return skipped(f"neither of {', '.join(unread)} can be read", "compare services.range with the host's ranges by hand")
     if unread:
-        return warning(f"{range_} overlaps with nothing that was seen; not seen: {', '.join(unread)}", "compare these by hand")
+        return warning(f"{range_} overlaps nothing that was read; not read: {', '.join(unread)}", "compare these by hand")
     return ok(f"{range_}: {1 << (values.slice_prefix - range_.prefixlen)} tenants of /{values.slice_prefix}")
 
 
@@ -56,7 +56,7 @@ def _taken(observed: Observed, values: Values) -> Iterator[tuple[str, Network]]:
 
 
 def pods(observed: Observed, values: Values) -> Finding:
-    """Whether every pod's address lies in a podCIDR or podNetworks: what is not known cannot be closed to tenants."""
+    """Whether a podCIDR or podNetworks contain every pod's address: tenants can only be kept from known networks."""
     running = need(observed, "pods")
     nodes = need(observed, "nodes")
     known = [each for _, each in _named("", values.pod_networks)]
@@ -72,15 +72,15 @@ def pods(observed: Observed, values: Values) -> Finding:
     if stray:
         shown = [f"{cidr}: pod {pod}" for cidr, pod in sorted(stray.items(), key=str)]
         return warning(
-            "pods have addresses outside of nodes' podCIDRs and of podNetworks",
-            "set podNetworks to the ranges of your network plugin: until then wide egressCIDRs of tenants are not opened",
+            "pods have addresses outside nodes' podCIDRs and podNetworks",
+            "set podNetworks to the ranges of your network plugin: until then, tenants' wide egressCIDRs are not opened",
             shown,
         )
     return ok(f"{len(running)} pods, all inside {len(known)} known networks") if running else skipped("no pod is running")
 
 
 def network(value: str) -> Network | None:
-    """The network of a text, an address as one of its own; None for anything else."""
+    """The network that a text names; an address counts as a network of one. None for other texts."""
     try:
         return ipaddress.ip_network(value, strict=False)
     except ValueError:

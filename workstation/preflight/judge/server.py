@@ -11,31 +11,31 @@ from workstation.preflight.values import Values
 
 LEAST = (1, 34)
 _VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})")
-# A certificate that is valid from now on is refused by a clock that is behind; ours are dated back a little.
+# A clock that is behind refuses a certificate that is valid from now on; Bulkhead dates its certificates back a little.
 _SKEW = timedelta(seconds=30)
 _STALE = timedelta(seconds=120)
 
 
 def version(observed: Observed, _values: Values) -> Finding:
-    """At least the version that the chart asks for."""
+    """Whether the version is at least what the chart requires."""
     found = _VERSION.match(observed.version)
     wanted = ".".join(str(each) for each in LEAST)
     if found is None:
-        return failed(f"the server calls its version {observed.version!r}", f"Bulkhead needs Kubernetes {wanted} or newer")
+        return failed(f"the server's version {observed.version!r} is malformed", f"Bulkhead needs Kubernetes {wanted} or newer")
     if (int(found[1]), int(found[2])) < LEAST:
-        return failed(f"the server is {observed.version}", f"upgrade the cluster to Kubernetes {wanted} or newer")
+        return failed(f"the server has version {observed.version}", f"upgrade the cluster to Kubernetes {wanted} or newer")
     return ok(observed.version)
 
 
 def service_cidrs(observed: Observed, _values: Values) -> Finding:
-    """Each tenant's slice of addresses is a ServiceCIDR object."""
-    cure = "upgrade to Kubernetes 1.34, or let the API server serve networking.k8s.io/v1 (--runtime-config) again"
+    """A ServiceCIDR object is each tenant's slice of addresses."""
+    cure = "upgrade to Kubernetes 1.34, or enable networking.k8s.io/v1 in the API server again (--runtime-config)"
     return _served(observed, "networking.k8s.io/v1/servicecidrs", cure)
 
 
 def admission_policies(observed: Observed, _values: Values) -> Finding:
-    """The second decider over everything that a syncer writes."""
-    cure = "let the API server serve admissionregistration.k8s.io/v1 and its plugin ValidatingAdmissionPolicy run"
+    """Admission policies decide a second time about everything that a syncer writes."""
+    cure = "enable admissionregistration.k8s.io/v1 and the admission plugin ValidatingAdmissionPolicy in the API server"
     return _served(observed, "admissionregistration.k8s.io/v1/validatingadmissionpolicies", cure)
 
 
@@ -51,26 +51,26 @@ def pod_security(observed: Observed, _values: Values) -> Finding:
         return ok("a privileged pod was refused in a namespace labelled `restricted` (dry run)")
     return failed(
         "a privileged pod was admitted to a namespace labelled pod-security.kubernetes.io/enforce=restricted (dry run)",
-        "switch the admission plugin PodSecurity of the API server on again (--disable-admission-plugins)",
+        "enable the admission plugin PodSecurity of the API server again (--disable-admission-plugins)",
     )
 
 
 def rights(observed: Observed, _values: Values) -> Finding:
-    """What `helm install` writes."""
+    """Whether the credentials may write what `helm install` writes."""
     denied = known(observed.denied)
     if denied:
         return failed(
-            f"these credentials may not do {len(denied)} things that the chart needs",
+            f"these credentials lack {len(denied)} rights that the chart needs",
             "install with the credentials of a cluster admin",
             denied,
         )
-    return ok("they may create everything that the chart has")
+    return ok("they may create everything in the chart")
 
 
 def clocks(observed: Observed, _values: Values) -> Finding:
-    """The clock of this machine and the nodes against the API server."""
+    """Compare the clocks of this machine and the nodes with the API server's."""
     if observed.there is None:
-        return skipped("the API server gave no date")
+        return skipped("the API server sent no date")
     apart = []
     here = observed.here - observed.there
     if abs(here) > _SKEW:
@@ -82,13 +82,13 @@ def clocks(observed: Observed, _values: Values) -> Finding:
             continue
         node = text(mapping(lease.get("metadata")).get("name"))
         off = found - observed.there
-        # A lease is renewed every ten seconds; an old one may as well be a node that is down.
+        # A lease is renewed every ten seconds; an old one may belong to a node that is down.
         if off > _SKEW or (off < -_STALE and _ready(observed, node)):
             apart.append(f"node {node}: {_ahead(off)}")
     if apart:
-        cure = "keep time with NTP on every node: certificates and tokens of tenants are valid for minutes to hours only"
+        cure = "synchronise every node with NTP: certificates and tokens of tenants are valid for minutes to hours only"
         return failed(f"{len(apart)} clocks differ from the API server's", cure, apart)
-    where = "" if not isinstance(leases, Unseen) else f" (nodes' not compared: {leases.reason})"
+    where = "" if not isinstance(leases, Unseen) else f" (nodes' clocks not compared: {leases.reason})"
     return ok(f"within {_SKEW.seconds} s of the API server's{where}")
 
 
@@ -114,13 +114,13 @@ def _ahead(off: timedelta) -> str:
 
 
 def aggregated(observed: Observed, _values: Values) -> Finding:
-    """An aggregated API without an answer keeps every namespace from going, tenants' too."""
+    """While an aggregated API does not answer, no namespace can be deleted, tenants' included."""
     silent = [
         f"{text(mapping(each.get('metadata')).get('name'))}: {text(condition_of(each, 'Available').get('message'))}"
         for each in need(observed, "apiservices")
         if condition_of(each, "Available").get("status") == "False"
     ]
     if silent:
-        cure = "repair or delete these APIServices: while one gives no answer, no namespace of a deleted tenant goes away"
-        return warning(f"{len(silent)} aggregated APIs give no answer", cure, silent)
+        cure = "repair or delete these APIServices: while one does not answer, no namespace of a deleted tenant goes away"
+        return warning(f"{len(silent)} aggregated APIs do not answer", cure, silent)
     return ok("all available")

@@ -1,4 +1,4 @@
-"""Storage: a default class that gives volumes, a class for shared homes, snapshots. Pure."""
+"""Storage: a default class that provides volumes, a class for shared homes, snapshots. Pure."""
 
 from bulkhead.api.untrusted import mapping, text
 from workstation.preflight.facts import NotSeenError, Obj, Observed, need
@@ -8,7 +8,7 @@ from workstation.preflight.values import Values
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 PLANE = "plane"
 SHARED = "shared:"
-# Provisioners of file systems that many nodes mount; any other may do it too, which `--rwx-class` tries.
+# Provisioners of file systems that many nodes can mount. Others may do so too; `--rwx-class` tests them.
 _FILES = (
     "nfs",
     "cephfs",
@@ -28,26 +28,26 @@ _ATTEMPTS = 2
 
 
 def chosen(classes: tuple[Obj, ...], name: str) -> list[Obj]:
-    """The class of the planes' volumes: the one that is named, else the defaults."""
+    """The class of the planes' volumes: the named one, or else the defaults."""
     if name:
         return [each for each in classes if _name(each) == name]
     return [each for each in classes if text(mapping(_meta(each).get("annotations")).get(_DEFAULT)) == "true"]
 
 
 def shareable(classes: tuple[Obj, ...], named: tuple[str, ...]) -> list[Obj]:
-    """The classes to try ReadWriteMany with: those that are named, else those that look like shared file systems."""
+    """The classes to test with ReadWriteMany: the named ones, or else those that look like shared file systems."""
     if named:
         return [each for each in classes if _name(each) in named]
     return [each for each in classes if any(word in text(each.get("provisioner")).lower() for word in _FILES)][:_ATTEMPTS]
 
 
 def disposable(found: Obj) -> bool:
-    """Whether the volume of a claim goes with the claim; one of another class would stay behind."""
+    """Whether the volume is deleted with its claim; otherwise the test would leave one behind."""
     return (text(found.get("reclaimPolicy")) or "Delete") == "Delete"
 
 
 def storage_class(observed: Observed, values: Values) -> Finding:
-    """Exactly one."""
+    """Whether there is exactly one class."""
     classes = need(observed, "storageclasses")
     found = chosen(classes, values.storage_class)
     there = ", ".join(_name(each) for each in classes[:20]) or "none"
@@ -56,7 +56,7 @@ def storage_class(observed: Observed, values: Values) -> Finding:
             return ok(f"storageClass {values.storage_class} exists")
         return failed(f"storageClass {values.storage_class} does not exist", f"name one of the cluster's: {there}")
     if not found:
-        cure = f'mark one as default (annotation {_DEFAULT}: "true") or set storageClass; there are: {there}'
+        cure = f'mark one as default (annotation {_DEFAULT}: "true") or set storageClass; the classes are: {there}'
         return failed("the cluster has no default StorageClass", cure)
     if len(found) > 1:
         shown = ", ".join(_name(each) for each in found)
@@ -65,28 +65,28 @@ def storage_class(observed: Observed, values: Values) -> Finding:
 
 
 def provisioning(observed: Observed, values: Values) -> Finding:
-    """A pod wrote to a small claim."""
+    """Whether a pod could write to a small claim."""
     found = chosen(need(observed, "storageclasses"), values.storage_class)
     if not found:
-        return skipped("there is no class to try", "see storage.class")
+        return skipped("there is no class to test", "see storage.class")
     if not disposable(found[0]):
         return skipped(
-            f"{_name(found[0])} keeps volumes (reclaimPolicy {text(found[0].get('reclaimPolicy'))}), so none was made",
-            "try a claim by hand, or give planes a class with reclaimPolicy Delete: volumes of deleted tenants would stay",
+            f"{_name(found[0])} keeps volumes (reclaimPolicy {text(found[0].get('reclaimPolicy'))}), so none was created",
+            "test a claim by hand, or give planes a class with reclaimPolicy Delete: volumes of deleted tenants would remain",
         )
     probed = observed.claims.get(PLANE)
     if probed is None:
-        raise NotSeenError("no claim was tried")
+        raise NotSeenError("no claim was tested")
     if probed.ran and any(line.get("wrote") is True for line in probed.said):
-        return ok(f"a claim of {_name(found[0])} was provided, mounted and written on node {probed.node}")
-    cure = f"see why claims of {_name(found[0])} get no volume: kubectl describe pvc, and the provisioner's log"
+        return ok(f"a claim of {_name(found[0])} was provisioned, mounted and written on node {probed.node}")
+    cure = f"check why claims of {_name(found[0])} get no volume: kubectl describe pvc, and the provisioner's log"
     if probed.pending:
-        return warning(f"a claim of {_name(found[0])} was not usable in time: {probed.trouble or 'no event says why'}", cure)
+        return warning(f"a claim of {_name(found[0])} was not usable in time: {probed.trouble or 'no event tells why'}", cure)
     return failed(f"a claim of {_name(found[0])} did not become usable: {probed.trouble}", cure)
 
 
 def shared(observed: Observed, values: Values) -> Finding:
-    """A pod wrote to a claim that many nodes may mount."""
+    """Whether a pod could write to a claim that many nodes may mount."""
     if not values.with_slurm:
         return skipped("slurmVersions is empty: Slurm is not offered")
     need(observed, "storageclasses")
@@ -94,7 +94,7 @@ def shared(observed: Observed, values: Values) -> Finding:
     if not tried:
         return warning(
             "no StorageClass is known to offer ReadWriteMany",
-            "Slurm's shared home directories need one: name it with --rwx-class to try it, or offer Slurm without shared homes",
+            "Slurm's shared home directories need one: test it with --rwx-class, or offer Slurm without shared homes",
         )
     works = [name for name, probed in tried.items() if any(line.get("wrote") is True for line in probed.said)]
     told = [f"{name}: {probed.trouble or 'not in time'}" for name, probed in tried.items() if name not in works]
@@ -104,15 +104,15 @@ def shared(observed: Observed, values: Values) -> Finding:
 
 
 def snapshots(observed: Observed, values: Values) -> Finding:
-    """The classes that snapshotClasses name."""
+    """Whether the classes of snapshotClasses exist."""
     if not values.snapshot_classes:
-        return skipped("snapshotClasses is empty: tenants are offered no snapshots")
+        return skipped("snapshotClasses is empty: tenants cannot create snapshots")
     there = {_name(each) for each in need(observed, "volumesnapshotclasses")}
     lacking = [each for each in values.snapshot_classes if each not in there]
     if lacking:
         return failed(
             f"VolumeSnapshotClasses do not exist: {', '.join(lacking)}",
-            "create them, or take them out of snapshotClasses",
+            "create them, or remove them from snapshotClasses",
         )
     return ok(", ".join(values.snapshot_classes))
 

@@ -1,10 +1,10 @@
-"""Who reaches whom: before any policy, under the policies, and after them (the pods are drawn in `judge.network`).
+"""Which connections succeed: before any policy, under the policies, and after them (`judge.network` lists the pods).
 
-    servers run ──> clients are given their addresses ──> settled: everybody reaches everybody
-        ──> policies ──> settled: as they say ──> policies deleted ──> settled: everybody again
+    servers run ──> clients get their addresses ──> settled: all pods reach each other
+        ──> policies ──> settled: as the policies say ──> policies deleted ──> settled: all pods again
 
-A phase ends as soon as its expectation has held for two rounds of every client, and else with what holds at its deadline. Each
-client tries anew several times a second, with a new connection each time, so nothing is seen of connections that were open.
+A phase ends as soon as its expectation has held for two rounds of every client, or else at its deadline with the state at that
+time. Each client tries several times a second, always with a new connection, so open connections are not tested.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from workstation.preflight.probes.space import Space, address
 
 SERVERS: Final = ("door", "open")
 _SETTLE = {"before": 8.0, "under": 8.0, "anyhow": 6.0, "after": 8.0}
-_CLOSED = frozenset({"stranger>door", "confined>door", "caller>open", "anywhere>open", "entity>open"})
+_CLOSED = frozenset({"outsider>door", "confined>door", "caller>open", "anywhere>open", "entity>open"})
 _WAYS = ("caller>", "anywhere>", "entity>")
 _CILIUM = Resource("cilium.io", "v2", "ciliumnetworkpolicies", "CiliumNetworkPolicy", True)
 _EVERY = 0.5
-# A round that was under way when a policy changed says nothing of it.
+# A round that began before a policy changed tells nothing about it.
 _SKIPPED = 2
 
 Expected = Callable[[str], bool | None]
@@ -35,7 +35,7 @@ Expected = Callable[[str], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one client said last."""
+    """The last report of one client."""
 
     number: int
     reached: Mapping[str, bool]
@@ -49,7 +49,7 @@ async def phases(
     *,
     cilium: bool,
 ) -> tuple[Phases | Unseen, dict[str, Probed]]:
-    """The three phases, or why there are none; and what became of the pods. The caller keeps the deadline."""
+    """The three phases, or why there are none; and the results of the pods. The caller enforces the deadline."""
     for name in SERVERS:
         order = {"serve": objects.PORT, "facts": True}
         await space.add(objects.pod(shape, name, order))
@@ -62,9 +62,9 @@ async def phases(
     door, open_ = ((addresses[name], objects.PORT) for name in SERVERS)
     clients = {
         "allowed": {"door": door},
-        "stranger": {"door": door, "open": open_},
+        "outsider": {"door": door, "open": open_},
         "confined": {"open": open_, "door": door, **{name: at for name, at in api.items() if name == "api"}},
-        # That `open` is closed to these shows that their policies are in force by then.
+        # If `open` is closed to these, their policies are in force.
         **{name: {"open": open_, **api} for name in ("caller", "anywhere", *(["entity"] if cilium else []))},
     }
     for name, targets in clients.items():
@@ -79,7 +79,7 @@ async def phases(
 
 async def _not_run(space: Space, names: Any) -> tuple[Unseen, dict[str, Probed]]:
     probed = {name: await space.probed(name) for name in names}
-    troubles = [f"{name}: {each.trouble}" for name, each in probed.items() if not each.ran]
+    troubles = [f"{name}: {result.trouble}" for name, result in probed.items() if not result.ran]
     return Unseen(f"the probe pods did not run: {'; '.join(troubles)}"), probed
 
 
@@ -91,7 +91,7 @@ def _policies(host_api: tuple[tuple[str, int], ...], *, cilium: bool) -> list[tu
 async def _through(space: Space, clients: tuple[str, ...], made: list[tuple[Resource, Obj]]) -> Phases | Unseen:
     before = await _settled(space, clients, lambda _pair: True, _SETTLE["before"])
     if not before:
-        return Unseen("the probe pods ran, and nothing that they said could be read (pods/log)")
+        return Unseen("the probe pods ran, but their output could not be read (pods/log)")
     try:
         for kind, policy in made:
             await space.client.create(kind, dict(policy), space.name)
@@ -99,7 +99,7 @@ async def _through(space: Space, clients: tuple[str, ...], made: list[tuple[Reso
         if any(_under(pair) not in {None, to} for pair, to in under.items()):
             under = await _settled(space, clients, _under_anyhow, _SETTLE["anyhow"])
     except KubeError as error:
-        return Unseen(f"a NetworkPolicy could not be made: {error}")
+        return Unseen(f"a NetworkPolicy could not be created: {error}")
     for kind, policy in made:
         with contextlib.suppress(KubeError):
             await space.client.delete(kind, policy["metadata"]["name"], space.name)
@@ -111,12 +111,12 @@ def _under(pair: str) -> bool | None:
 
 
 def _under_anyhow(pair: str) -> bool | None:
-    # How the API can be opened differs from one network plugin to another.
+    # Network plugins differ in how the API can be opened.
     return None if pair not in _CLOSED and pair.startswith(_WAYS) else _under(pair)
 
 
 async def _settled(space: Space, clients: tuple[str, ...], expected: Expected, seconds: float) -> Reached:
-    """Who reaches whom once it is as expected, or after this time."""
+    """Which connections succeed, once that is as expected or at the deadline."""
     floor = {name: found.number + _SKIPPED for name, found in (await _rounds(space, clients)).items()}
     met = 0
     found: dict[str, Round] = {}
@@ -124,7 +124,7 @@ async def _settled(space: Space, clients: tuple[str, ...], expected: Expected, s
         async with asyncio.timeout(seconds):
             while met < 2:
                 now = await _rounds(space, clients)
-                fresh = {name: each for name, each in now.items() if each.number >= floor.get(name, 0)}
+                fresh = {name: last for name, last in now.items() if last.number >= floor.get(name, 0)}
                 news = all(fresh[name].number > found[name].number if name in found else True for name in fresh)
                 complete = len(fresh) == len(clients)
                 if complete and news:
@@ -135,8 +135,8 @@ async def _settled(space: Space, clients: tuple[str, ...], expected: Expected, s
 
 
 def flat(rounds: Mapping[str, Round]) -> dict[str, bool | None]:
-    """`client>server` with whether it was reached."""
-    return {f"{client}>{server}": to for client, each in rounds.items() for server, to in each.reached.items()}
+    """`client>server`, and whether the connection succeeded."""
+    return {f"{client}>{server}": to for client, last in rounds.items() for server, to in last.reached.items()}
 
 
 async def _rounds(space: Space, clients: tuple[str, ...]) -> dict[str, Round]:
@@ -146,7 +146,7 @@ async def _rounds(space: Space, clients: tuple[str, ...]) -> dict[str, Round]:
 
 
 def last_round(lines: list[Mapping[str, Any]]) -> Round | None:
-    """The last round that a client told of."""
+    """The last round that a client reported."""
     for line in reversed(lines):
         number = line.get("round")
         if isinstance(number, int):
@@ -155,7 +155,7 @@ def last_round(lines: list[Mapping[str, Any]]) -> Round | None:
 
 
 def api_targets(services: tuple[Obj, ...], slices: tuple[Obj, ...]) -> dict[str, tuple[str, int]]:
-    """The host's API as pods find it: the Service `kubernetes`, and up to three of the addresses behind it."""
+    """The addresses of the host's API for pods: the Service `kubernetes`, and up to three of the endpoints behind it."""
     found: dict[str, tuple[str, int]] = {}
     for service in services[:1]:
         spec = mapping(service.get("spec"))

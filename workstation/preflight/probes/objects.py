@@ -1,6 +1,6 @@
 """Manifests of the probes. Pure.
 
-Every pod satisfies Pod Security `restricted`, has no token, ends by itself after two minutes, and asks for next to nothing.
+Every pod satisfies Pod Security `restricted`, has no token, ends by itself after two minutes, and requests very little.
 """
 
 import importlib.resources
@@ -23,7 +23,7 @@ _LIFE: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What all probe pods of a run have in common."""
+    """What all probe pods of a run share."""
 
     image: str
     pull_policy: str
@@ -33,7 +33,7 @@ class Shape:
 
 
 def shape(values: Values, image: str | None, pull_secrets: tuple[str, ...]) -> Shape:
-    """The shape of a run: the bulkhead image where no other is given, placed as the controller would be."""
+    """The shape of a run: by default the bulkhead image, scheduled like the controller."""
     return Shape(image or values.images["bulkhead"], values.pull_policy, pull_secrets, values.node_selector, values.tolerations)
 
 
@@ -44,7 +44,7 @@ def namespace(name: str) -> Obj:
 
 
 def account() -> Obj:
-    """An account without rights: the namespace's own may come late."""
+    """An account without rights, because the namespace's default one may be created late."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}, "automountServiceAccountToken": False}
 
 
@@ -56,9 +56,9 @@ def pod(shape: Shape, role: str, order: Mapping[str, Any], *, env: Mapping[str, 
 
 
 def image_pod(shape: Shape, role: str, image: str) -> Obj:
-    """A pod that is there to have its image pulled; its command exists in no image.
+    """A pod whose only purpose is to pull its image; no image has its command.
 
-    With a pull secret the registry is asked even where a node has the image, or the secret would go untried.
+    With a pull secret the image is always pulled, because the secret would not be tested on a node that has the image.
     """
     made = _pod(shape, role, image, ["/bulkhead-preflight"], [])
     if shape.pull_secrets and shape.pull_policy == "IfNotPresent":
@@ -70,19 +70,19 @@ def with_claim(made: Obj, claim: str) -> Obj:
     """The pod with a claim at /data."""
     spec = dict(made["spec"])
     spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-    spec["containers"] = [each | {"volumeMounts": [{"name": "data", "mountPath": "/data"}]} for each in spec["containers"]]
+    spec["containers"] = [main | {"volumeMounts": [{"name": "data", "mountPath": "/data"}]} for main in spec["containers"]]
     return made | {"spec": spec}
 
 
 def on_nodes(made: Obj, nodes: list[str]) -> Obj:
-    """The pod on one of these nodes, whatever taints they have."""
+    """The pod on one of these nodes, whatever their taints."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": nodes[:1]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     return made | {"spec": made["spec"] | {"affinity": affinity, "tolerations": [{"operator": "Exists"}], "nodeSelector": {}}}
 
 
 def in_user_namespace(made: Obj) -> Obj:
-    """The pod with users of its own."""
+    """The pod in a user namespace of its own."""
     return made | {"spec": made["spec"] | {"hostUsers": False}}
 
 
@@ -93,14 +93,14 @@ def claim(name: str, class_name: str, mode: str) -> Obj:
 
 
 def privileged_pod() -> Obj:
-    """What a namespace labelled `restricted` must refuse."""
+    """A pod that a namespace labelled `restricted` must refuse."""
     container = {"name": "probe", "image": "probe", "securityContext": {"privileged": True}}
     spec = {"serviceAccountName": ACCOUNT, "automountServiceAccountToken": False, "hostPID": True, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "privileged"}, "spec": spec}
 
 
 def policies(host_api: Iterable[tuple[str, int]]) -> list[Obj]:
-    """One policy for each question; each selects a pod of its own (see `judge.network`)."""
+    """One policy for each question; each selects its own pod (see `judge.network`)."""
     opened = tuple(host_api)
     ports = sorted({port for _, port in opened})
     return [
@@ -155,8 +155,8 @@ def _pod(shape: Shape, role: str, image: str, command: list[str], env: list[Obj]
         "terminationGracePeriodSeconds": 1,
         "activeDeadlineSeconds": _LIFE,
         "nodeSelector": dict(shape.node_selector),
-        "tolerations": [dict(each) for each in shape.tolerations],
-        "imagePullSecrets": [{"name": each} for each in shape.pull_secrets],
+        "tolerations": [dict(toleration) for toleration in shape.tolerations],
+        "imagePullSecrets": [{"name": secret} for secret in shape.pull_secrets],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,
@@ -164,7 +164,7 @@ def _pod(shape: Shape, role: str, image: str, command: list[str], env: list[Obj]
             "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        # Policies have to hold between nodes too.
+        # Policies must also work between nodes.
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,

@@ -1,7 +1,7 @@
-"""What runs in a probe pod: `python3 -c TEXT ORDER`; needs Python 3.8 and nothing else.
+"""The program of a probe pod: `python3 -c TEXT ORDER`; it needs only Python 3.8.
 
-It tells one line of JSON for each thing that it was ordered: what it sees of itself, that it wrote a file, and again and again
-which of its targets it could open a connection to. It sends nothing over a connection, and ends by itself.
+It prints one line of JSON for each part of its order: what it sees of itself, whether it wrote a file, and repeatedly which of
+its targets it could connect to. It sends no data over a connection, and ends by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tell(said: dict[str, Any]) -> None:
 
 
 def read(path: str) -> str:
-    """A small file; empty where there is none."""
+    """The content of a small file; empty if there is none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -54,7 +54,7 @@ def facts() -> dict[str, Any]:
 
 
 def serve(port: int) -> None:
-    """Accept and close, for ever."""
+    """Accept and close connections forever."""
     listener = socket.socket(socket.AF_INET6 if Path("/proc/net/if_inet6").exists() else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("", port))
@@ -69,7 +69,7 @@ def serve(port: int) -> None:
 
 
 def attempt(target: list[Any], found: dict[str, bool], name: str) -> None:
-    """Whether a connection can be opened."""
+    """Whether a connection succeeds."""
     try:
         socket.create_connection((target[0], target[1]), timeout=_CONNECT).close()
         found[name] = True
@@ -78,7 +78,7 @@ def attempt(target: list[Any], found: dict[str, bool], name: str) -> None:
 
 
 def once(targets: dict[str, list[Any]]) -> dict[str, bool]:
-    """All targets at the same time."""
+    """Try all targets at the same time."""
     found: dict[str, bool] = {}
     threads = [threading.Thread(target=attempt, args=(target, found, name)) for name, target in targets.items()]
     for thread in threads:
@@ -89,7 +89,7 @@ def once(targets: dict[str, list[Any]]) -> dict[str, bool]:
 
 
 def main(order: dict[str, Any]) -> None:
-    """Do what was ordered."""
+    """Carry out the order."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     if order.get("facts"):
         tell({"facts": facts()})

@@ -1,10 +1,10 @@
-"""The namespace of a run, its pods as they are now, and their words.
+"""The namespace of a run, the present state of its pods, and their output.
 
-    opened(client) ──> leftovers of earlier runs asked to go ──> namespace, account, pull secrets ──> Space
-        Space.add(pod) ──> Space.probed(name): ran, or why it did not ──> what its program said
-    whatever ends it, also a cancellation ──> pods, claims and the namespace deleted, and waited for while there is time
+    opened(client) ──> delete leftovers of earlier runs ──> namespace, account, pull secrets ──> Space
+        Space.add(pod) ──> Space.probed(name): ran, or why it did not ──> the output of its program
+    at every end, including a cancellation ──> delete pods, claims and the namespace, and wait while there is time
 
-One list a moment keeps all pods; nothing else is asked for again and again. What a run could not wait for stands in `left`.
+All pods are read with one list; nothing else is polled. Objects whose deletion a run could not wait for are in `left`.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from workstation.preflight.probes import objects
 _EVERY = 0.4
 _LINES = 40
 _LOG_BYTES = 65_536
-_OLD = timedelta(minutes=3)  # a run lasts one; another admin's may be under way
+_OLD = timedelta(minutes=3)  # a run takes one minute, and another admin's run may be in progress
 _LEFT_SECONDS = 4.0
 _SWEEP_SECONDS = 5.0
 _MAKE_SECONDS = 8.0
 
 
 class Space:
-    """The namespace of one run: creates its pods, follows how they end, and says what each has shown."""
+    """The namespace of one run: creates its pods, follows them to their end, and reports what each showed."""
 
     def __init__(self, client: Client, name: str, swept: tuple[str, ...] = ()) -> None:
         self.client = client
@@ -45,22 +45,22 @@ class Space:
         self._refused: dict[str, str] = {}
 
     async def add(self, pod: Obj) -> None:
-        """Create a pod; a refusal is what `probed` will say."""
+        """Create a pod; `probed` reports a refusal."""
         try:
             await self.client.create(kinds.PODS, pod, self.name)
         except KubeError as error:
             self.refuse(str(pod["metadata"]["name"]), str(error))
 
     def refuse(self, name: str, why: str) -> None:
-        """Have `probed` say that a pod was not made."""
+        """Make `probed` report that a pod was not created."""
         self._refused[name] = why
 
     def knows(self, name: str) -> bool:
-        """Whether a pod of this name was to be made."""
+        """Whether this pod was requested."""
         return name in self.pods or name in self._refused
 
     async def until(self, name: str, done: Callable[[Obj], bool]) -> Obj | None:
-        """The pod once it is so; None if it was refused or has ended or cannot start. The caller keeps the deadline."""
+        """The pod once it is so; None if it was refused, has ended, or cannot start. The caller sets a deadline."""
         while name not in self._refused:
             pod = self.pods.get(name)
             if pod is not None and done(pod):
@@ -71,12 +71,12 @@ class Space:
         return None
 
     async def probed(self, name: str, *, said: bool = True) -> Probed:
-        """What became of a pod."""
+        """The result of a pod."""
         if name in self._refused:
             return Probed(ran=False, trouble=self._refused[name])
         pod = self.pods.get(name)
         if pod is None:
-            return Probed(ran=False, trouble="the pod was not there in time", pending=True)
+            return Probed(ran=False, trouble="the pod did not appear in time", pending=True)
         ran = phase(pod) in {"Running", "Succeeded"}
         lines = await self.said(name) if said and phase(pod) != "Pending" else []
         trouble = "" if ran else trouble_of(pod) or await self._event(name)
@@ -84,7 +84,7 @@ class Space:
         return Probed(ran, trouble, text(mapping(pod.get("spec")).get("nodeName")), tuple(lines), pending)
 
     async def said(self, name: str) -> list[Mapping[str, Any]]:
-        """The last lines of a pod's program; none when they cannot be read."""
+        """The last lines of a pod's program; empty if they cannot be read."""
         path = f"{kinds.PODS.path(self.name, name, 'log')}?tailLines={_LINES}&limitBytes={_LOG_BYTES}"
         try:
             data = await self.client.get_raw(path, timeout=5.0)
@@ -93,7 +93,7 @@ class Space:
         return parsed(data)
 
     async def _event(self, name: str) -> str:
-        """The last warning about a pod, or about a claim of its name."""
+        """The last warning about a pod, or about a claim with its name."""
         try:
             found = await self.client.list(kinds.EVENTS, self.name, field_selector="type=Warning")
         except KubeError:
@@ -102,7 +102,7 @@ class Space:
         return f"{text(about[-1].get('reason'))}: {text(about[-1].get('message'))}" if about else ""
 
     async def watch(self) -> None:
-        """Keep `pods` as they are, until cancelled."""
+        """Keep `pods` up to date until cancelled."""
         while True:
             with contextlib.suppress(KubeError):
                 found = await self.client.list(kinds.PODS, self.name)
@@ -110,7 +110,7 @@ class Space:
             await asyncio.sleep(_EVERY)
 
     async def remove(self, until: float) -> None:
-        """Delete everything, and wait for it to be gone while there is time (the loop's clock)."""
+        """Delete everything, and wait until it is gone while there is time (by the loop's clock)."""
         now = asyncio.get_running_loop().time
         with contextlib.suppress(KubeError):
             pods = await self.client.list_metadata(kinds.PODS, self.name)
@@ -139,17 +139,17 @@ class Space:
                 problem = str(error)
                 await asyncio.sleep(_EVERY)
             else:
-                return "deletion was asked for, and it was not gone yet"
+                return "deletion was requested, but it was not gone yet"
         return f"not deleted: {problem}; delete it by hand, or run preflight again"
 
 
 @contextlib.asynccontextmanager
 async def opened(client: Client, *, clean_until: float) -> AsyncIterator[Space]:
-    """A space for the time of the block; KubeError or TimeoutError where none can be made."""
+    """A space for the duration of the block. Raises KubeError or TimeoutError if it cannot be created."""
     swept = await sweep(client)
     space = Space(client, f"{objects.PREFIX}{secrets.token_hex(4)}", swept)
     try:
-        # Inside: a namespace may be there although the answer to its creation was lost.
+        # Inside the block: the namespace may exist although the answer to its creation was lost.
         async with asyncio.timeout(_MAKE_SECONDS):
             await client.create(kinds.NAMESPACES, objects.namespace(space.name))
             await client.create(kinds.SERVICE_ACCOUNTS, objects.account(), space.name)
@@ -159,11 +159,11 @@ async def opened(client: Client, *, clean_until: float) -> AsyncIterator[Space]:
         finally:
             watching.cancel()
     except asyncio.CancelledError:
-        # A person who interrupts waits no longer than it takes to ask for the deletion and see it begin.
+        # A user who interrupts waits only until the deletion is requested and has begun.
         clean_until = min(clean_until, asyncio.get_running_loop().time() + _LEFT_SECONDS)
         raise
     finally:
-        # A task of its own: a second cancellation of this one does not end the cleaning.
+        # In a task of its own, so that a second cancellation does not end the cleanup.
         await asyncio.shield(asyncio.ensure_future(_removed(space, clean_until)))
 
 
@@ -175,7 +175,7 @@ async def _removed(space: Space, until: float) -> None:
 
 
 async def sweep(client: Client) -> tuple[str, ...]:
-    """Ask for the deletion of what runs that were killed have left, and say which."""
+    """Request the deletion of what killed runs left, and return the names."""
     old: list[str] = []
     with contextlib.suppress(KubeError, TimeoutError):
         async with asyncio.timeout(_SWEEP_SECONDS):
@@ -186,9 +186,9 @@ async def sweep(client: Client) -> tuple[str, ...]:
 
 
 def is_leftover(namespace: Mapping[str, Any], now: datetime) -> bool:
-    """Whether a namespace is of a run that was killed: by label, name and age.
+    """Whether a namespace belongs to a run that was killed: by label, name and age.
 
-    A label alone, which anybody who may label a namespace can set, deletes nothing; another admin's run may be under way.
+    The label is not enough, because any user who may label a namespace can set it; another admin's run may be in progress.
     """
     metadata = mapping(namespace.get("metadata"))
     try:
@@ -219,7 +219,7 @@ def waiting(pod: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def trouble_of(pod: Obj) -> str:
-    """What keeps a pod from running, in the cluster's words."""
+    """What keeps a pod from running, as the cluster reports it."""
     reason, message = waiting(pod)
     if reason and reason not in {"ContainerCreating", "PodInitializing"}:
         return f"{reason}: {message}"
@@ -243,7 +243,7 @@ def _hopeless(pod: Obj) -> bool:
 
 
 def parsed(data: bytes) -> list[Mapping[str, Any]]:
-    """The lines of a program: objects of JSON; anything else is not ours."""
+    """The lines of the program, which are JSON objects; other lines are ignored."""
     found: list[Mapping[str, Any]] = []
     for line in data[-_LOG_BYTES:].splitlines()[-_LINES:]:
         try:

@@ -1,6 +1,6 @@
-"""What is tried with one pod each: claims, GPUs, user namespaces, images; and whether Pod Security refuses.
+"""Tests with one pod each: claims, GPUs, user namespaces, images; and whether Pod Security refuses.
 
-Each trial waits for its own pods; the caller keeps the deadline, and at it takes what is known.
+Each test waits for its own pods. The caller sets the deadline, and then uses what is known.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _MOST_NODES = 16
 
 
 async def pod_security(space: Space) -> bool | Unseen:
-    """Whether a privileged pod is refused; a dry run makes none."""
+    """Whether a privileged pod is refused; the dry run creates none."""
     body = codec.encode(objects.privileged_pod())
     try:
         await space.client.transport.request("POST", kinds.PODS.path(space.name), params={"dryRun": "All"}, body=body)
@@ -35,12 +35,12 @@ async def pod_security(space: Space) -> bool | Unseen:
             return True
         return Unseen(f"a privileged pod was refused for another reason: {error.message}")
     except KubeError as error:
-        return Unseen(f"a privileged pod could not be tried: {error}")
+        return Unseen(f"a privileged pod could not be tested: {error}")
     return False
 
 
 async def copy_secrets(space: Space, names: Iterable[str], namespace: str, given: bytes | None) -> dict[str, str]:
-    """The pull secrets of the release namespace, copied for the probes, each with what is wrong with it or nothing."""
+    """The pull secrets of the release namespace, copied for the probes, each with its fault; empty if it has none."""
     found = {name: await _copied(space, name, namespace) for name in names}
     if given is not None:
         data = {".dockerconfigjson": base64.b64encode(given).decode()}
@@ -57,7 +57,7 @@ async def _copied(space: Space, name: str, namespace: str) -> str:
         return f"cannot be read: {error}"
     kind = text(secret.get("type"))
     if kind not in _SECRET_TYPES:
-        return f"is of type {kind}, which is none of a pull secret"
+        return f"has type {kind}, which is not a type of pull secret"
     data = {key: value for key, value in mapping(secret.get("data")).items() if key in {".dockerconfigjson", ".dockercfg"}}
     return _unreadable(data) or await _made(space, name, kind, data)
 
@@ -79,7 +79,7 @@ def _unreadable(data: Mapping[str, Any]) -> str:
 
 
 async def claim(space: Space, shape: objects.Shape, name: str, class_name: str, mode: str) -> None:
-    """A claim, and a pod that writes to it; with the pod there, a class that waits for one provides too."""
+    """A claim, and a pod that writes to it; the pod also triggers classes that wait for a first consumer."""
     made = objects.pod(shape, name, {"write": "/data/preflight"})
     try:
         await space.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, objects.claim(name, class_name, mode), space.name)
@@ -91,12 +91,12 @@ async def claim(space: Space, shape: objects.Shape, name: str, class_name: str, 
 
 
 async def user_namespace(space: Space, shape: objects.Shape) -> None:
-    """A pod with users of its own tells who root is."""
+    """A pod in a user namespace, which reports who its root is."""
     await _ended(space, objects.in_user_namespace(objects.pod(shape, nodes.USER_NAMESPACE, {"facts": True})))
 
 
 async def gpu(space: Space, shape: objects.Shape, names: list[str]) -> None:
-    """A pod on a node with GPUs, which asks for none and says that it wants all."""
+    """A pod on a node with GPUs, which requests none but sets NVIDIA_VISIBLE_DEVICES=all."""
     env = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
     if names:
         await _ended(space, objects.on_nodes(objects.pod(shape, gpus.RUNTIME, {"facts": True}, env=env), names))
@@ -108,9 +108,9 @@ async def _ended(space: Space, pod: Obj) -> None:
 
 
 async def pulls(space: Space, shape: objects.Shape, images: Mapping[str, str], on: list[str], found: dict[str, Pull]) -> None:
-    """Every image once, and the first one on every node: registries are known to each node by itself.
+    """Pull every image once, and the first one on every node, because each node must know the registry.
 
-    All at once; `found` is filled as they are decided, so that a deadline loses nothing.
+    All pulls run at once. `found` is filled as they finish, so that nothing is lost at the deadline.
     """
     wanted: dict[str, tuple[str, str]] = {name: (reference, "") for name, reference in images.items()}
     first = next(iter(images), "")
@@ -133,7 +133,7 @@ async def _pull(space: Space, role: str, name: str, found: dict[str, Pull]) -> N
     found[name] = decided
 
 
-# The kubelet comes to these only when the image is there.
+# The kubelet gets to these reasons only once the image is there.
 _AFTER = frozenset(
     {"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "CrashLoopBackOff", "StartError"}
 )
@@ -141,7 +141,7 @@ _REFUSED = frozenset({"ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "
 
 
 def pull_of(pod: Mapping[str, Any], reference: str) -> Pull | None:
-    """What a pod says of its image; None while it says nothing."""
+    """What a pod tells about its image; None as long as it tells nothing."""
     node = text(mapping(pod.get("spec")).get("nodeName"))
     reason, message = waiting(pod)
     if reason in _REFUSED:
