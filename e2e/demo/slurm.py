@@ -1,6 +1,6 @@
-"""The Slurm half of the demo: a tenant in Slurm mode beside one in Kubernetes mode, on the same node.
+"""The Slurm half of the demo: a tenant in Slurm mode next to one in Kubernetes mode, on the same node.
 
-Shown with `make demo SLURM=1`, and by itself once the Slurm images have been made; `SLURM=0` leaves it out.
+`make demo SLURM=1` shows it. Once the Slurm images have been built, it is shown by default; `SLURM=0` leaves it out.
 """
 
 import os
@@ -37,7 +37,7 @@ def start_cluster(context: Context) -> None:
 
 
 def run_jobs(context: Context) -> None:
-    """A batch job with GPUs by one user, and an interactive step by another."""
+    """One user submits a batch job with GPUs, and another runs an interactive step."""
     cluster = _cluster(context)
     script = "echo $(hostname) has GPUs $CUDA_VISIBLE_DEVICES: $(ls /dev/nvidia[0-9]*)"
     written = jobs.done(cluster, script, "-p", "gpu", "--gres=gpu:h100:2").strip()
@@ -48,7 +48,7 @@ def run_jobs(context: Context) -> None:
 
 
 def share_the_node(context: Context) -> None:
-    """Work of a Kubernetes tenant beside the Slurm tenant's workers: one node, one quota each, no GPU in two pods."""
+    """Work of a Kubernetes tenant next to the Slurm tenant's workers: one node, a quota for each, and no GPU in two pods."""
     cluster, team = _cluster(context), context.teams[TEAMS[1]]
     team.api.apply(workloads.pod(NEIGHBOUR, workloads.pod_spec(gpus=1)))
     workloads.wait_running(team.api, NEIGHBOUR, seconds=60)

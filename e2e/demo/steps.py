@@ -1,4 +1,4 @@
-"""The admin's half of the demo: host, images, chart, tenants, kubeconfigs. `work` holds the tenants' half."""
+"""The admin's half of the demo: host, images, chart, tenants, kubeconfigs. `work` has the tenants' half."""
 
 from datetime import datetime
 
@@ -42,7 +42,7 @@ def wait_for_planes(context: Context) -> None:
 
 
 def still_ready(context: Context) -> None:
-    """What changed on the way may have made a part start again: the tables show what there is once that is over."""
+    """Wait until both planes are Ready again, since the demo may have restarted a part; then the tables show the end."""
     tenants.wait_ready(context.host, TEAMS, seconds=60, note=context.note)
 
 
@@ -54,7 +54,7 @@ def fetch_kubeconfigs(context: Context) -> None:
 
 
 def _seconds_to_ready(tenant: Obj) -> float:
-    """From the tenant's own timestamps: for a tenant that was Ready before this run."""
+    """Seconds by the tenant's own timestamps, for a tenant that was Ready before this run."""
     ready = tenants.conditions(tenant)["Ready"]["lastTransitionTime"]
     return (datetime.fromisoformat(ready) - datetime.fromisoformat(tenant["metadata"]["creationTimestamp"])).total_seconds()
 

@@ -1,4 +1,4 @@
-"""How long a name takes that a Tenant asks for: from the request until the plane, which runs on, has it in its certificate."""
+"""How long a Tenant waits for a new name: from its request until the certificate of the running plane includes it."""
 
 import time
 from collections.abc import Callable

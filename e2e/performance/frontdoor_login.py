@@ -1,4 +1,4 @@
-"""How long a login takes without a browser: a certificate of an hour, asked for by somebody who has none kept."""
+"""How long a login takes without a browser: a user without a cached certificate requests one that is valid for one hour."""
 
 import statistics
 import tempfile

@@ -1,7 +1,7 @@
-"""`python -m e2e.performance.ledger`: what the ledger does in a second, and what it takes -> build/results/ledger.json.
+"""`python -m e2e.performance.ledger`: what the ledger does in a second, and what it costs -> build/results/ledger.json.
 
 The API server, the scheduler and kwok are processes of this benchmark, so it needs neither root nor the embedded host. The core
-alone is measured last, when nothing of that runs any more.
+by itself is measured last, when none of them runs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`python -m e2e.performance.slurm`: Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json."""
+"""`python -m e2e.performance.slurm`: Slurm in a tenant and the same daemons started plainly -> build/results/slurm.json."""
 
 import argparse
 import os

@@ -23,7 +23,7 @@ from tests.kit.servers import ServerOptions, running
 PLOT: Final = RESULTS / "fragmentation.svg"
 BULKHEAD: Final = "Bulkhead"
 MOVING: Final = "Bulkhead, pods moved"
-# Name, side, and what of the scheduler is not as it comes.
+# Name, side, and the scheduler's settings that differ from its defaults.
 SIDES: Final[Mapping[str, tuple[type[hosts.Host], Mapping[str, Any]]]] = {
     BULKHEAD: (hosts.Gated, {}),
     "stock scheduler": (hosts.Plain, {}),
