@@ -52,7 +52,7 @@ def forget_interrupted(host: Api, note: Note) -> None:
     """
     for state in ("pending-install", "pending-upgrade", "pending-rollback"):
         for record in host.list("Secret", names.SYSTEM_NAMESPACE, labels=f"owner=helm,name={RELEASE},status={state}"):
-            note(f"forgetting an installation that was interrupted ({record['metadata']['name']})")
+            note(f"deleting the record of an interrupted installation ({record['metadata']['name']})")
             host.delete("Secret", record["metadata"]["name"], names.SYSTEM_NAMESPACE)
 
 

@@ -189,7 +189,7 @@ class KillSyncerBeforeStatus(Fault):
         pods = scene.target.api.list("Pod", "default")
         between = [pod for pod in pods if pod["metadata"]["name"].startswith("between-")]
         if not between:
-            raise NotYetError("no pod is left of those that were made while the syncer died")
+            raise NotYetError("no pod is left that was created while the syncer died")
         for pod in between:
             if not is_ready(pod):
                 raise NotYetError(workloads.describe(pod))

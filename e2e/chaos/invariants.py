@@ -61,7 +61,7 @@ class _Life:
     begin: float
     end: float
     leaving: float  # when its deletion had begun; at the latest when the pod was gone
-    refused: tuple[tuple[float, float], ...] = ()  # while its status said that it may not run, and until its host pod is due
+    refused: tuple[tuple[float, float], ...] = ()  # while its status refused it, and until its host pod is due
 
 
 def one_to_one(history: History) -> list[Violation]:
@@ -87,7 +87,10 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
     """I4: while one tenant is broken, the others see no error and their p99 stays within the bound over their own baseline."""
     found = [] if history.spans else [Violation("I4", "observer", "no experiment was observed")]
     unknown = [tenant for tenant in history.tenants if tenant not in baseline]
-    found += [Violation("I4", "baseline", f"tenant {tenant}: it has none, unasked or unanswered") for tenant in unknown]
+    found += [
+        Violation("I4", "baseline", f"tenant {tenant}: there is no baseline; its API was not probed, or did not answer")
+        for tenant in unknown
+    ]
     for span in history.spans:
         for tenant in history.tenants:
             if tenant == span.target or tenant in unknown:
@@ -217,7 +220,7 @@ def _lives(history: History, side: Side) -> list[_Life]:
 
 
 def _refusals(seen: Sequence[PodSeen], end: float) -> tuple[tuple[float, float], ...]:
-    """The time in which a pod's status said that it may not run, and 30 s more; its host pod is due after that."""
+    """The time in which a pod's status was PodScheduled=False, and 30 s more; its host pod is due after that."""
     found: list[tuple[float, float]] = []
     since: float | None = None
     for look in seen:

@@ -52,7 +52,7 @@ def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
 
 def bound_text(idle_cores: float, bound: LatencyBound) -> str:
     """The bound that I4 was judged by, and why."""
-    spare = f"{idle_cores:.1f} cores were idle before the first fault, {SPARE_CORES:.0f} are to spare"
+    spare = f"{idle_cores:.1f} cores were idle before the first fault; {SPARE_CORES:.0f} or more count as spare"
     said = f"I4: a neighbour's p99 over {bound.factor:g} x its baseline + {bound.allowance * 1000:.0f} ms fails the run"
     return (
         f"{said}: {spare}"

@@ -143,7 +143,7 @@ class Runner:
             recovered = time.monotonic() - lifted
             went_on = stayers(target) == before
             # The next fault would measure whatever is left of this one.
-            until("nothing to be left of the fault", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
+            until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")

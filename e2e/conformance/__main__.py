@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("--tenant", default="conformance", help="the tenant's name")
     parser.add_argument("--keep", action="store_true", help="leave the tenant for another slice")
     parser.add_argument("--fresh", action="store_true", help="discard the results of earlier slices")
-    parser.add_argument("--skip-install", action="store_true", help="use what is installed")
+    parser.add_argument("--skip-install", action="store_true", help="use the installed Bulkhead as it is")
     chosen = parser.parse_args()
     begin = time.monotonic()
     # If the run is terminated from outside, its tenant is removed all the same.

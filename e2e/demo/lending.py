@@ -42,7 +42,7 @@ def join(context: Context) -> None:
         quotas = [context.host.get("ResourceQuota", names.POD_QUOTA, context.teams[name].work) for name in TEAMS]
         hard = [int(quota["spec"]["hard"][f"requests.{GPU}"]) for quota in quotas]
         if hard != [total] * len(TEAMS):
-            raise NotYetError(f"the most that they may hold is {hard}, not {total}")
+            raise NotYetError(f"the two quotas allow {hard} GPUs, not {total} each")
 
     until("both quotas to have room for what can be borrowed", ceilings, seconds=_SECONDS, note=context.note)
     context.show(f"cohort {COHORT}", ", ".join(f"{name} has {number} GPUs" for name, number in given.items()))
@@ -75,9 +75,9 @@ def wait_whole(context: Context) -> None:
     said = workloads.wait_refused(team.api, GANG[0], "GangIncomplete", seconds=_SECONDS)
     context.refusals.append(Refusal(team.name, f"pod {GANG[0]} (8 GPUs, one of a gang of 3)", said["reason"], said["message"]))
     if _admitted(context, team):
-        raise AssertionError("a gang that is not complete was admitted in part")
+        raise AssertionError("a part of an incomplete gang was admitted")
     workloads.wait_available(context.teams[TEAMS[1]].api, "borrower", BORROWERS, seconds=10)
-    context.show("gang of 3, two there", f"waits: {said['message']}")
+    context.show("gang of 3, two created", f"waits: {said['message']}")
 
 
 def take_back(context: Context) -> None:
@@ -96,9 +96,9 @@ def take_back(context: Context) -> None:
     # The ledger's notes on the pods count: at a moment in between, only one or two of the three may have started.
     admitted = _admitted(context, team)
     if len(admitted) != len(GANG) or any(each.at < complete for each in admitted.values()):
-        raise AssertionError(f"not all three were admitted, or one before the gang was complete at {complete}: {admitted}")
+        raise AssertionError(f"not all three pods were admitted after the gang was complete at {complete}: {admitted}")
     nodes = sorted({str(team.api.get("Pod", name, "default")["spec"]["nodeName"]) for name in GANG})
-    context.show("gang of 3, complete", f"took back what was lent, and runs on {', '.join(nodes)} after {seconds:.1f} s")
+    context.show("gang of 3, complete", f"reclaimed the lent GPUs, and runs on {', '.join(nodes)} after {seconds:.1f} s")
     _reason(context, other)
     _show_top(context)
 
@@ -108,7 +108,7 @@ def take_back(context: Context) -> None:
             raise NotYetError(told.text)  # until the controller has led for a while
         return told.out
 
-    for line in until("what is used to be metered", metered, seconds=_SECONDS).splitlines():
+    for line in until("the usage to be metered", metered, seconds=_SECONDS).splitlines():
         context.note(f"    {line}")
 
 
@@ -170,8 +170,10 @@ STEPS: tuple[Step, ...] = (
         "kubectl describe tenants; kubectl -n bulkhead-system logs deploy/bulkhead-controller",
     ),
     Step("team-b: borrows what team-a leaves idle", borrow, "bulkhead top; bulkhead cohort demo"),
-    Step("team-a: a gang of three, of which two are there", wait_whole, "bulkhead why team-a gang-0"),
-    Step("team-a: the third comes, and the gang starts whole", take_back, "bulkhead why team-a gang-0; bulkhead cohort demo"),
+    Step("team-a: a gang of three, two of its pods created", wait_whole, "bulkhead why team-a gang-0"),
+    Step(
+        "team-a: the third pod comes, and the whole gang starts", take_back, "bulkhead why team-a gang-0; bulkhead cohort demo"
+    ),
 )
 # Before the following steps in the same tenants.
-ENDS = Step("team-b: ends what it borrowed for", end, "bulkhead connect team-b -- kubectl get deployments")
+ENDS = Step("team-b: ends the work that it borrowed for", end, "bulkhead connect team-b -- kubectl get deployments")

@@ -79,13 +79,13 @@ def _conditions(pod: Obj) -> list[tuple[str, bool]]:
 
 def _cluster(context: Context) -> Cluster:
     if context.slurm is None:
-        raise RuntimeError("demo: a step used the Slurm cluster before it was there")
+        raise RuntimeError("demo: a step used the Slurm cluster before it was created")
     return context.slurm
 
 
 LOOK = f"bulkhead tenant describe {TEAM}; bulkhead connect {TEAM} -- kubectl -n slurm get pods"
 STEPS: tuple[Step, ...] = (
-    Step("make the Slurm images", make_images, "bulkhead host up --slurm"),
+    Step("build the Slurm images", make_images, "bulkhead host up --slurm"),
     Step(f"{TEAM}: a Slurm cluster in a tenant's plane", start_cluster, LOOK),
     Step(f"{TEAM}: GPU jobs by sbatch and srun", run_jobs, f"bulkhead slurm {TEAM} -- squeue"),
     Step("one tenant in each mode on the same node", share_the_node, LOOK),

@@ -8,7 +8,7 @@ from e2e.demo import work
 from e2e.demo.context import TEAMS, Context, Step
 from e2e.names import GPU
 
-LOGS = f"look into {machine.DATA}/logs, or ask `bulkhead host status`"
+LOGS = f"look into {machine.DATA}/logs, or run `bulkhead host status`"
 CONTROLLER_LOG = "bulkhead tenant describe team-a; kubectl -n bulkhead-system logs deploy/bulkhead-controller"
 
 
@@ -60,7 +60,7 @@ def _seconds_to_ready(tenant: Obj) -> float:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("start the embedded host, its images included", start_host, LOGS),
+    Step("start the embedded host, and build its images", start_host, LOGS),
     Step("install Bulkhead's chart by helm", install_chart, "kubectl -n bulkhead-system get pods,events"),
     Step("apply the example class and tenants", apply_examples, "kubectl apply -f examples/"),
     Step("wait for both planes", wait_for_planes, CONTROLLER_LOG),
@@ -76,4 +76,4 @@ STEPS: tuple[Step, ...] = (
     ),
 )
 # At the end, before the tables.
-READY = Step("see that both planes are Ready", still_ready, CONTROLLER_LOG)
+READY = Step("check that both planes are Ready", still_ready, CONTROLLER_LOG)

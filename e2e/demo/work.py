@@ -51,7 +51,7 @@ def remove(context: Context, *files: str) -> None:
         if left or mirrored:
             raise NotYetError(f"still there: {', '.join(left)}; on the host: {len(mirrored)} pods")
 
-    until("the former work to be gone", gone, seconds=60, note=context.note)
+    until("the work of an earlier run to be gone", gone, seconds=60, note=context.note)
 
 
 def gpu_job(context: Context) -> None:
@@ -86,7 +86,7 @@ def service(context: Context) -> None:
         return answer.out.strip()
 
     answer = until("http://web to answer", ask, seconds=30)
-    context.show("Service by name", f"http://web from pod client said {answer!r}")
+    context.show("Service by name", f"http://web, requested by pod client, answered {answer!r}")
 
 
 def logs_and_exec(context: Context) -> None:

@@ -27,11 +27,11 @@ ELSEWHERE = ("install",)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="e2e.performance.frontdoor", description="What the way in costs.")
+    parser = argparse.ArgumentParser(prog="e2e.performance.frontdoor", description="What connections through the proxy cost.")
     parser.add_argument("--watches", type=int, default=Load().watches, help="open at once; 0 leaves that part out")
-    parser.add_argument("--requests", type=int, default=Load().requests, help="straight and by the proxy, each")
-    parser.add_argument("--no-host", action="store_true", help="leave out what needs the embedded host")
-    parser.add_argument("--no-install", action="store_true", help="leave out what `e2e/scenarios/install` measures before")
+    parser.add_argument("--requests", type=int, default=Load().requests, help="requests for each way, direct and by the proxy")
+    parser.add_argument("--no-host", action="store_true", help="leave out the parts that need the embedded host")
+    parser.add_argument("--no-install", action="store_true", help="leave out the figures that `e2e/scenarios/install` measures")
     chosen = parser.parse_args()
     note = stopwatch()
     limits = judgement.load(LIMITS)

@@ -134,7 +134,7 @@ def as_text(verdicts: Iterable[Verdict]) -> str:
 def _entry(path: Path, name: str, entry: Mapping[str, Any]) -> Limit:
     sign = -1 if entry.get("at_least") else 1
     if not {"aim", "limit"} <= set(entry) <= _KEYS or sign * entry["limit"] < sign * entry["aim"]:
-        raise ValueError(f"{path}: {name}: needs an aim and a limit that is no better than it, has {entry}")
+        raise ValueError(f"{path}: {name}: needs an aim, and a limit that is not better than the aim; has {entry}")
     given = entry.get("recorded")
     if given != _NONE and not (isinstance(given, Mapping) and set(given) == {"worst", "runs"}) and "control" not in entry:
         raise ValueError(f"{path}: {name}: needs `recorded: {{worst: …, runs: …}}`, `recorded: none` or a control, has {entry}")

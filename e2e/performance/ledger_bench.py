@@ -169,7 +169,7 @@ class Bench:
         await self._reaches(shape.nodes - 1 + shape.gpus, _runs, 0.5)
         self._note("the cluster is full")
         took = [await self._until(self._teams[1], f"r{at}", 1, _runs) for at in range(shape.reclaims)]
-        self._note(f"one GPU is taken back in {statistics.median(took):.2f} s")
+        self._note(f"one GPU is reclaimed in {statistics.median(took):.2f} s")
         told = [await self._until(self._teams[0], f"v{at}", 1, _told) for at in range(shape.verdicts)]
         told += [await self._until(self._teams[2], f"v{at}", 2 * shape.gpus, _told) for at in range(shape.verdicts)]
         self._note(f"a pod knows why it waits after {statistics.median(told):.2f} s")

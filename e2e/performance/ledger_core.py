@@ -112,7 +112,9 @@ class Bench:
         begin = time.process_time()
         decisions = decide(snapshot, float(now))
         self.turns.append(time.process_time() - begin)
-        assert not decisions.reclaim, "all pods run shorter than what protects them from being taken back"
+        assert not decisions.reclaim, (
+            "all pods run for a shorter time than the minimum runtime that protects them from a reclaim"
+        )
         gangs = set()
         for each in decisions.admit:
             lasts = each.pod.lasts or 0.0

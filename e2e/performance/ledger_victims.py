@@ -102,7 +102,7 @@ class Victims:
         found |= {**largest, "writes": written, "control_s": control, "times_control": round(found["admitted_s"] / control, 2)}
         note(
             f"{found['victims']} victims: decided in {found['decide_s']:.2f} s, all noted after {found['all_noted_s']:.1f} s, "
-            f"the lender's gang admitted after {found['admitted_s']:.1f} s; {control:.1f} s where their owner deletes them"
+            f"the lender's gang admitted after {found['admitted_s']:.1f} s; {control:.1f} s if their owner deletes them"
         )
         return {"victims": found}
 

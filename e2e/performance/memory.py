@@ -64,5 +64,5 @@ def controller_rss_mib(host: Api) -> float:
 def idle_percent(before: Footprint, after: Footprint, seconds: float) -> dict[str, float]:
     """CPU time of each part between two moments, in percent of one core; a process that was replaced meanwhile is an error."""
     if {process.pid for process in before.processes} != {process.pid for process in after.processes}:
-        raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should idle")
+        raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should be idle")
     return {part: 100.0 * (spent - before.parts_cpu_s[part]) / seconds for part, spent in sorted(after.parts_cpu_s.items())}

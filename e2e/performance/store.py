@@ -233,7 +233,7 @@ def line(row: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="e2e.performance.store", description="What a plane uses by what its store holds.")
+    parser = argparse.ArgumentParser(prog="e2e.performance.store", description="What a plane uses, by the size of its store.")
     parser.add_argument("--quota", type=int, default=512, help="MiB that the store may hold")
     parser.add_argument("--large", type=int, default=100_000, help="large objects at most, until the quota stops them")
     parser.add_argument("--small", type=int, default=200_000, help="small objects")

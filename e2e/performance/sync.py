@@ -38,9 +38,9 @@ def main() -> int:
     parser.add_argument("--volume", type=int, default=1000, help="pods of the one large tenant; 0 leaves that part out")
     parser.add_argument("--open-loop-seconds", type=int, default=60, help="0 leaves that part out")
     parser.add_argument("--idle-seconds", type=int, default=30)
-    parser.add_argument("--prefix", default="sync", help="what the names of tenants and namespaces begin with")
+    parser.add_argument("--prefix", default="sync", help="prefix of the names of tenants and namespaces")
     parser.add_argument("--keep", action="store_true", help="leave the tenants for another run")
-    parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
+    parser.add_argument("--skip-install", action="store_true", help="measure the installed Bulkhead as it is")
     chosen = parser.parse_args()
     note = stopwatch()
     plan = Plan(

@@ -60,7 +60,7 @@ class Setup:
                     tenants.make_namespace(host, name)
             yield cls(machine.KUBECONFIG, tuple(natives), tuple(chosen), note)
         finally:
-            note("taking away what was made")
+            note("removing what the benchmark created")
             for name in natives:
                 host.delete("Namespace", name)
             if not keep:

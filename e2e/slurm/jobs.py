@@ -57,7 +57,7 @@ def wait(cluster: Cluster, number: int, *states: str, seconds: float = 60.0) -> 
     def probe() -> Job:
         job = find(cluster, number)
         if job is None:
-            raise NotYetError("slurmctld says nothing about it")
+            raise NotYetError("slurmctld does not report it")
         if job.state in OVER and job.state not in wanted:
             raise AssertionError(f"job {number} of {cluster.name} ended: {job}; it wrote: {output(cluster, number)[-500:]!r}")
         if job.state not in wanted:

@@ -163,7 +163,7 @@ def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
 def test_who_has_no_baseline_is_not_judged_by_any() -> None:
     probed = history(probes("b", 0.010), probes("c", 0.010), span())
     found = invariants.neighbours_unharmed(probed, {"a": 0.010, "b": 0.010})
-    assert [item.text for item in found] == ["tenant c: it has none, unasked or unanswered"]
+    assert [item.text for item in found] == ["tenant c: there is no baseline; its API was not probed, or did not answer"]
     failing = history(probes("b", 0.010), probes("c", 0.010)[1:], Probe(51.0, "c", "read", 5.0, "timeout"))
     assert set(invariants.baseline_p99(failing, 51, 100)) == {"b"}
 

@@ -1,4 +1,4 @@
-"""Bad input of admins and tenants, where it reaches a host that runs: nothing else changes, and nothing crashes."""
+"""Bad input of admins and tenants on a running host: nothing else changes, and nothing crashes."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_a_namespace_of_somebody_else_is_never_adopted(host: Api, fresh_name: st
 
 
 def odd_pods() -> list[Obj]:
-    """Pods that no honest tenant writes."""
+    """Pods that only an attacker would write."""
     container = {"name": "main", "image": workloads.BUSYBOX, "command": ["sleep", "60"]}
 
     def made(name: str, **spec: Any) -> Obj:

@@ -1,4 +1,4 @@
-"""A tenant's containers as the node's kernel sees them: system calls filtered, processes counted, users of their own."""
+"""A tenant's containers as the node's kernel sees them: filtered system calls, a limit of processes, user namespaces."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +13,7 @@ from e2e.fleet import Fleet
 from e2e.tenants import Tenant
 
 CLASS = "e2e-confined"
-# Where the kubelet keeps a pod's group, with either version of cgroups; the number holds for all its containers together.
+# The control group of a pod, in either version of cgroups; the limit applies to all its containers together.
 GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
 

@@ -12,7 +12,7 @@ from e2e.commands import kubectl
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
-PYTHON = f"docker.io/bulkhead/bulkhead:{__version__}"  # the host has this image, and busybox serves no UDP
+PYTHON = f"docker.io/bulkhead/bulkhead:{__version__}"  # the host has this image; busybox serves no UDP
 PORT = 8080
 PROTOCOLS = ("TCP", "UDP")
 WAIT = ("python3", "-c", "import time; time.sleep(3600)")  # that image has no shell and no sleep
@@ -44,7 +44,7 @@ with socket.socket(type=kind) as mine:
 
 
 def start(tenant: Tenant) -> None:
-    """A server behind a NodePort Service, and a pod that asks it."""
+    """A server behind a NodePort Service, and a client pod."""
     for name, command in (("ports-server", ("python3", "-c", SERVE, tenant.name)), ("ports-client", WAIT)):
         spec = workloads.pod_spec(command)
         spec["containers"][0]["image"] = PYTHON
@@ -69,7 +69,7 @@ def served(alice: Tenant, bob: Tenant) -> Iterator[None]:
 
 
 def doors(tenant: Tenant) -> dict[str, tuple[str, int]]:
-    """By protocol: the address of a node as the tenant sees it, and the node port of its Service."""
+    """For each protocol: the address of a node as the tenant sees it, and the node port of its Service."""
     node = tenant.api.get("Node", tenant.api.get("Pod", "ports-client", "default")["spec"]["nodeName"])
     address = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
     ports: list[Obj] = tenant.api.get("Service", "ports", "default")["spec"]["ports"]
@@ -77,10 +77,10 @@ def doors(tenant: Tenant) -> dict[str, tuple[str, int]]:
 
 
 def answers(tenant: Tenant, protocol: str, door: tuple[str, int], text: str) -> None:
-    """Inside a wait: go on until the tenant's pod hears `text` there; an empty text is no answer at all."""
+    """Inside a wait: continue until the tenant's pod receives `text` there; an empty text stands for no answer."""
     ask = ("exec", "ports-client", "--", "python3", "-c", ASK, protocol, door[0], str(door[1]))
     outcome = kubectl(tenant.kubeconfig, *ask, check=False)
-    # What did not run at all has heard nothing either: a probe that fails does so in Python.
+    # A probe that did not run receives nothing either; a probe that fails does so in Python.
     ran = outcome.code == 0 or "Traceback" in outcome.text
     heard = outcome.out.strip() if outcome.code == 0 else ""
     workloads.expect(ran and heard == text, f"{protocol} {door}: heard {heard!r}; {outcome.text[-200:]}")

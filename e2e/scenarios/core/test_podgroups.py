@@ -1,4 +1,4 @@
-"""Gangs of a tenant on the host's scheduler: whole or not at all, and nothing of them is left."""
+"""Gangs of a tenant on the host's scheduler: they start whole or not at all, and nothing of them is left."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -66,7 +66,7 @@ def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, car
         workloads.expect((found or {}).get("status") == "True", f"condition {found}")
 
     until("the group to say that it is placed", reported, seconds=30)
-    # The group first: its protection lets it go after the pods, on both sides.
+    # The group first: its finalizer delays its deletion until the pods are gone, on both sides.
     carol.api.delete("PodGroup", "gang", "default")
     for name in names:
         carol.api.delete("Pod", name, "default", grace=0)

@@ -1,4 +1,4 @@
-"""Policies of tenants where they count, on the host: NetworkPolicies keep pods apart, budgets hold up evictions."""
+"""Policies of tenants, enforced on the host: NetworkPolicies separate pods, budgets delay evictions."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ PORT = 8080
 def reaches(tenant: Tenant, space: str, pod: str, address: str, *, wanted: bool) -> None:
     wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
     done = kubectl(tenant.kubeconfig, "-n", space, *wget, check=False)
-    # What a policy keeps away is dropped, and `timeout` ends the wait with this code: whatever else fails is not its doing.
+    # A policy drops packets, and `timeout` ends the wait with this code; any other failure has another cause.
     workloads.expect("served" in done.out if wanted else done.code == 143, f"{pod} -> {address}: {done.code}: {done.text}")
 
 
@@ -66,7 +66,7 @@ def test_item_45_a_critical_pod_runs_as_any_other_of_its_tenant(alice: Tenant, h
 
 
 def evict(host: Api, name: str, namespace: str) -> None:
-    """What `kubectl drain` asks for."""
+    """The eviction that `kubectl drain` requests."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     host.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body=body)
 

@@ -1,4 +1,4 @@
-"""Limits hold: under concurrent creates, after pods go, when the limit is changed, and for what a tenant does not mention."""
+"""Limits hold: under concurrent creates, after pods end, when the limit changes, and for what a tenant does not mention."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,12 +38,12 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant
     host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
     until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
     until("the status to show it", lambda: status_shows(host, tenant.name, f"{LIMIT + 2}/{LIMIT + 2}"), seconds=60)
-    # Nothing of the plane was started again for it, the syncer neither, and it was Ready all the time.
+    # No part of the plane has restarted for it, nor the syncer, and the Tenant was Ready all the time.
     assert still(host, tenant) == before
 
 
 def still(host: Api, tenant: Tenant) -> dict[str, str]:
-    """What is another once a part of the plane was started again, or the Tenant was not Ready for a moment."""
+    """Values that change if a part of the plane restarts, or if the Tenant is not Ready for a moment."""
     pods = {pod["metadata"]["name"]: pod for pod in host.list("Pod", tenant.plane)}
     assert any(name.startswith("syncer-") for name in pods), f"no syncer among {sorted(pods)}"
     starts = {name: sum(each["restartCount"] for each in pod["status"]["containerStatuses"]) for name, pod in pods.items()}
@@ -102,7 +102,7 @@ def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(hos
 
 
 def asking(name: str, **requests: str) -> Obj:
-    """A pod of simulated nodes that requests so much and names no limit."""
+    """A pod on simulated nodes with this request and no limit."""
     spec = workloads.pod_spec(where=workloads.SIMULATED)
     spec["containers"][0]["resources"] = {"requests": requests}
     return workloads.pod(name, spec)

@@ -1,4 +1,4 @@
-"""Fixtures: a host with a driver of two devices, a class that offers them, and two tenants, of which one may not use them."""
+"""Fixtures: a host with a driver of two devices, a class that offers them, and two tenants, one of which may not use them."""
 
 from collections.abc import Iterator
 

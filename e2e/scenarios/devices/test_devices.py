@@ -1,4 +1,4 @@
-"""Claims of a tenant and devices of a real driver: allocated, shared, awaited, given back, offered to some."""
+"""Claims of a tenant and devices of a real driver: allocated, shared, awaited, released, and offered only to some tenants."""
 
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
@@ -25,7 +25,7 @@ def user(name: str, namespace: str, **source: str) -> Obj:
 
 
 def devices_of(tenant: Tenant, space: str, pod: str) -> list[str]:
-    """What the driver put into the container: one variable for each device that was prepared for it."""
+    """The variables that the driver put into the container: one for each device that was prepared for it."""
     output = kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "env").out
     return [line for line in output.splitlines() if line.startswith("claim_")]
 

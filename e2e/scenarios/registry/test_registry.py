@@ -1,4 +1,4 @@
-"""Images from a registry with a password: pulled in every namespace that needs them, used by no tenant, and said why not."""
+"""Images from a registry with a password: pulled in every namespace that needs them, unusable by tenants, failures reported."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ SLURM = {"mode": "Slurm", "slurm": {"nodeSets": [{"name": "cpu", "replicas": 1}]
 
 @pytest.fixture
 def newcomer(host: Api) -> Iterator[str]:
-    """The name of a tenant that a test makes; what is left of it is removed."""
+    """The name of a tenant that a test creates; what is left of it is removed."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     yield name
     tenants.remove(host, name)
@@ -31,7 +31,7 @@ def digests() -> dict[str, str]:
 
 
 def condition(host: Api, name: str, *parts: str) -> str:
-    """A condition of a tenant that is not True and says all of these."""
+    """A condition of a tenant that is not True and has all of these in its message."""
     for kind, item in tenants.conditions(host.get("Tenant", name)).items():
         said = f"{kind} {item.get('reason')}: {item.get('message')}"
         if item["status"] != "True" and all(part in said for part in parts):
@@ -55,7 +55,7 @@ def test_a_tenant_neither_reads_nor_uses_what_the_host_pulls_with(host: Api, ali
     image = next(f"{PLACE}/{title}" for title in digests() if title.startswith("mariadb:"))
     spec = {"containers": [{"name": "main", "image": image, "command": ["/bin/sh", "-c", "sleep 600"]}]}
     alice.api.create(workloads.pod("stolen", spec | {"imagePullSecrets": [{"name": names.PULL_SECRET}]}))
-    # The same with credentials of the tenant's own is pulled: it is the password that makes the difference.
+    # With the tenant's own credentials the same image is pulled: so only the password makes the difference.
     own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine", "namespace": "default"}}
     given = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": CREDENTIALS.read_text()}}
     alice.api.create(own | given)
@@ -125,7 +125,7 @@ def _slurm_ready(host: Api, name: str) -> None:
 
 
 def _started(host: Api, tenant: Tenant) -> dict[str, object]:
-    """The pods of a plane with what would change if one were restarted."""
+    """The pods of a plane with values that change if one restarts."""
     return {
         pod["metadata"]["uid"]: [each["restartCount"] for each in pod["status"]["containerStatuses"]]
         for pod in host.list("Pod", tenant.plane)

@@ -88,7 +88,7 @@ def test_a_requeued_job_starts_again_and_finishes(quiet: Cluster) -> None:
     number = jobs.submit(quiet, script, "--requeue", "--open-mode=append")
     jobs.wait(quiet, number, "RUNNING")
     quiet.run("scontrol", "requeue", str(number))
-    # Slurm holds a requeued job back for a while, so that its former nodes can finish.
+    # Slurm delays a requeued job for a while, so that its former nodes can finish.
     assert jobs.wait(quiet, number, seconds=240).restarts == 1
     assert "start 1" in jobs.output(quiet, number)
 
