@@ -1,4 +1,4 @@
-"""The identity provider of the tests gives tokens by each of its ways, and other keys after a restart."""
+"""The identity provider of the tests issues tokens in each of its flows, and has other keys after a restart."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A data folder is made once for all who ask for it at the same time, appears whole, and is everybody's own as a copy."""
+"""A data folder is created once for all processes that need it at a time, appears complete, and each gets its own copy."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -23,9 +23,8 @@ def main() -> int:
         experiments = shortened(experiments)
     install.ensure_installed(note)
     # The load and the floods represent clients on other machines: their CPU time must not take cores from the neighbours. This
-    # is set
-    # only after the host is up, because the host's processes would inherit it. Prober and observer have CPU shares of their
-    # own.
+    # is set only after the host is up, because the host's processes would inherit it. Prober and observer have CPU shares of
+    # their own.
     stand(Standing.LOAD)
     passed = Runner(host_api(), note, SHORT_PACE if chosen.short else Pace()).run(experiments)
     print(f"{'passed' if passed else 'FAILED'}; {RESULTS / 'chaos.json'}")

@@ -30,8 +30,7 @@ class LatencyBound:
 
 AIM = LatencyBound(1.25, 0.050)  # the design's I4
 # The cores that a fault keeps busy at most: the API servers of the target and of a new tenant with one core each, the host's
-# API
-# server, and the generator.
+# API server, and the generator.
 SPARE_CORES = 4.0
 
 

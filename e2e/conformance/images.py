@@ -106,8 +106,7 @@ def _rooted(kitchen: Kitchen) -> tuple[Layer, ...]:
     """Shell, tools, and the users that the suite expects."""
     users = [Entry("etc/passwd", "file", _PASSWD), Entry("etc/group", "file", _GROUP), Entry("uploads", "dir", mode=0o777)]
     # Debian chooses one of several netcats when it configures the package, which does not happen here. Busybox's shell would
-    # run its
-    # own netcat whatever the path is.
+    # run its own netcat whatever the path is.
     users += [Entry("bin/nc", "link", "nc.openbsd"), Entry("bin/sh", "link", "bash")]
     return (*_shell(kitchen), kitchen.debian("tools", TOOLS), kitchen.layer("suite-users", users))
 

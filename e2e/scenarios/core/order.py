@@ -30,8 +30,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_nobody_enforces_are_found_out"),
 }
 # The longest groups start first, so that no process is left with a long group at the end. Groups that run alone come last, when
-# no
-# other test has to wait for them.
+# no other test has to wait for them.
 LONGEST_FIRST = (
     "gpus",
     "test_audit_webhook",

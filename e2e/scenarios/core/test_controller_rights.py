@@ -18,8 +18,7 @@ RBAC = "rbac.authorization.k8s.io"
 MOST_KIB = 320 * 1024
 
 # A tenant's own API server that answers every write without an end. It does not touch reads: the plane's API server would read
-# the
-# answer until its memory is used up, and the plane would die.
+# the answer until its memory is used up, and the plane would die.
 ENDLESS = """
 import datetime, ssl, socket, threading
 from cryptography import x509
