@@ -1,4 +1,4 @@
-"""What a tenant has, as an annotation: what was written is read, and what nobody wrote is nothing."""
+"""A tenant's standing as an annotation: what the ledger wrote is read, and anything else is ignored."""
 
 import pytest
 

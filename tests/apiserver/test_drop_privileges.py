@@ -1,4 +1,4 @@
-"""The policy by which a plane takes privileges from Slinky's workers, on a real API server: from them, and from nobody else."""
+"""The policy by which a plane takes privileges from Slinky's workers, on a real API server: from them and no other pod."""
 
 import copy
 import secrets

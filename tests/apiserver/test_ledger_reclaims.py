@@ -25,7 +25,7 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Ledg
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
     owner, borrower = [await host.tenant(name, 2, cohort, ceiling=4) for name in ("owner", "borrower")]
     space = names.work_namespace(borrower)
-    # Nobody counts for it here, so it allows nothing.
+    # No controller counts for it here, so it allows nothing.
     spec = {"minAvailable": "100%", "selector": {"matchLabels": {"keep": "yes"}}}
     await host.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "keep"}, "spec": spec}, space)
     async with leading(Ledger(host.client, leads)), Watched(host.client, room=room).watching():
@@ -127,7 +127,7 @@ async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(l
         await host.run(team, "early", 1)
         await host.member()
         await host.admitted(team, 1)
-        # Nobody is any more, and a pod with the gate is there still.
+        # No tenant is in the cohort now, but a pod with the gate is still there.
         await host.run(team, "big", 2)
         await host.told(team, "big", "QuotaExceeded")
         await host.client.delete(TENANTS, member)

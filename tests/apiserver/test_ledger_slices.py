@@ -76,7 +76,7 @@ async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_fo
     team = await host.tenant("team", 16)
     async with leading(Ledger(host.client, leads)):
         await host.run(team, "first", 3)
-        # The control: without a word of the driver nobody has any.
+        # The control: without the driver's ResourceSlices no node has any.
         await host.told(team, "first", "NeverFits", seconds=60)
         await driver.maps(SIMPLE)
         await driver.offers(there, 4)

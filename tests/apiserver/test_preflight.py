@@ -48,7 +48,7 @@ async def _spaces(client: Client) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run, what it said, and the namespaces of runs afterwards."""
+    """One run, its report, and the namespaces of runs afterwards."""
 
     report: Report
     said: list[str]
@@ -57,7 +57,7 @@ class Seen:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def seen(apiservers: Pair) -> Seen:
-    """All that the tests look at, in one run: each would wait as long for pods that nobody runs."""
+    """All that the tests look at, from one run: each run would wait just as long for pods that never start."""
     place = f"pulls-{secrets.token_hex(4)}"
     secret = {"metadata": {"name": "opaque"}, "type": "Opaque", "stringData": {".dockerconfigjson": "{}"}}
     values = _values(services={"range": _FREE}, images={"pullSecrets": ["opaque", "absent"]})

@@ -66,7 +66,7 @@ class Volumes:
         return list(listed.items)
 
     async def withdraw(self) -> None:
-        """Share nothing any more, and wait until nothing of it is left."""
+        """Stop sharing, and wait until nothing of it is left."""
         for shared in (await self.host.list(kinds.SHARED_VOLUMES)).items:
             await self.host.delete(kinds.SHARED_VOLUMES, shared["metadata"]["name"])
 
@@ -92,7 +92,7 @@ async def found(client: Client, r: Resource, name: str, namespace: str | None = 
 
 
 async def bind(host: Client, plane: Client) -> None:
-    """What binders and protections do: bind a claim to the volume that it names, and let go what nobody uses."""
+    """What binders and protections do: bind a claim to the volume that it names, and release claims that no pod uses."""
     while True:
         for client, place in ((host, WORK), (plane, None)):
             for r, namespace in ((kinds.PERSISTENT_VOLUME_CLAIMS, place), (kinds.PERSISTENT_VOLUMES, None)):

@@ -1,6 +1,6 @@
 """Requests for ssh certificates in a real plane, answered by the real desk of the controller, for a Tenant of a real host.
 
-Whoever asks does so with the rights that the platform gives and no others; each refusal stands beside one that is signed.
+Each request uses only the rights that the platform gives; each refusal has a signed request next to it.
 """
 
 import asyncio
@@ -189,7 +189,7 @@ async def test_an_identity_gets_all_that_the_tenant_lets_it_be_and_nothing_that_
     signed_by = found.signature_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     assert (signed_by.decode(),) == authority.trusted
     assert answer[names.SSH_HOST_KEY] == KEYS.ssh_host_key_public.strip()
-    # Root is for who administers the cluster.
+    # Administrators of the cluster may become root.
     assert users_of(await bed.asks(ADA)) == ["alice", "bob", "root"]
 
 

@@ -1,4 +1,4 @@
-"""A full store, on the real programs with a plane's own flags: it is said, its tenant can delete, and it opens again."""
+"""A full store, on the real programs with a plane's own flags: it is reported, its tenant can delete, and it opens again."""
 
 import os
 import time
@@ -115,7 +115,7 @@ class Filling:
         async def check() -> Store | None:
             nonlocal before
             await self.more()
-            # While room is being made, what was seen before that is said again.
+            # While room is being made, the earlier finding is reported again.
             found, seen = await look.again(), before
             before = found
             same = found is not seen and (found.revision, found.size, found.used) == (seen.revision, seen.size, seen.used)

@@ -169,7 +169,7 @@ async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_qu
     ways = [{"name": f"w{count}", "deviceClassName": CLASS, "count": count} for count in (1, 3)]
 
     async def counted() -> bool:
-        """The API server hears of a quota, and of its status, a moment later."""
+        """The API server learns of a quota, and of its status, a moment later."""
         said = await made("five", exactly={"deviceClassName": CLASS, "count": 5})
         if not said:
             await bed.host.delete(RESOURCE_CLAIMS, "five", bed.work)

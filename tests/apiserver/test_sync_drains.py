@@ -121,7 +121,7 @@ async def test_what_comes_to_a_drained_node_leaves_its_budget_too_and_a_restart_
     await bed.idle()
     await bed.patrolled()
     assert (await bed.mirrored("late"))["metadata"]["resourceVersion"] == before
-    # Uncordoned while nobody looked.
+    # Uncordoned while no syncer runs.
     await bed.stop()
     await uncordon(bed)
     await bed.start()

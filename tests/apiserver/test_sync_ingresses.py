@@ -245,7 +245,7 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
         bed.settings = settings_for(bed.tenant, **offer)
         await bed.start()
 
-    # Another domain instead of the one of before.
+    # Another domain instead of the former one.
     await offered(**OFFER | {"ingressDomains": ["other.example.org"]})
     for name in ("shop", "held"):
         await bed.uncopied(INGRESSES, name)

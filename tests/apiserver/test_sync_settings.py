@@ -46,7 +46,7 @@ class Told(SyncerBed):
         )
 
     async def tell(self, text: str = "", **more: Any) -> None:
-        """Write other settings, or a text that is none."""
+        """Write other settings, or a text that is not valid settings."""
         body = {"data": {FILE: text or self._file(**more)}}
         await self.host.patch(CONFIG_MAPS, CONFIG_MAP, body, self.settings.plane_namespace)
 

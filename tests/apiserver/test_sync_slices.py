@@ -84,7 +84,7 @@ async def test_the_address_of_a_pod_that_is_gone_is_withdrawn(
     web, _ = await running_at(bed, "web", "10.244.9.1"), await running_at(bed, "other", "10.244.9.2")
     await by_hand(bed, "both", "10.244.9.1", "10.244.9.2")
     await by_hand(bed, "one", "10.244.9.1")
-    # Whoever holds the tenant's own object holds nothing on the host.
+    # A finalizer on the tenant's own object holds nothing on the host.
     await by_hand(bed, "held", "10.244.9.1", finalizers=["example.org/hold"])
     await shows(bed, "both", "10.244.9.1", "10.244.9.2")
     await shows(bed, "one", "10.244.9.1")

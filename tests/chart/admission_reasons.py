@@ -1,4 +1,4 @@
-"""With which words the policies refuse the samples: where a rule is missing, others are said, or none."""
+"""The texts with which the policies refuse the samples: if a rule is missing, the text is another, or there is no refusal."""
 
 from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
@@ -373,14 +373,14 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
 }
 NOT_NOTED = "pod: the controller has not noted yet what this tenant may do; it does so when it next reconciles the tenant"
 DEFAULT_CLASS = "claim: of the host's default StorageClass, because none is offered to its tenant"
-# What is said under other facts than those of the samples, each in a test of its own.
+# Refusals under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
     DEFAULT_CLASS,
     NOT_NOTED,
     "pod: runs in a user namespace of its own",
     "pod: at level restricted it must not run as root, not even in a user namespace",
 )
-# And what is no create and no change.
+# Refusals of requests that are neither a create nor an update.
 OF_OTHER_REQUESTS = (
     "syncer: the host's scheduler alone binds pods",
     "syncer: a pod is deleted with a grace period of 1 to 3600 seconds",

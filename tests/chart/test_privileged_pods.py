@@ -1,6 +1,6 @@
-"""A pod with privileges beyond baseline never comes to a work namespace, whoever asks and wherever in the pod it stands.
+"""A pod with privileges beyond baseline never enters a work namespace, for any user, and wherever in the pod the privilege is.
 
-Planes let such pods exist, so that their refusal is read on them; here is why that gains nothing.
+Planes admit such pods, so that their users can read the refusal on them; these tests show that this gains nothing.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Somebody without any right on the host, with the one file that an admin hands out; a real API server, Dex, and command."""
+"""A user without any right on the host, with the one file that an admin hands out; a real API server, Dex, and command."""
 
 import asyncio
 import contextlib
@@ -98,7 +98,7 @@ class Person:
 
 @pytest.fixture
 def person(dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    # Whoever runs the tests may have an embedded host, whose kubeconfig a person has not.
+    # The machine may have an embedded host, whose kubeconfig this user does not have.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     return Person(dex, tmp_path)
 
@@ -157,7 +157,7 @@ async def test_who_is_revoked_is_told_whom_to_ask(
 
 
 def closing() -> Iterator[int]:
-    """A server that closes every connection, as the proxy does for names that are nobody's."""
+    """A server that closes every connection, as the proxy does for unknown names."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -188,7 +188,7 @@ async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path:
             assert done.code == 1, done.err
             assert said in done.err
             assert "tenant team-a: " in done.err
-    # Nobody had to sign in for that.
+    # No user had to sign in for that.
     assert person.browser.shown == []
 
 

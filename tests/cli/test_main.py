@@ -74,7 +74,7 @@ def test_what_can_be_no_objects_name_is_wrong_usage(
 
 def test_help_and_version_load_nothing_heavy() -> None:
     code = "import sys; from workstation.cli.main import main; main(['version']); print(*sorted(sys.modules))"
-    # Whoever runs the tests may have a host, which would be asked.
+    # The machine may have a host, which the command would otherwise ask.
     nowhere = os.environ | {"KUBECONFIG": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()

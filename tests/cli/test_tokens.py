@@ -169,7 +169,7 @@ async def test_the_code_for_another_device_is_worthless_to_who_has_only_that(
 
 
 def _enter(dex: Dex, code: str) -> None:
-    """Enter the code, and sign in as somebody whom the proxy before Dex names."""
+    """Enter the code, and sign in as the user that the proxy before Dex names."""
     opener = dex._opener()
     opener.addheaders = [("X-Remote-User", "linus")]
     form = urllib.parse.urlencode({"user_code": code}).encode()

@@ -1,4 +1,4 @@
-"""`bulkhead quota try`: what of a changed quota is taken, and what is said of a class that would not allow it."""
+"""`bulkhead quota try`: which part of a changed quota is accepted, and what it prints if the class would not allow it."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def test_a_turn_is_kept_until_it_is_given(first: Taker, tmp_path: Path) -> None:
     assert alone.waits.wait(LONG)
     first.turns.give()
     assert alone.has.wait(LONG)
-    # Nobody else comes onto the floor.
+    # No other test gets onto the floor.
     late = Taker(tmp_path, "late")
     assert late.waits.wait(LONG)
     assert "alone" in late.said[0]

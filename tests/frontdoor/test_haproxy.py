@@ -1,4 +1,4 @@
-"""A real HAProxy with our configuration: who is led where, who is refused, and what a change costs those who are connected."""
+"""A real HAProxy with our configuration: where it leads connections, which it refuses, and what a change costs open ones."""
 
 import asyncio
 import ssl
@@ -153,7 +153,7 @@ async def test_without_a_limit_the_flood_takes_all(tmp_path: Path) -> None:
         with pytest.raises(OSError):  # noqa: PT011 -- a TimeoutError is one
             async with asyncio.timeout(3):
                 await made.open(b)
-        # The kubelet would end a proxy whose probes wait, and with it everybody's connections.
+        # The kubelet would kill a proxy whose probes wait, and with it every connection.
         assert b" 200 " in await made.probed()
         for each in flood:
             each.cancel()

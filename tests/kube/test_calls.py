@@ -124,7 +124,7 @@ async def test_an_answer_without_a_request_is_none_to_the_next_call(server: Serv
                 assert (await get(made, f"/{number}")).data == f"/{number}".encode()
             async with asyncio.timeout(30):
                 await sent.wait()
-                # What comes after the next request was sent, nobody can tell from its answer.
+                # If bytes come after the next request was sent, its answer cannot be told from the former one.
                 while any(each.usable for each in made._idle):  # noqa: ASYNC110 - a connection has no event for it
                     await asyncio.sleep(0.001)
 
@@ -340,7 +340,7 @@ async def test_a_slow_reader_makes_the_server_wait(server: Server) -> None:
 async def test_what_came_of_a_stream_is_read_before_its_error(server: Server) -> None:
     async with server.serving(hostile.closing(CHUNKED + b"3\r\nabc\r\n5\r\nde")) as made:
         stream = await made.open("/watch", {})
-        # All of it is there, and the end as well, before anybody reads.
+        # All of it is there, and the end as well, before the reader starts.
         await asyncio.sleep(0.05)
         assert await stream.readany() == b"abcde"
         with pytest.raises(ConnectionError):

@@ -1,4 +1,4 @@
-"""Claims for devices count against their tenant's quota, once, and nobody's pod is admitted into what they hold."""
+"""Claims for devices count against their tenant's quota, once, and no pod is admitted into what they hold."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The status of a Cohort: what its tenants have together, what waits, and what of its rules cannot work."""
+"""The status of a Cohort: the sum of its tenants, what waits, and which of its rules cannot work."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Who makes room for a workload that has quota and no node, where to, and who does not."""
+"""Which pods make room for a workload that has quota but no node, where they go, and which stay."""
 
 import gc
 from collections.abc import Callable
@@ -308,7 +308,7 @@ def _break(draw: st.DrawFn) -> World:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[World, list[tuple[str, int, int, float]]]:
-    """Such a host, and what comes: of whom, how many GPUs, how many pods, how long after the one before."""
+    """Such a host, and the arrivals: tenant, GPUs, number of pods, and the time after the previous one."""
     comes = st.tuples(
         st.sampled_from(("ada", "ada", "bob")),
         st.sampled_from((8, 8, 6, 4, 1)),
@@ -319,7 +319,7 @@ def histories(draw: st.DrawFn) -> tuple[World, list[tuple[str, int, int, float]]
 
 
 def play(history: tuple[World, list[tuple[str, int, int, float]]]) -> int:
-    """Whoever was moved runs at the end, unless it was taken back for another reason; how many were moved."""
+    """Each moved pod runs at the end, unless it was evicted for another reason. Returns how many were moved."""
     made, comes = history
     moved: list[str] = []
     others: list[str] = []

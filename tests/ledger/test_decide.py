@@ -1,4 +1,4 @@
-"""Who starts, who goes and who reads what: golden cases, and what holds of all of them."""
+"""Which pods start, which are evicted, and which messages users read: golden cases, and what holds for all of them."""
 
 import itertools
 from dataclasses import replace
@@ -175,7 +175,7 @@ def test_nothing_is_decided_of_nothing() -> None:
 
 
 def test_marking_that_is_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shell dies after the first mark; the rest of the gang goes too, whoever asks for it now."""
+    """The shell dies after the first mark; the rest of the gang is evicted too, whichever workload needs it now."""
 
     def world() -> World:
         made = World(nodes=nodes(2))

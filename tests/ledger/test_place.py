@@ -29,7 +29,7 @@ def pod(uid: int = 0, needs: Needs | None = None, **asks: int) -> Pod:
 
 
 def nodes_of(case: dict[str, Any]) -> list[Node]:
-    """`name: free of allocatable` GPUs, and whatever else is said."""
+    """`name: free of allocatable` GPUs, and whatever other fields are given."""
     found = []
     for name, said in case["nodes"].items():
         room = {GPU: said["gpus"]} if said.get("gpus") else {}

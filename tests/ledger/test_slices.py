@@ -1,4 +1,4 @@
-"""Devices that only ResourceSlices list: how many a node is taken to have, and that nobody is refused for what is unknown."""
+"""Devices that only ResourceSlices list: how many a node counts as having, and that unknown numbers refuse no pod."""
 
 from typing import Any
 
@@ -118,7 +118,7 @@ def test_a_pod_at_the_gate_goes_where_the_devices_are_and_nobody_is_refused_for_
 
 
 def test_what_nobody_counts_is_not_said_in_numbers() -> None:
-    """One node has devices that nobody counts and no cpu left, the other has cpu and too few devices."""
+    """One node has devices without a count and no cpu left, the other has cpu and too few devices."""
     nodes = offered([Node("n1", {"cpu": 500}), Node("n2", {"cpu": 9000, GPU: 1})], [OF_ANY], [slice_of(resource_slice())])
     pod = Pod("w", "bh-red-work", "w", {GPU: 2, "cpu": 1000}, Stage.WAITING, 2.0, "red")
     said = decide(Snapshot({"red": Tenant("red", shares={("", GPU): Share(8)})}, nodes, (pod,)), 10.0).verdicts["w"]

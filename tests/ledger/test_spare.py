@@ -1,4 +1,4 @@
-"""A worker of Slurm that is being taken back is spared once nobody waits for it, and not before."""
+"""A reclaimed worker of Slurm is spared once no pod waits for it, and not before."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Claims metered: what is read of one, and what of it is counted, as whose, and as what."""
+"""Metering of claims: what is read of a claim, what of it is counted, for which tenant, and as which device."""
 
 from typing import Any
 

@@ -222,7 +222,7 @@ class TruePod:
     running: int | None = None
     ended: int | None = None
     there: bool = True
-    # So much of it nobody can know any more.
+    # This number of seconds can no longer be known.
     lost: int = 0
 
     def true(self, until: int) -> int:

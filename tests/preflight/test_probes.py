@@ -40,7 +40,7 @@ def test_every_probe_pod_is_restricted_and_ends_by_itself() -> None:
         ("bulkhead-preflight-0a", {objects.LABEL: "true"}, 10, True),
         ("bulkhead-preflight-0a", {objects.LABEL: "true"}, 1, False),  # another admin's run, under way
         ("bulkhead-preflight-0a", {}, 10, False),
-        ("production", {objects.LABEL: "true"}, 10, False),  # anybody may have put the label there
+        ("production", {objects.LABEL: "true"}, 10, False),  # any user may have set the label
     ],
 )
 def test_only_what_runs_of_before_made_is_swept(name: str, labels: dict[str, str], age: int, left: bool) -> None:

@@ -1,4 +1,4 @@
-"""Short stories about copies of ConfigMaps, Secrets and Services that are needed, or are not any more; by name."""
+"""Short stories about copies of ConfigMaps, Secrets and Services that are needed, or no longer needed; by name."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,7 +12,7 @@ from tests.simulation.world import WORK, World
 
 
 async def copy_of_a_lingering_pod(world: World) -> None:
-    """Found: while any pod without a virtual one was still ending on the host, copies that nobody needed stayed for ever."""
+    """Found: while any pod without a virtual one was still ending on the host, unneeded copies stayed for ever."""
     await stories.everything(world, pods=("web",))
     world.tenant.pod("other")
     await world.settle()
@@ -96,7 +96,7 @@ async def copy_needed_again(world: World, lag: float) -> None:
 
 
 async def copy_perhaps_taken_away(world: World) -> None:
-    """Found by a storm: a copy whose deletion nobody answered was believed there, and the next pod was made without it."""
+    """Found by a storm: after an unanswered deletion the syncer took a copy for present and created the next pod without it."""
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"secrets": 60.0, "configmaps": 60.0}
     world.tenant.delete(PODS, "web", grace=0)

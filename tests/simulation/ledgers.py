@@ -105,7 +105,7 @@ async def nobody_slips_in(world: World) -> None:
     world.tenant.pod("small", gpus=1)
     await world.settle(60)
     assert list(_on_host(world)) == ["runs"]
-    # It is not of use to anybody who asks for no GPU.
+    # It does not help a pod that requests no GPU.
     world.tenant.pod("other")
     await world.until("another one runs", _running(world, "other"))
     world.on_host.finish(_on_host(world)["runs"], "Succeeded")
@@ -157,7 +157,7 @@ def _hold(world: World, host: Obj, finalizers: list[str] | None) -> None:
 
 
 async def held_back(world: World) -> None:
-    """Pods that their tenant holds back, as queues of its own do, keep out nobody, on the host or before it."""
+    """Pods that their tenant holds back, as its own queues do, block no other pod, on the host or before it."""
     for name in ("held", "later"):
         world.tenant.pod(name, gpus=4, priority=5, gate="example.com/mine")
         await world.settle(60)
@@ -177,7 +177,7 @@ async def held_back(world: World) -> None:
 
 
 async def ends_while_it_waits(world: World) -> None:
-    """A pod that its tenant calls ended, while it waits as the first, holds up nobody any more."""
+    """A pod that its tenant marks as ended, while it waits as the first, no longer blocks other pods."""
     world.tenant.pod("runs", gpus=2)
     await world.until("it runs", _running(world, "runs"))
     world.tenant.pod("large", gpus=3, priority=5)

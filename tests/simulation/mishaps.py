@@ -106,7 +106,7 @@ async def late_copy_of_the_plane(world: World, lag: float) -> None:
 
 
 async def squatters(world: World) -> None:
-    """Objects that nobody of ours made lie under the names that ours would have: they stay as they are."""
+    """Objects of others have the names that ours would have: they stay as they are."""
     uid = world.settings.tenant_uid
     for r, kind, name, body in (
         (PODS, "Pod", "web", {"spec": {"containers": [{"name": "x", "image": "y:1"}]}}),
@@ -129,7 +129,7 @@ async def squatters(world: World) -> None:
 
 
 async def cordons(world: World, *, lag: float) -> None:
-    """Host and tenant cordon, and the syncer dies: nobody's cordon is forgotten, and pods wait or move as they must."""
+    """Host and tenant cordon, and the syncer dies: no cordon is forgotten, and pods wait or move as they must."""
     world.plane_faults.lag |= {"nodes": lag}
     world.tenant.pod("before")
     await world.settle(60)

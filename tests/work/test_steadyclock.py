@@ -1,4 +1,4 @@
-"""A machine's clock that jumps, is wrong from the beginning, or is not the server's: what counts meanwhile, what is said."""
+"""A machine's clock that jumps, is wrong from the beginning, or not the server's: which time counts, what is reported."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -48,7 +48,7 @@ def world() -> World:
 
 
 def test_a_clock_that_is_right_counts(world: World) -> None:
-    assert world.clock.now() == world.machine.now()  # before the server has said anything
+    assert world.clock.now() == world.machine.now()  # before the server has sent its time
     assert world.off() == timedelta()
     world.machine.wrong = timedelta(seconds=90)
     assert world.off() == timedelta(seconds=90)

@@ -1,9 +1,9 @@
-"""With which words the policies refuse the controller `requests.REFUSED`: where a rule is missing, others are said, or none.
+"""The texts with which the policies refuse the controller `requests.REFUSED`: without a rule the text is another, or none.
 
-What two policies refuse stands in two places: either may be asked first.
+A request that two policies refuse is listed twice: either policy may come first.
 """
 
-# What is said begins with this.
+# The message begins with this.
 REASONS: dict[str, tuple[str, ...]] = {
     "controller: binds here only bulkhead-syncer-nodes, and not ": (
         "a ClusterRoleBinding to a syncer's rights",

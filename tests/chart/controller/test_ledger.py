@@ -1,4 +1,4 @@
-"""The ledger's gate on a host with the chart's policies: who takes it away, and what the controller may do to tenants' pods."""
+"""The ledger's gate on a host with the chart's policies: who may remove it, and what the controller may do to tenants' pods."""
 
 import secrets
 from dataclasses import dataclass
@@ -235,7 +235,7 @@ async def test_nobody_else_takes_the_gate_away_whatever_way(who: str, judged: Cl
             # What else they do to it, they do.
             assert not await said(other.patch(kinds.PODS, name, {"metadata": {"labels": {"a": "b"}}}, WORK))
             assert not await said(other.delete(kinds.PODS, name, WORK, grace_seconds=0))
-        # A gate of the same name elsewhere is nobody's business.
+        # The policy does not care about a gate of the same name elsewhere.
         elsewhere = await pod(admin, "somebodys")
         assert not await said(other.patch(kinds.PODS, elsewhere, {"spec": {"schedulingGates": []}}, "somebodys"))
         await admin.delete(kinds.PODS, elsewhere, "somebodys", grace_seconds=0)

@@ -22,7 +22,7 @@ LOGIN = "bulkhead-login"
 
 
 class Person:
-    """Somebody with one of the chart's roles."""
+    """A user with one of the chart's roles."""
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         self.name = f"p-{secrets.token_hex(4)}"
@@ -84,7 +84,7 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
     await person.given(admin, names.QUOTA_ROLE, "bulkhead-system")
     for name, words in (await commands(host)).items():
         done = await person.run(*words)
-        # Nothing was metered here, which is known only to who may look.
+        # Nothing was metered here, which only a user with the right to look can know.
         assert (done.code, done.err) == (0, "") or (name == "usage" and "nothing was metered yet" in done.err), (name, done.err)
     async with Client(person.config, user_agent="tests", field_manager="tests") as client:
         for resource in (kinds.SECRETS, kinds.CONFIG_MAPS):

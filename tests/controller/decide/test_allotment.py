@@ -249,7 +249,7 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
             "a": {"resource": "nvidia.com/gpu"},
             "b": {"resource": "rdma/hca"},
             "c": {"devices": 4},
-            # What the class counted once, and what nobody allows.
+            # A resource that the class once counted, and one that is not allowed.
             "d": {"resource": "amd.com/gpu"},
             "e": {"resource": "hugepages-2Mi"},
             "z": {"devices": 9},

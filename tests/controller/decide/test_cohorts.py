@@ -118,7 +118,7 @@ def test_weight_and_preference_are_the_tenants() -> None:
         (gpus(8, borrowingLimit=0), [mate("b", 16)], {}),
         (gpus(8), [mate("b", 16, lending=0)], {}),
         (gpus(8), [mate("b", 16, cohort="others"), mate("c", 16, cohort="")], {}),
-        # What it says of itself, in a note of before, is not what others lend.
+        # Its own amount, from an earlier note, is not what others lend.
         (gpus(8), [mate("team-a", 16)], {}),
         # Kinds of nodes are lent each for itself.
         (gpus(8), [mate("b", 16, flavor="h")], {}),

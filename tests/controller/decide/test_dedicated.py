@@ -197,7 +197,7 @@ def test_an_edit_that_is_refused_claims_what_was_accepted_before() -> None:
     narrower = POOL | {"selector": {"team": "red", "rack": "7"}}
     refused = dedication.claimed(tenant(nodes=narrower, quota={"cohort": "demoo"}, status=runs), offers, Settings(), NOW)
     assert refused == dedication.Claimed(claimed(before))
-    # One that nobody has refused yet is what is asked for, and the other one is there should its nodes be somebody's.
+    # A claim that has not been refused yet counts as requested; the earlier one is kept in case another tenant has the nodes.
     edited = dedication.claimed(tenant(nodes=narrower, status=runs), offers, Settings(), NOW)
     assert edited.claim is not None
     assert edited.claim.selector == {"pool": "a", "team": "red", "rack": "7"}

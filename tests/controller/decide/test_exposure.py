@@ -218,7 +218,7 @@ def test_a_type_that_the_class_does_not_offer_is_refused() -> None:
     [
         "team-b.k8s.example.org",  # another tenant's
         "x.team-b.k8s.example.org",  # below another tenant's
-        "k8s.example.org",  # everybody's
+        "k8s.example.org",  # all tenants may use it
         "xteam-a.k8s.example.org",
         "team-a.k8s.example.org.evil.net",
         "team-a.other.net",  # a domain that the class does not give for this

@@ -58,7 +58,7 @@ def test_without_what_is_beyond_its_class_a_tenant_is_inside_it(name: str) -> No
     offer, asked, _ = REFUSED[name]
     left = within(asked, beyond(Question(asked, offer, "usual")))
     immutable = {("controlPlane", "replicas")}
-    # A mode that the class does not offer is nobody's to choose for the tenant.
+    # If the class does not offer the mode, nothing chooses one for the tenant.
     assert {excess.path for excess in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
     refusal = refuse(case(tenant(**asked), tenant_class(**offer), SETTINGS))
     assert refusal is not None
@@ -77,7 +77,7 @@ def test_a_runtime_that_the_class_does_not_list_any_more_stays_where_no_other_is
     before = ran({"isolation": {"allowedRuntimeClasses": ["gvisor"]}}, GVISOR)
     assert kept({}, GVISOR, before).isolation.runtime_class == "gvisor"
     assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).isolation.runtime_class == "kata"
-    # What it merely wishes to have now is no runtime that it had.
+    # A runtime that it only requests now is not one that it had.
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, before).isolation.runtime_class == "gvisor"
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, ran({}, {})).isolation.runtime_class is None
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}).isolation.runtime_class is None

@@ -1,4 +1,4 @@
-"""Identity providers of a tenant: what of them reaches its plane, what the status says, and that no plane restarts for them."""
+"""Identity providers of a tenant: what reaches its plane, what the status says, and that no plane restarts for them."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_a_provider_is_believed_once_its_keys_are_known() -> None:
 
 
 def test_nothing_that_is_said_of_providers_restarts_a_plane() -> None:
-    """Whom it believes, an API server reads again by itself."""
+    """An API server reloads by itself which issuers it trusts."""
     without = plane_for(tenant(), offer(CORP, OTHER))
     plain = named(planned(without), "StatefulSet", "plane")
     revoked = [{"kind": "User", "name": "corp:ada"}]

@@ -1,4 +1,4 @@
-"""What becomes of requests for people's certificates: who gets one, as whom, and for how long."""
+"""The fate of requests for user certificates: who gets one, with which user name, and for how long."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -62,7 +62,7 @@ def test_what_was_answered_is_left_alone_and_goes_after_a_while(status: dict[str
     assert not logins.is_open(found)
     assert not logins.is_over(found, found.created + timedelta(minutes=9, seconds=59))
     assert logins.is_over(found, found.created + timedelta(minutes=10))
-    # One that nobody answered is never over.
+    # An unanswered request never counts as finished.
     waiting = request_of(request())
     assert logins.is_open(waiting)
     assert not logins.is_over(waiting, waiting.created + timedelta(days=9))

@@ -1,4 +1,4 @@
-"""The status of Cohorts: written only where it is another, at most once a second, and only by who leads."""
+"""The status of Cohorts: written only if it differs, at most once a second, and only by the leader."""
 
 import json
 from collections.abc import Mapping

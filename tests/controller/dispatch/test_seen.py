@@ -1,4 +1,4 @@
-"""Pods as they are kept: once decoded, never back behind an own write, and read again where nobody knows."""
+"""Pods in the ledger's cache: decoded once, never older than its own write, and read again if the state is unknown."""
 
 from dataclasses import replace
 from typing import Any
@@ -118,7 +118,7 @@ def test_a_tenants_pods_say_so_much_about_their_nodes_together_and_then_fit_nowh
     show(pods, choosy(9999, meta={"namespace": "bh-other-work"}))
     needs = {pod.name: pod.needs for pod in pods.all()}
     assert [name for name, each in needs.items() if each == read.NOWHERE] == [f"p{number}" for number in range(most, most + 5)]
-    # Whoever goes makes room for the next one.
+    # A pod that ends makes room for the next one.
     end(pods, choosy(0))
     show(pods, choosy(most, version=7))
     assert {pod.name: pod.needs for pod in pods.all()}[f"p{most}"] != read.NOWHERE

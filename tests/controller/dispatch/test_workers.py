@@ -45,7 +45,7 @@ def pods(*objects: dict[str, Any]) -> Pods:
 
 
 def vouching(*names: str) -> Board:
-    """A board on which the cluster of tenant red has said which its workers are."""
+    """A board on which the cluster of tenant red has listed its workers."""
     board = Board()
     board.vouch("red", frozenset(f"{name}-virtual" for name in names))
     return board
@@ -110,6 +110,6 @@ def test_a_cluster_that_has_not_spoken_has_a_minute() -> None:
     assert workers_among(workers, there) == set()
     board.vouch("red", frozenset({"gpu-0-virtual"}))
     assert workers_among(workers, there) == {"gpu-0"}
-    # Nobody speaks for it any more.
+    # No cluster reports for it any longer.
     board.forget("red")
     assert workers_among(workers, there) == set()

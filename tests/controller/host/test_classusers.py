@@ -1,4 +1,4 @@
-"""Which Tenants use a class, on a real API server: noted, kept right whoever writes, and no news to those tenants."""
+"""Which Tenants use a class, on a real API server: noted, kept right whoever writes, and not news to those tenants."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -106,11 +106,11 @@ async def test_a_class_says_who_uses_it(host: Host) -> None:
         for name in ("b", "c", "d", "e", "f"):
             await host.ask(name, host.gold)
         after = await host.says(host.gold, 6, "a", "b", "c", "d", "e")
-        # It is no other class for that.
+        # It is not a new generation of the class for that.
         assert after["metadata"]["generation"] == before["metadata"]["generation"]
         await host.client.delete(TENANTS, f"{host.mark}-a")
         await host.says(host.gold, 5, "b", "c", "d", "e", "f")
-        # What an outsider writes is put right, and so is what changed while nobody led.
+        # Another client's change is corrected, and so is a change made while no controller led.
         await host.client.patch(TENANT_CLASSES, host.silver, {"status": {"tenants": 7}}, subresource="status")
         await host.says(host.silver, 0)
     await host.ask("g", host.silver)

@@ -1,4 +1,4 @@
-"""Who is told of a change to what the controller owns: on a real API server."""
+"""Which reconciles a change to the controller's objects triggers: on a real API server."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -21,7 +21,7 @@ QUOTA = Key("default", "tenant-quota")
 
 
 class Told:
-    """An `Owned` that runs, and whom it told: at once, and later."""
+    """A running `Owned`, and the tenants that it has enqueued: at once, and later."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -50,7 +50,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A host of this file's own: who is told of what depends on all that is there."""
+    """A host of this file's own, since the notifications depend on all objects there."""
     with running("owned", tmp_path_factory.mktemp("owned")) as made:
         yield made
 

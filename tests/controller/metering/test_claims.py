@@ -251,7 +251,7 @@ async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
         await host.client.patch(kinds.RESOURCE_CLAIMS, "mine", {"metadata": {"labels": {"tests": host.tenant}}}, host.work)
         await host.give("mine", "a")
         await host.has(usage, 1)
-        # While there is one, it is watched, though nobody may have another.
+        # While there is one, it is watched, even if no tenant may have another.
         host.counted = {}
         await host.pass_time(60)
         assert usage._claims.watched

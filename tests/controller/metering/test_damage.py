@@ -1,4 +1,4 @@
-"""The open page of metering, damaged by hand on a real API server: said, and mended, with nothing lost that can be known."""
+"""The open page of metering, damaged by hand on a real API server: reported, repaired, and nothing knowable is lost."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.apiserver
 
 
 def page_saying(**changes: Any) -> Callable[[Page], Obj]:
-    """What is written into the page in its stead: as it is, and these fields otherwise."""
+    """The page with some fields replaced, written instead of it."""
 
     def damaged(page: Page) -> Obj:
         said = json.loads(zlib.decompress(usagebook.write(page))) | changes

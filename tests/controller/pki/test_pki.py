@@ -161,7 +161,7 @@ def test_over_data_no_other_key_is_drawn_where_both_copies_are_gone(damage: str 
         lost |= {name: secrets[name] | {"data": dict.fromkeys(secrets[name]["data"], damage)} for name in KEYS}
     with pytest.raises(KeysLostError, match=r"pki-service-account .* pki-apiserver .* no other key is drawn over it"):
         assemble(spec, lost, NOW, has_data=True)
-    # The way back: either copy will do. And where there is no data yet, or none any more, a key is drawn.
+    # The way back: either copy is enough. If there is no data yet, or no longer any, a key is generated.
     for name in KEYS:
         assert assemble(spec, lost | {name: secrets[name]}, NOW, has_data=True).keys.encryption_key == before.encryption_key
     assert assemble(spec, lost, NOW).keys.encryption_key != before.encryption_key

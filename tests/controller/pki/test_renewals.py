@@ -78,7 +78,7 @@ def test_a_controller_that_starts_with_a_clock_that_is_wrong_reissues_none_eithe
     world.machine.wrong = timedelta(days=days)
     world.clock = SteadyClock(world.machine)
     world.renewals = Renewals(world.clock, lambda: world.clock.trouble if world.clock.unknown else "")
-    # Were certificates due by the server's time, nobody would know whether that is the right one.
+    # If certificates were due by the server's time, it would be unknown whether that time is right.
     world.machine.advance(61 * 24 * 3600)
     found = world.turn()
     assert [result.issued for result in found] == [()] * PLANES

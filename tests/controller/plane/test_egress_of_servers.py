@@ -1,4 +1,4 @@
-"""Servers that believe the host's nodes are none that egress CIDRs open; of those known by name alone it is said."""
+"""Servers that trust the host's nodes are not opened by egress CIDRs; those known only by name are reported."""
 
 from ipaddress import ip_address
 from typing import cast
@@ -98,7 +98,7 @@ def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
 
 
 def seen(ranges: HostRanges, name: str, server: str, *, version: int) -> None:
-    """A volume of the host as its informer hears of it."""
+    """A volume of the host as its informer receives it."""
     meta = {"name": name, "uid": f"u-{name}", "resourceVersion": str(version)}
     raw = msgspec.json.encode({"metadata": meta, "spec": {"nfs": {"server": server, "path": "/"}}})
     ranges._storage[0]._put(*ranges._storage[0]._shrink(raw, None), relist=False)

@@ -1,4 +1,4 @@
-"""Which pods of a cluster are made anew because their image is not pulled."""
+"""Which pods of a cluster are recreated because their image is not pulled."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

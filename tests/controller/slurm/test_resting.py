@@ -1,4 +1,4 @@
-"""Which workers hold their devices for nobody's job: metering counts them as idle, so whatever is not known is not idle."""
+"""Which workers hold devices without a job: metering counts them as idle, so unknown must not count as idle."""
 
 import pytest
 

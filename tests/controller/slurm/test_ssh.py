@@ -1,4 +1,4 @@
-"""Who gets an ssh certificate, as whom and for how long; how the CA goes on; and what login nodes are told."""
+"""Who gets an ssh certificate, for which user and how long; how the CA is rotated; and what login nodes are told."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -251,6 +251,6 @@ def test_what_a_tenant_revokes_is_what_its_login_nodes_get(access: dict[str, Any
 
     assert data() == {"alice": f"{key('a')}\n"}
     assert data(**access) == {}
-    # What was issued before some moment is no longer good; who has it is not gone.
+    # A certificate from before this moment is no longer accepted; the users that hold it still exist.
     before = {"revoked": [{"name": each, "before": "2026-01-01T00:00:00Z"} for each in (ADA, HOSTS_ADA)]}
     assert data(**before) == {"alice": f"{key('a')}\n"}

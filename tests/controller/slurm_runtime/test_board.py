@@ -109,7 +109,7 @@ async def test_a_cluster_vouches_for_the_workers_that_its_host_ordered_and_no_mo
     mine = {pods[name]["metadata"]["uid"] for name in bed.workers()}
     assert len(mine) == 2
     assert bed.board.vouched("team-a") == mine
-    # Its tenant makes another one that says the same, and a set that nobody ordered.
+    # Its tenant creates another pod with the same labels, and a set that the controller did not order.
     for name, uid, labels in (("gpu-7", "forged", {}), ("own-0", "own", {NODE_SET_LABEL: "own"})):
         bed.plane.objects["Pod", name] = like(pods["gpu-0"], name, uid, labels | {ORDINAL_LABEL: name[-1]})
     await bed.reconcile(node_set(minimum=2, maximum=2))

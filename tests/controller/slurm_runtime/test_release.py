@@ -1,4 +1,4 @@
-"""Giving workers back: who goes first, what happens when, and the laws that hold whatever the tenant does."""
+"""Releasing workers: which goes first, what happens when, and the laws that hold whatever the tenant does."""
 
 from datetime import timedelta
 

@@ -101,7 +101,7 @@ def test_a_job_sees_the_signal_that_it_asks_for_once(name: str, signal: EndSigna
     assert (sent.job, sent.node, sent.signal, sent.batch) == (7, "gpu-0", "USR1", True)
     assert signalled_in(made.nodes["gpu-0"].reason) == {7}
     assert is_taken(made.nodes["gpu-0"].reason)
-    # Whoever comes next knows it from the drain's reason alone.
+    # The next leader knows it only from the drain's reason.
     assert made.step() == ()
     assert made.signalled == [(7, "USR1")]
     made.now = START + timedelta(seconds=120)

@@ -182,7 +182,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     await client.apply(kinds.TENANT_CLASSES, spec)
     await ask(client, "alone", **{"class": "giving"}, nodes={"dedicated": True, "selector": {"pool": "a"}})
     async with ControllerHost(client, dedication) as world:
-        # Nobody has looked at the nodes yet: nothing is made, and nothing is said that might be wrong.
+        # The nodes have not been observed yet: nothing is created, and nothing is reported that might be wrong.
         assert "conditions" not in ((await world.settle("alone")).get("status") or {})
         dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n1"))
         assert ready(await world.settle("alone")) == ("False", "NodesTaken")
@@ -193,7 +193,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
         assert "NodesDedicated" in {each["type"] for each in status["conditions"]}
         settings = (await client.get(kinds.CONFIG_MAPS, "syncer", "bh-alone"))["data"]["settings.json"]
         assert '"bulkhead.dev/tenant": "alone"' in settings
-        # Nodes of its own that it cannot have any more are told, and those that it has stay.
+        # Dedicated nodes that it can no longer get are reported, and it keeps the ones that it has.
         dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n2"))
         tenant = await world.settle("alone")
         assert ready(tenant) == ("False", "NodesTaken")

@@ -1,4 +1,4 @@
-"""The login node's sshd and the certificates that the controller signs: whom they let in, as whom, how long, for what."""
+"""The login node's sshd and the certificates that the controller signs: which users they admit, as which user, for how long."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -102,7 +102,7 @@ def test_other_authorities_and_other_times_open_nothing(node: LoginNode, tmp_pat
 
 
 def test_failures_of_one_keep_nobody_else_out(node: LoginNode, tmp_path: Path) -> None:
-    """Everybody who comes through the tenant's API has one address."""
+    """All users who come through the tenant's API have the same address."""
     eves, alices = key_of(tmp_path, "eve", identity="corp:eve", name="eves"), key_of(tmp_path, "alice")
     assert [node.ssh(eves, "alice").returncode for _ in range(6)] == [255] * 6
     assert node.ssh(alices, "alice").returncode == 0

@@ -1,7 +1,7 @@
-"""What a gang is, is fixed when it is admitted: nobody gains by deleting its pods and making others under its name.
+"""A gang is fixed when it is admitted: no tenant gains by deleting its pods and creating others under its name.
 
 A lender with a nominal quota stands against a borrower with none. Each case has its control: what the same pods get without the
-trick, or what comes back rightly.
+trick, or a successor that is right.
 """
 
 from dataclasses import replace

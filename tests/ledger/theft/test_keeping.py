@@ -1,4 +1,4 @@
-"""What is kept for whoever waits first, idles: it is kept for what can start, and where nobody knows when, for a while."""
+"""Devices reserved for the first waiting workload are idle: only for one that can start, and for a while if unknown when."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_the_first_of_one_cohort_is_not_the_first_of_another() -> None:
 
 @pytest.mark.parametrize("tenant", ["", "ada"])
 def test_what_the_host_runs_on_every_node_is_no_room_that_anybody_waits_for(tenant: str) -> None:
-    """An agent on each node, or a plane: who needs the whole node can never start there, and had its place kept for ever."""
+    """An agent on each node, or a plane: a workload that needs the whole node never starts there, yet kept its place."""
     world = broken(0)
     world.nodes = nodes(2)
     for node in world.nodes:

@@ -95,7 +95,7 @@ def test_without_a_death_everybody_ends_with_what_is_theirs() -> None:
     world.settle()
     world.check()
     assert (world.holds("lender", GPU), world.holds("lender", MIG)) == (10, 10)
-    # Nobody's nominal was touched, and no claim was; the pod whose slices were borrowed went, with its GPU.
+    # No tenant's nominal quota was touched, and no claim; the pod with the borrowed slices was evicted, with its GPU.
     assert world.holds("slurm", GPU) == 2
     assert (world.holds("claims", GPU), world.holds("claims", MIG)) == (3, 4)
 

@@ -1,4 +1,4 @@
-"""The best stay on the host: who is let in, who waits, whose host pod gives its place, and with which words."""
+"""The best pods stay on the host: which are admitted, which wait, which give up their place, and with which messages."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -241,7 +241,7 @@ def test_item_96_a_gang_comes_where_its_best_pod_does_wherever_that_is(bed: Bed)
     better, worse = bed.pod("better", 1, priority=9), bed.pod("worse", 1, priority=1)
     assert bed.create(worse)
     assert bed.gives_way() == []
-    # Its worse half waits alone: who is worse than its better half waits behind it.
+    # Its worse half waits: a pod that is worse than the better half waits behind it.
     bed.show(bed.of(pods[1]), "deleted")
     bed.quota["spec"]["hard"][f"requests.{GPU}"] = "7"
     assert bed.create(pods[1])
@@ -326,7 +326,7 @@ def test_item_96_who_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
 
 
 def test_a_gate_that_the_host_has_put_on_a_pod_changes_nothing_of_the_order(bed: Bed) -> None:
-    """Who waits has no such gate yet: would it count, both would give their place in turn."""
+    """A waiting pod does not have such a gate yet: if the gate counted, both would give up their place in turn."""
     first, second = bed.pod("first", 8), bed.pod("second", 8)
     assert not bed.create(first)
     host = bed.of(first)
@@ -399,7 +399,7 @@ def test_other_settings_forget_nobody_who_is_on_the_host(bed: Bed) -> None:
     bed.host_queue.recount()
     assert "nvidia.com/gpu" in bed.create(high)
     assert bed.gives_way() == ["low"]
-    # What gives its place does so after the next settings too, and for nobody else.
+    # A pod that gives up its place does so after the next settings too, and for no other pod.
     bed.host_queue.recount()
     assert bed.gives_way() == ["low"]
     bed.take_back(low)

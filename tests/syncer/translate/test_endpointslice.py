@@ -1,4 +1,4 @@
-"""Hand-made endpoints: which of them are a pod of the tenant's, and which are not any more."""
+"""Hand-made endpoints: which of them belong to a pod of the tenant's, and which no longer do."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_a_port_needs_a_number() -> None:
         (None, Reason.MALFORMED, "needs an address type"),
         (5, Reason.MALFORMED, "expected a text"),
         ("", Reason.NOT_ALLOWED, "'' is not one of IPv4, IPv6"),
-        # Names are looked up by whoever reads the slice, at whatever server they say.
+        # Readers of the slice look up names at any DNS server that they use.
         ("FQDN", Reason.NOT_ALLOWED, "'FQDN' is not one of IPv4, IPv6"),
     ],
 )

@@ -94,7 +94,7 @@ def test_item_97_a_pod_that_runs_beyond_a_lowered_quota_is_told_what_becomes_of_
     said = verdict(ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
     told = ledgernews.announced(host(said=said, admitted=True), OWN, VIEW)
     assert told == (ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
-    # Neither one that waits, nor what was said while it waited; and what is decided comes before what may be.
+    # Neither for a waiting pod, nor for a verdict from the time when it waited; a decision counts more than a forecast.
     assert ledgernews.announced(host(said=said), OWN, VIEW) is None
     assert ledgernews.announced(host(said=verdict(), admitted=True), OWN, VIEW) is None
     assert (ledgernews.announced(host(said=said | reclaim(), admitted=True), OWN, VIEW) or ("",))[0] == "ReclaimedBorrowed"

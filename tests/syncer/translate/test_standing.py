@@ -135,7 +135,7 @@ def test_what_comes_anew_is_judged(name: str) -> None:
             pod.for_creation(OWN[name], replace(RICH, **{field: tight}))
         except Untranslatable:
             refused.append(field)
-    # What each pod runs into besides is said of all.
+    # A limit that every pod may meet is listed for all of them.
     everybodys = {"dns_address", "pod_security", "max_pod_bytes"}
     assert (
         set(refused) - everybodys

@@ -1,4 +1,4 @@
-"""What is said of a plane's store, and what is done about one that is full or mostly holes."""
+"""What is reported of a plane's store, and what is done about one that is full or mostly holes."""
 
 import math
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_of_three_members_the_fullest_counts_and_one_that_is_silent_makes_nothin
 
 @given(st.floats(0, 110), st.floats(0, 110))
 def test_a_store_that_stays_full_says_how_much_has_to_go(size: float, used: float) -> None:
-    """Nobody is told that room is being made where nothing is done."""
+    """The message does not say that room is being made if nothing is done."""
     found = store(max(size, used), used, full=True)
     if not to_defragment(found) and not opens(found):
         assert must_go(found) > 0
@@ -126,7 +126,7 @@ def test_a_store_that_stays_full_says_how_much_has_to_go(size: float, used: floa
 
 @given(st.integers(0, 110), st.integers(0, 110))
 def test_making_room_comes_to_an_end(size: int, used: int) -> None:
-    """A file that was written anew is as large as what it holds: it is not written anew again."""
+    """A rewritten file is as large as its content: it is not rewritten again and again."""
     found = store(max(size, used), used, full=max(size, used) >= 100)
     for member in to_defragment(found):
         after = Store((replace(member, size=member.used),))
