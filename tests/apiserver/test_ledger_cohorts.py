@@ -71,6 +71,6 @@ async def test_a_ledger_at_rest_says_so_too(ledger_host: LedgerHost) -> None:
         async def rests() -> bool:
             return ledger.resting
 
-        await until(rests, "nobody to need the ledger")
+        await until(rests, "no tenant to need the ledger")
         cohort = await host.cohort("later")
         await said(host, cohort, tenants=0, devices="0/0", reason="NoTenants")

@@ -69,7 +69,7 @@ async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host
                 await host.client.patch(COHORTS, cohort, {"spec": {"consolidation": {"policy": "WhenBroken"}}})
                 large = await runs(host, team, "large")
                 (other,) = set(nodes) - {large["spec"]["nodeName"]}
-                (moved,) = await until(lambda: _copy(went), "somebody has seen which one went")
+                (moved,) = await until(lambda: _copy(went), "the test to see which pod went")
                 for name in ({"one", "two"} - {moved}) | {f"{moved}-again"}:
                     await runs(host, team, name, other)
     assert len(went) == 1, "one of the two"

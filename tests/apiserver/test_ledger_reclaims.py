@@ -109,7 +109,7 @@ async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_th
         async def silent() -> bool:
             return ledger.VERDICT not in (await host.get(other, "new") or {})["metadata"]["annotations"]
 
-        await until(silent, "nothing is said any more")
+        await until(silent, "the report to end")
         # The control: where it still holds, it still stands.
         await host.told(team, "new", "OverQuota")
         assert len(await host.pods(team)) == len(await host.pods(other)) == 2

@@ -286,4 +286,4 @@ async def test_what_pods_still_write_to_is_told_and_nothing_below_is_shared_unti
         last = volumes.loops.found(TENANT)
         return last is not None and not last.leaving and not last.troubles
 
-    await until(silent, "nothing to be said")
+    await until(silent, "the report to end")

@@ -161,7 +161,7 @@ async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(cli
     assert (holes.size > QUOTA * 0.7, holes.full) == (True, False)
     # Compaction comes by itself, from etcd or its API server, minutes later.
     await compact(look, holes.revision)
-    await look.until(lambda store: bool(store.members) and store.size < QUOTA // 3, "the file is written anew")
+    await look.until(lambda store: bool(store.members) and store.size < QUOTA // 3, "the file is rewritten")
 
 
 async def test_what_is_full_of_old_versions_opens_without_a_deletion(client: Client, look: Look) -> None:

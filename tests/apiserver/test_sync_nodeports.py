@@ -85,7 +85,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Syn
         pair = (await host_service(bed), await host_service(bed, kind="Service"))
         return all(each is not None and each["spec"]["sessionAffinity"] == "None" for each in pair)
 
-    await until(plain, "no affinity on both any more")
+    await until(plain, "the affinity to be gone on both")
     assert uid_of(await served(bed)) == uid_of(first), "changed, not recreated"
 
     # A port that moves to another Service ends there.

@@ -176,7 +176,7 @@ async def test_without_tenants_or_their_definition_everything_goes(server: ApiSe
                 return True
             return False
 
-        await until(unknown, "Tenants to be no kind any more")
+        await until(unknown, "the kind Tenant to be gone")
         await free(client, kinds.TENANT_CLASSES, "silver")
 
 

@@ -172,13 +172,13 @@ def closing() -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("case", ["no name", "nobody listens", "closed", "another tenant", "no certificate"])
+@pytest.mark.parametrize("case", ["no name", "no server listens", "closed", "another tenant", "no certificate"])
 async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path: Path) -> None:
     other = Authority("other").pem.decode()
     with contextlib.contextmanager(closing)() as port:
         server, authority, said = {
             "no name": ("https://team-a.invalid", other, "the name team-a.invalid is not known here"),
-            "nobody listens": ("https://127.0.0.1:9", other, "whether it is exposed"),
+            "no server listens": ("https://127.0.0.1:9", other, "whether it is exposed"),
             "closed": (f"https://127.0.0.1:{port}", other, "the tenant is gone, or not exposed any more"),
             "another tenant": (f"https://127.0.0.1:{dex.port}", other, "not the tenant of this file, or has a new CA"),
             "no certificate": (f"https://127.0.0.1:{dex.port}", "x", "holds no certificate"),
@@ -247,7 +247,7 @@ CHANGES: dict[str, Change] = {
     "a word twice": lambda _, __, words: words.extend(["--client-id", "other"]),
     "a name that leads upwards": lambda _, __, words: operator.setitem(words, 2, "../../.bashrc"),
     "a port of the system": lambda _, __, words: words.extend(["--redirect-port", "22"]),
-    "an authority that is none": lambda _, __, words: words.extend(["--issuer-ca-data", "!"]),
+    "a malformed authority": lambda _, __, words: words.extend(["--issuer-ca-data", "!"]),
     "no verification": lambda _, cluster, __: cluster.update({"insecure-skip-tls-verify": True}),
     "no authority": lambda _, cluster, __: cluster.pop("certificate-authority-data"),
     "an authority of this machine": lambda _, cluster, __: cluster.update(

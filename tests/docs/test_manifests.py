@@ -136,7 +136,7 @@ def test_nothing_is_passed_over() -> None:
     indented = [
         f"{page}: {line}" for page in PAGES for line in page.read_text().splitlines() if line.startswith("    apiVersion:")
     ]
-    assert indented == [], "a block of YAML is fenced, or nobody judges it"
+    assert indented == [], "a block of YAML must be fenced, or no test checks it"
     alone = [block for block in BLOCKS if not any(block.text.startswith(start) for start in PARTS)]
     assert all("kind" in each for block in alone for each in yamlfiles.documents(block.text))
     assert sum(len(objects(block)) for block in BLOCKS) > 15

@@ -75,7 +75,7 @@ LISTS: list[tuple[str, Answer, type[KubeError]]] = [
     ("endless empty pages", fixed(http("200 OK", b'{"metadata":{"continue":"more"},"items":null}')), TooLarge),
     ("big pages", fixed(http("200 OK", PAGE + b" " * 90_000)), TooLarge),
     ("items of odd shape", fixed(http("200 OK", b'{"metadata":{},"items":{"a":1}}')), ProtocolError),
-    ("an item that is no object", fixed(http("200 OK", b'{"metadata":{},"items":[1]}')), ProtocolError),
+    ("an item that is not an object", fixed(http("200 OK", b'{"metadata":{},"items":[1]}')), ProtocolError),
 ]
 
 

@@ -98,7 +98,7 @@ def test_who_waits_counts_for_the_flavor_that_its_tenant_likes_best() -> None:
 
 BOTH = Flavor("both", GPU, {"zone": "a"})
 FAULTS = {
-    "nobody is in it": (of(tenant("eve", "other", any=1)), "NoTenants", "no tenant is in it"),
+    "no tenant is in it": (of(tenant("eve", "other", any=1)), "NoTenants", "no tenant is in it"),
     "a flavor without nodes": (
         of(tenant("ada", fast=1), nodes=(node("n0", kind="fast"),), flavors=(FAST, SLOW)),
         "NoNodes",

@@ -114,7 +114,7 @@ def test_no_more_are_moved_than_have_to_be_nor_than_the_bound() -> None:
 
 
 UNMOVABLE: dict[str, dict[str, Any]] = {
-    "nobody makes it again": {"maker": ""},
+    "no controller recreates it": {"maker": ""},
     "something else decides where it fits": {"plain": False},
     "of the same size": {"asks": {GPU: 8}},
     "of Slurm": {"slurm_worker": True},

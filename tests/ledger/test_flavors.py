@@ -66,7 +66,7 @@ CANNOT = {
         pod("w", {GPU: 2}, "other"),
         "NeverFits: asks 2 nvidia.com/gpu; 1 node matches, of flavor other; your quota is for others: 4 of fast and 4 of slow",
     ),
-    "a kind that nobody has named": (
+    "a kind without a quota": (
         pod("w", {GPU: 2}, "elsewhere"),
         "NeverFits: asks 2 nvidia.com/gpu; 0 fast nodes match, and even if all were empty there would be no room for it",
     ),

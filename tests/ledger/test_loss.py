@@ -50,7 +50,7 @@ ORDERS = [
     ),
     ("priority first", [pod("w1", age=9, loss=-1, priority=5), pod("w2", age=5, loss=7)], ["w2", "w1"]),
     (
-        "one of which nobody has said keeps its place",
+        "a worker without a report keeps its place",
         [pod("w1", age=9, loss=0), pod("w2", age=5), pod("w3", age=7, loss=1)],
         ["w2", "w1", "w3"],
     ),

@@ -21,14 +21,14 @@ def pod(name: str, tenant: str, *, asks: str = GPU, stage: Stage = Stage.WAITING
 
 WORKER = pod("w", "slurm", stage=Stage.BOUND, slurm_worker=True, reclaim_by=NOW + 60, reclaim_cause="ReclaimedBorrowed")
 CASES: list[tuple[str, Pod, list[Pod], bool]] = [
-    ("nobody waits", WORKER, [], True),
+    ("no pod waits", WORKER, [], True),
     ("its owner waits", WORKER, [pod("o", "owner")], False),
     ("its owner's pod has more to wait for", WORKER, [pod("o", "owner", stage=Stage.BLOCKED)], False),
-    ("somebody else of the cohort waits", WORKER, [pod("o", "third")], False),
+    ("another tenant of the cohort waits", WORKER, [pod("o", "third")], False),
     ("its owner got what it asked for", WORKER, [pod("o", "owner", stage=Stage.BOUND)], True),
     ("its own tenant waits", WORKER, [pod("o", "slurm")], True),
     ("another cohort waits", WORKER, [pod("o", "stranger")], True),
-    ("somebody waits for something else", WORKER, [pod("o", "owner", asks=NIC)], True),
+    ("a pod waits for another resource", WORKER, [pod("o", "owner", asks=NIC)], True),
     ("fair share", replace(WORKER, reclaim_cause=Cause.FAIRNESS), [], True),
     ("its quota was lowered", replace(WORKER, reclaim_cause=Cause.LOWERED), [], False),
     ("it has gone by now", replace(WORKER, ending=True), [], False),

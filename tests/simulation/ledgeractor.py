@@ -59,7 +59,7 @@ class Ledger:
 
     def take_back(self, pod: Obj, cause: str = "ReclaimedBorrowed") -> None:
         """Announce it, and delete the pod."""
-        note = ledger.write_reclaim(ledger.Reclaimed(self._api.now() + 60, cause, "somebody needs it"))
+        note = ledger.write_reclaim(ledger.Reclaimed(self._api.now() + 60, cause, "another tenant needs it"))
         self._patch(pod, {"metadata": {"annotations": {ledger.RECLAIM: note}}}, _MERGE)
         with contextlib.suppress(Refused):
             self._api.do("DELETE", PODS, {}, namespace=self._work, name=key_of(pod).name, user="ledger")

@@ -312,7 +312,7 @@ _OWN: Final[Mapping[str, stories.Story]] = {
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when its watch of nodes lags": partial(cordons, lag=5.0),
     "nor a taint of a node that is just being made": tainted_while_it_was_made,
-    "nor for a pod that nobody saw being made": uncordoned_before_it_is_seen,
+    "nor for a pod whose creation was not seen": uncordoned_before_it_is_seen,
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host's watches lag": late_copy_of_the_host,

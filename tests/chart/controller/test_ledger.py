@@ -112,7 +112,7 @@ PATCHES: dict[str, Patch] = {
     "a pod that is ready": Patch(
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "the condition DisruptionTarget alone", "status"
     ),
-    "somebody's pod": Patch(LIFTED, "that a syncer has mirrored", before={"labels": MARKS}),
+    "another's pod": Patch(LIFTED, "that a syncer has mirrored", before={"labels": MARKS}),
     "another tenant's pod": Patch(
         LIFTED, "that a syncer has mirrored", before={"labels": MIRRORED | {"bulkhead.dev/tenant": "team-b"}}
     ),

@@ -59,7 +59,7 @@ def ceilings(asked: Spec, *others: Tenant, offer: Spec | None = None) -> dict[st
 
 # What a Tenant asks, what its class says of each resource, and the shares that follow.
 SHARES: dict[str, tuple[Spec, Spec, dict[tuple[str, str], Share]]] = {
-    "devices, nothing said": (gpus(8), {}, {("", GPU): Share(8, None, None)}),
+    "devices without a limit": (gpus(8), {}, {("", GPU): Share(8, None, None)}),
     "devices with limits": (gpus(8, borrowingLimit=4, lendingLimit=2), {}, {("", GPU): Share(8, 4, 2)}),
     "nothing borrowed, nothing lent": (gpus(8, borrowingLimit=0, lendingLimit=0), {}, {("", GPU): Share(8, 0, 0)}),
     "no devices of its own": (asking({}), {}, {("", GPU): Share(0, None, None)}),

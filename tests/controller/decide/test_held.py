@@ -239,10 +239,10 @@ def test_only_what_a_tenant_asks_is_held() -> None:
 
 
 WRONG: dict[str, Spec] = {
-    "a number that is none": {"quota": {"resources": {"cpu": {"maxNominal": "many"}}}},
+    "a malformed number": {"quota": {"resources": {"cpu": {"maxNominal": "many"}}}},
     "a quota that no host has": {"quota": {"resources": {"pods": {"maxNominal": 7}}}},
     "a limit that pods do not have": {"quota": {"resources": {"limits.memory": {"maxNominal": "7Gi"}}}},
-    "devices that are none": {"gpuResources": ["nvidia.com/gpu", "count/pods"]},
+    "a resource that is not a device": {"gpuResources": ["nvidia.com/gpu", "count/pods"]},
     "GPUs for everyone": {"containerDefaults": {"requests": {"nvidia.com/gpu": 1}}},
     "a request above its limit": {"containerDefaults": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
     "more than one pod may have": {

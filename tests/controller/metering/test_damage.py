@@ -45,7 +45,7 @@ DAMAGES: dict[str, Callable[[Page], Obj]] = {
     "not JSON": lambda _: binary(zlib.compress(b"{")),
     "cut off": lambda page: binary(usagebook.write(page)[:-9]),
     "another form": page_saying(form=2),
-    "rows that are none": page_saying(rows={}),
+    "rows of the wrong type": page_saying(rows={}),
     "a row that is too short": page_saying(rows=[[1]]),
     "negative numbers": page_saying(rows=[[*ROW, 5, -5, 0]]),
     "a negative time": page_saying(until=-5),

@@ -157,7 +157,7 @@ def test_a_copy_that_is_as_it_was_left_is_not_written() -> None:
         (Copy(at("team"), "another", "7"), content()),
         (copy("team"), content(**{".dockerconfigjson": "bmV3"})),
     ],
-    ids=["somebody wrote to it", "another of the name", "its source has changed"],
+    ids=["another client wrote to it", "another of the name", "its source has changed"],
 )
 def test_a_copy_that_is_not_as_it_was_left_is_written_over(there: Copy, source: Content) -> None:
     left = {at("team"): Left(content().digest, "uid-team", "7")}

@@ -127,7 +127,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("nodes in brackets without end", {"nodes": "gpu-[0-99999999]"}),
     ("brackets that do not match", {"nodes": "gpu-[[0]"}),
     ("a job without a number", {"job_id": None}),
-    ("states that are no list", {"job_state": "RUNNING"}),
+    ("states that are not a list", {"job_state": "RUNNING"}),
 ]
 
 

@@ -69,7 +69,7 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
     "no syncer": ({"deployments": {}}, "WaitingForSyncer"),
     "no quota": ({"quotas": {}}, "Provisioning"),
     "one quota": ({"quotas": {"tenant-quota": {}}}, "Provisioning"),
-    "a quota that nobody counts yet": (
+    "a quota that is not counted yet": (
         {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
         "Provisioning",
     ),

@@ -119,7 +119,7 @@ def test_item_96_a_worse_pod_gives_its_place_and_then_waits_behind_the_better_on
     # Whichever comes first now, the better one gets the room.
     assert "a pod that comes before it waits" in bed.create(low)
     assert not bed.create(high)
-    assert bed.queued == ["low"], "who waited only behind it is tried again"
+    assert bed.queued == ["low"], "a pod that waited only behind it is tried again"
     assert "8 nvidia.com/gpu, 4 of 8 are in use" in bed.create(low)
     assert bed.gives_way() == []
 
@@ -286,7 +286,7 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
         bed.virtual[each]["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
     assert all("'a" in (said := bed.create(each)) and "this pod gives it 3 pods" in said for each in pods[:3])
     assert "in use" in bed.create(pods[3])
-    assert bed.queued == ["a0", "a1", "a2"], "nobody says four any more"
+    assert bed.queued == ["a0", "a1", "a2"], "no pod declares four any longer"
     assert all("the rest of its gang" in bed.create(each) for each in pods[:3])
     # One that is gone is told nothing.
     odd = bed.pod("odd", of="a", size=9)
