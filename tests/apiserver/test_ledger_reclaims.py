@@ -115,7 +115,7 @@ async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_th
         assert len(await host.pods(team)) == len(await host.pods(other)) == 2
 
 
-async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: LedgerHost) -> None:
+async def test_without_a_tenant_in_a_cohort_no_pod_is_watched_until_there_is_one(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2, ceiling=4)

@@ -208,7 +208,7 @@ async def let_go(host: LedgerHost, tenant: str, name: str) -> None:
         await host.client.patch(PODS, name, body, names.work_namespace(tenant))
 
 
-async def test_while_a_pod_ends_with_grace_its_gpus_are_nobody_elses(ledger_host: LedgerHost) -> None:
+async def test_while_a_pod_ends_with_grace_it_keeps_its_gpus(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 4): 4}
     team = await host.tenant("team", 8)
@@ -224,7 +224,7 @@ async def test_while_a_pod_ends_with_grace_its_gpus_are_nobody_elses(ledger_host
         await until(lambda: _on(host, team, "next"), "the next one is bound")
 
 
-async def test_who_lends_does_not_wait_for_what_a_lost_node_never_gives_back(
+async def test_a_lender_does_not_wait_for_gpus_that_a_lost_node_never_gives_back(
     ledger_host: LedgerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """slurm-bridge 49: a pod without a kubelet never ends.

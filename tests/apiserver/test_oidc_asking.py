@@ -42,7 +42,7 @@ WRONG: dict[str, tuple[Callable[[Dex], dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_provider_that_is_none_is_told_with_its_cause(dex: Dex, name: str) -> None:
+async def test_an_unusable_provider_is_reported_with_its_cause(dex: Dex, name: str) -> None:
     wrong, word = WRONG[name]
     assert await keys_of(provider(dex))
     with pytest.raises(Fault, match=word):

@@ -100,7 +100,7 @@ def test_what_a_killed_run_left_goes_with_the_next(seen: Seen) -> None:
     assert (seen.spaces[_KILLED], seen.spaces[_OTHER]) == (True, False)
 
 
-async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
+async def test_a_user_without_rights_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
     before = await _spaces(host_client)
     config = apiservers.host.config_for("nobody-in-particular", "nothing")
     async with Client(config, user_agent="tests", field_manager="tests") as client:

@@ -207,7 +207,7 @@ async def test_it_moves_and_goes_with_its_shared_volume(volumes: Volumes) -> Non
     await volumes.gone("green", "shared.rw.data")
 
 
-async def test_what_cannot_be_read_any_more_stays_as_it_is(volumes: Volumes) -> None:
+async def test_what_can_no_longer_be_read_stays_as_it_is(volumes: Volumes) -> None:
     """The volume of the host that was named is gone, which says nothing of the bytes; tenants go on."""
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": NFS, "storageClassName": "x"}
     await volumes.host.apply(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": "source"}, "spec": spec})

@@ -297,7 +297,7 @@ async def test_what_may_not_be_shared_is_named_and_what_was_there_stays(sharing:
     assert later is None or later["type"] == PULLS
 
 
-async def test_a_plane_full_of_our_label_is_left_alone_and_delays_nobody(
+async def test_a_plane_full_of_our_label_is_left_alone_and_delays_no_other(
     sharing: Sharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.inside, "MOST_COPIES", 5)

@@ -152,7 +152,7 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert {obj["metadata"]["name"] for obj in (await client.list(CONFIG_MAPS, SPACE)).items} > {"after", made[-1]}
 
 
-async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(client: Client, look: Look) -> None:
+async def test_a_file_that_is_mostly_holes_is_rewritten_before_it_is_full(client: Client, look: Look) -> None:
     for number in range(18):
         await client.create(CONFIG_MAPS, large(f"large-{number}"))
     for number in range(16):

@@ -97,7 +97,7 @@ async def test_item_50_why_the_host_does_not_place_it_stands_on_the_pod(bed: Syn
     assert not await gone(bed, "web")
 
 
-async def test_item_37_50_a_node_of_nobody_and_a_full_quota_are_said_on_the_pod(bed: SyncerBed) -> None:
+async def test_item_37_50_an_unknown_node_and_a_full_quota_are_reported_on_the_pod(bed: SyncerBed) -> None:
     await bed.create(own(bed, "astray"))
     await bed.bind_virtual("astray", "node-of-another")
     assert "node-of-another" in (await says(bed, "astray", "NodeNotVisible"))["message"]

@@ -131,7 +131,7 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     await bed.mirrored("more")
 
 
-async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: SyncerBed) -> None:
+async def test_item_53_the_largest_number_of_devices_in_a_claim_harms_no_other(bed: SyncerBed) -> None:
     requests = [
         {"name": f"r{number}", "exactly": {"deviceClassName": CLASS, "count": 1024, "tolerations": [{"operator": "Exists"}]}}
         for number in range(32)

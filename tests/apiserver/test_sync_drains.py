@@ -149,7 +149,7 @@ async def test_budgets_hold_for_as_long_as_the_class_says(host_client: Client, p
         assert await evict(bed, "a") == ""
 
 
-async def test_a_pod_that_does_not_translate_any_more_holds_up_no_drain(bed: SyncerBed) -> None:
+async def test_a_pod_that_no_longer_translates_holds_up_no_drain(bed: SyncerBed) -> None:
     await guard(bed)
     await bed.running("a", web(bed, "a"))
     await bed.plane.patch(PODS, "a", {"metadata": {"annotations": REFUSED}}, bed.space)

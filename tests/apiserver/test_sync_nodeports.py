@@ -230,7 +230,7 @@ async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: SyncerB
     await until(moved, "node ports at another address")
 
 
-async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: SyncerBed) -> None:
+async def test_item_79_an_address_that_another_service_has_is_passed_over(bed: SyncerBed) -> None:
     """All but one of the addresses that would be chosen first are Services that the syncer does not see."""
     body = {"spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}}
     taken = 0

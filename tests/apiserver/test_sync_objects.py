@@ -208,7 +208,7 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
     await until(next_one, "a waiting pod takes the room")
 
 
-async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: SyncerBed) -> None:
+async def test_item_47_a_quota_that_is_not_counted_yet_is_waited_for(bed: SyncerBed) -> None:
     counted = {"pods": "5"}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": counted}}, bed.work)
     status: Obj = {"status": {"hard": counted}}

@@ -130,7 +130,7 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 
-async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(bed: SyncerBed) -> None:
+async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_not_a_deletion(bed: SyncerBed) -> None:
     await group(bed, "gang")
     first = await bed.copied(POD_GROUPS, "gang")
     name = first["metadata"]["name"]

@@ -116,7 +116,7 @@ async def test_a_wider_bound_lets_those_start_that_were_refused(bed: Told) -> No
     await bed.mirrored("wide")
 
 
-async def test_who_joins_a_cohort_waits_at_the_gate_from_then_on(bed: Told) -> None:
+async def test_pods_of_a_tenant_that_joins_a_cohort_wait_at_the_gate_from_then_on(bed: Told) -> None:
     await bed.create(bed.gpu_pod("before"))
     before = await bed.mirrored("before")
     assert not gate.is_gated(before)

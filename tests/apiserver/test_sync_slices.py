@@ -145,7 +145,7 @@ async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Sy
     await bed.event("one", "10.244.9.7 is not the address")
 
 
-async def test_a_dead_plane_is_no_reason_to_lead_to_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:
+async def test_a_dead_plane_keeps_no_service_on_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
         SyncerBed.open(host_client, plane) as bed,

@@ -208,7 +208,7 @@ async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_
     await bed.uncopied(VOLUME_SNAPSHOTS, "nightly", 120)
 
 
-async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: SyncerBed) -> None:
+async def test_item_35_a_definition_bent_to_any_shape_does_no_harm(bed: SyncerBed) -> None:
     # A watch from before goes on for a while with what the old definition leaves of the objects.
     await bed.stop()
     before = (await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME))["spec"]["versions"][0]

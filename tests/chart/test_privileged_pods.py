@@ -106,7 +106,7 @@ def unrefused(answers: dict[str, str], by: "re.Pattern[str]") -> dict[str, str]:
 
 
 @pytest.mark.apiserver
-async def test_pod_security_of_the_namespace_refuses_it_to_everybody(admin: Client) -> None:
+async def test_pod_security_of_the_namespace_refuses_it_to_every_user(admin: Client) -> None:
     spec = plane_spec(tenant="team-p", service_slice="10.112.12.0/22")
     await apply_all(admin, namespaces(spec))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": spec.work_namespace}}

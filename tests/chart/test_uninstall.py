@@ -161,7 +161,7 @@ async def test_definitions_without_objects_may_be_deleted_and_others_always(host
     await gone(host)
 
 
-async def test_what_stays_hinders_nobody_once_the_definitions_are_gone(host: Installation) -> None:
+async def test_what_stays_does_no_harm_once_the_definitions_are_gone(host: Installation) -> None:
     await host.forgotten()
     host.helm("uninstall", "bulkhead")
     for name in ("tenantclasses.bulkhead.dev", "tenants.bulkhead.dev"):

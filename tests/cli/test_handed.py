@@ -103,7 +103,7 @@ def person(dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
     return Person(dex, tmp_path)
 
 
-async def test_one_file_is_all_that_somebody_needs(plane: Believer, dex: Dex, person: Person, tmp_path: Path) -> None:
+async def test_one_file_is_all_that_a_user_needs(plane: Believer, dex: Dex, person: Person, tmp_path: Path) -> None:
     path = file_of(tmp_path, dex, tenant_at(plane.server.url, plane.server.authority.pem.decode()))
     done = await person("login", "-f", str(path))
     assert done.code == 0, done.err
@@ -143,7 +143,7 @@ async def test_a_server_of_another_name(plane: Believer, dex: Dex, person: Perso
         assert (await person("login", "team-a", *half)).code == 2
 
 
-async def test_who_is_revoked_is_told_whom_to_ask(
+async def test_a_revoked_user_is_told_to_ask_an_admin(
     plane: Believer, dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -173,7 +173,7 @@ def closing() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("case", ["no name", "no server listens", "closed", "another tenant", "no certificate"])
-async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path: Path) -> None:
+async def test_why_a_tenant_is_not_reached(case: str, dex: Dex, person: Person, tmp_path: Path) -> None:
     other = Authority("other").pem.decode()
     with contextlib.contextmanager(closing)() as port:
         server, authority, said = {
@@ -267,7 +267,7 @@ def changed(data: bytes, change: str) -> bytes:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"[" * 100_000, b"{" * 100_000, b"\xff\xfe", b"a: &a [*a]", b"x", b"{}"])
-def test_what_is_no_file_at_all_is_refused(data: bytes) -> None:
+def test_a_malformed_file_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, ConfigError)):
         handed.read(data)
 
@@ -290,7 +290,7 @@ def test_clocks_that_differ_are_told_by_a_fresh_token_alone() -> None:
     assert arrival.skew(Tokens("x", "", time.time(), 0)) == 0.0
 
 
-async def test_an_admin_hands_it_out_and_is_told_that_nobody_reaches_it(
+async def test_an_admin_hands_it_out_and_is_told_that_it_reaches_no_server(
     cli: Cli, controller: Controller, plane: Believer, dex: Dex, host_client: Client
 ) -> None:
     issuer = {"name": "corp", "url": dex.url, "audiences": ["bulkhead-{tenant}"], "certificateAuthority": dex.ca}

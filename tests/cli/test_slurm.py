@@ -270,12 +270,12 @@ def test_wrong_usage(words: list[str]) -> None:
         ([{"name": "bob"}], "bob", "bob"),
     ],
 )
-def test_who_runs_a_command(users: list[dict[str, Any]], asked: str | None, chosen: str) -> None:
+def test_which_user_runs_a_command(users: list[dict[str, Any]], asked: str | None, chosen: str) -> None:
     assert slurm.choose_user({"users": users}, asked) == chosen
 
 
 @pytest.mark.parametrize("asked", ["mallory", "bob -c id", "-l", "", "bob\n"])
-def test_who_may_not(asked: str) -> None:
+def test_which_users_may_not(asked: str) -> None:
     with pytest.raises(CliError):
         slurm.choose_user({"users": [{"name": "bob"}]}, asked)
 

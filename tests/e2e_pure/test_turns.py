@@ -44,7 +44,7 @@ def test_what_changes_nothing_runs_beside_others(first: Taker, tmp_path: Path) -
     assert second.said == []
 
 
-def test_who_needs_the_host_alone_waits_for_all_says_so_and_goes_before_those_that_come_later(
+def test_a_test_that_needs_the_host_alone_waits_for_all_says_so_and_goes_before_later_ones(
     first: Taker, tmp_path: Path
 ) -> None:
     alone = Taker(tmp_path, "power cut", alone=True)

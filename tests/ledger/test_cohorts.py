@@ -85,7 +85,7 @@ def test_sums_and_what_waits_are_those_of_the_decision() -> None:
     CohortStatus.model_validate(found)
 
 
-def test_who_waits_counts_for_the_flavor_that_its_tenant_likes_best() -> None:
+def test_a_waiting_pod_counts_for_its_tenants_preferred_flavor() -> None:
     there = of(
         tenant("ada", fast=8, slow=8),
         nodes=(node("n0", kind="fast"), node("n1", kind="slow")),

@@ -135,7 +135,7 @@ def borrows_again(slow: Node) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "slow", [NODES[1], replace(NODES[1], usable=False), replace(NODES[1], labels={})], ids=["full", "down", "none"]
 )
-def test_who_has_a_turn_for_his_own_kind_does_not_borrow_of_another_in_it(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_for_the_own_kind_does_not_borrow_another(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the quota that was reclaimed for its owner would go back to the borrower, again and again."""
     assert borrows_again(slow) == [("mine", "n-fast")]
     monkeypatch.setattr("bulkhead.ledger.admit.AdmissionJudge._is_out_of_turn", lambda *_: False)

@@ -84,7 +84,7 @@ def test_a_flavor_binds_those_who_ask_for_its_resource() -> None:
     assert board.place([pod(0, gpu=8), pod(1, gpu=8)], Flavor("h100", GPU, {"gpu": "h100"})) is None
 
 
-def test_who_runs_takes_room_also_where_there_was_none_left() -> None:
+def test_a_running_pod_takes_room_also_where_none_was_left() -> None:
     board = Board([Node("a", {GPU: 2, "pods": 2})])
     board.hold("gone", {GPU: 1})
     board.hold("a", {GPU: 3, "unheard.of/thing": 1})

@@ -38,7 +38,7 @@ CASES: list[tuple[str, Pod, list[Pod], bool]] = [
 
 
 @pytest.mark.parametrize(("name", "worker", "others", "wanted"), CASES, ids=[each[0] for each in CASES])
-def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) -> None:
+def test_which_worker_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) -> None:
     shares = {("", GPU): Share(2, borrowing=None), ("", NIC): Share(2)}
     tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "third")}
     tenants["slurm"] = Tenant("slurm", cohort="c", shares={("", GPU): Share(0, borrowing=None)})
@@ -47,14 +47,14 @@ def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) 
     assert decide(snapshot, NOW).spare == ((worker,) if wanted else ())
 
 
-def test_who_has_left_every_cohort_owes_nobody_anything() -> None:
+def test_a_tenant_that_has_left_every_cohort_owes_nothing() -> None:
     shares = {("", GPU): Share(2)}
     tenants = {each: Tenant(each, shares=shares) for each in ("owner", "slurm")}
     snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, "pods": 100}),), (WORKER, pod("o", "owner", gpus=9)))
     assert decide(snapshot, NOW).spare == (WORKER,)
 
 
-def test_who_is_spared_is_not_taken_back_again_by_the_same_moment() -> None:
+def test_a_spared_worker_is_not_reclaimed_again_for_the_same_moment() -> None:
     shares = {("", GPU): Share(2, borrowing=None)}
     tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "slurm")}
     held = replace(WORKER, asks={GPU: 4})
@@ -92,7 +92,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots())
-def test_who_is_spared_is_never_taken_back_for_what_waits_at_that_moment(snapshot: Snapshot) -> None:
+def test_a_spared_worker_is_never_reclaimed_for_what_waits_at_that_moment(snapshot: Snapshot) -> None:
     spare = {each.uid for each in decide(snapshot, NOW).spare}
     if not spare:
         return

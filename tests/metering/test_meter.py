@@ -205,7 +205,7 @@ def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:
     assert meter._known == {}
 
 
-def test_a_pod_whose_end_nobody_saw_ended_when_it_was_last_counted() -> None:
+def test_a_pod_whose_end_was_not_seen_ended_when_it_was_last_counted() -> None:
     meter = Meter(0)
     meter.see(held(since=0, running=0))
     assert sums(list(meter.count(1000))).used == 1000

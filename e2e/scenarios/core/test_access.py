@@ -76,7 +76,7 @@ def test_item_85_port_forward(alice: Tenant, shell: str) -> None:
             process.wait(timeout=10)
 
 
-def test_item_86_the_shim_refuses_whoever_is_not_this_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
+def test_item_86_the_shim_refuses_all_clients_but_its_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
     address = host.get("Service", "kubelet-shim", alice.plane)["spec"]["clusterIP"]
     url = f"https://{address}:10250/containerLogs/default/shell/main"
     # From the node itself, which no policy blocks: the shim itself must refuse.

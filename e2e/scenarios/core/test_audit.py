@@ -91,7 +91,7 @@ def test_files_outlive_the_pod_and_hold_no_secret(host: Api, both: tuple[Tenant,
     assert {event["stage"] for event in whole}.isdisjoint({"RequestReceived"})
 
 
-def test_who_acts_as_the_platform_is_written_down(both: tuple[Tenant, Tenant]) -> None:
+def test_the_trail_records_users_who_act_as_the_platform(both: tuple[Tenant, Tenant]) -> None:
     for tenant in both:
         commands.kubectl(tenant.kubeconfig, "get", "secrets", "-A", "--as=bulkhead:syncer", check=False)
 

@@ -20,7 +20,7 @@ def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, alice:
     tenants.wait_ready(host, [alice.name])
 
 
-def test_a_namespace_of_somebody_else_is_never_adopted(host: Api, fresh_name: str) -> None:
+def test_a_namespace_of_another_owner_is_never_adopted(host: Api, fresh_name: str) -> None:
     host.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bh-{fresh_name}"}})
     try:
         host.create(tenants.manifest(fresh_name))

@@ -49,7 +49,7 @@ def test_system_calls_are_filtered_and_processes_are_counted(host: Api, alice: T
     assert [path.read_text().strip() for path in found] == ["4096"]
 
 
-def test_root_in_the_container_is_nobody_on_the_node(confined: Tenant) -> None:
+def test_root_in_the_container_has_no_rights_on_the_node(confined: Tenant) -> None:
     own = {"name": "own", "projected": {"sources": [{"downwardAPI": {"items": [item("name", "metadata.name")]}}]}}
     spec = workloads.pod_spec(volumes=[own, {"name": "scratch", "emptyDir": {}}])
     spec["containers"][0]["volumeMounts"] = [{"name": "own", "mountPath": "/own"}, {"name": "scratch", "mountPath": "/s"}]

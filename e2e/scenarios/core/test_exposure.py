@@ -152,7 +152,7 @@ def test_a_forged_name_meets_another_certificate_and_another_authority(host: Api
 
 
 @pytest.mark.usefixtures("exposed")
-def test_names_of_nobody_are_refused_and_counted(host: Api) -> None:
+def test_unknown_names_are_refused_and_counted(host: Api) -> None:
     before = refused(host)
     for asked, data in ((f"nobody.{DOMAIN}", None), (None, None), (None, b"GET / HTTP/1.0\r\n\r\n")):
         if data is None:

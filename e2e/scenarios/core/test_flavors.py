@@ -152,7 +152,7 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
     assert _runs_on(first, "next") == KINDS[SLOW]
 
 
-def test_who_names_a_kind_of_which_he_has_no_quota_reads_so_with_numbers(first: Tenant) -> None:
+def test_a_pod_for_a_kind_without_quota_says_so_with_numbers(first: Tenant) -> None:
     _pod(first, "elsewhere", 2, where={KIND: OTHER})
     said = workloads.wait_refused(first.api, "elsewhere", "NeverFits", seconds=20)["message"]
     assert "asks 2 nvidia.com/gpu" in said

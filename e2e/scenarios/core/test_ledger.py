@@ -119,7 +119,7 @@ def test_what_no_quota_of_the_cohort_suffices_for_reads_why_with_numbers(owner: 
     assert "QuotaExceeded" in told.out
 
 
-def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> None:
+def test_only_the_ledger_removes_its_gate(host: Api, owner: Tenant) -> None:
     group = {
         "labels": {"kueue.x-k8s.io/pod-group-name": "half"},
         "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
@@ -136,7 +136,7 @@ def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> 
     assert _gated(host.get("Pod", name, namespace))
 
 
-def test_who_runs_beyond_a_lowered_quota_reads_what_becomes_of_it(host: Api, borrower: Tenant) -> None:
+def test_a_pod_beyond_a_lowered_quota_says_what_happens_to_it(host: Api, borrower: Tenant) -> None:
     for name in ("older", "newer"):
         _pod(borrower, name, 4)
         workloads.wait_running(borrower.api, name)

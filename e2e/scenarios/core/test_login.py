@@ -152,7 +152,7 @@ def test_a_certificate_of_one_tenant_opens_no_other_plane(alice: Tenant, bob: Te
 
 
 @pytest.mark.fresh(gpus=0)
-def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
+def test_a_revoked_user_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
     path, copied, admins = (tmp_path / f"{each}.yaml" for each in ("carol", "copied", "admins"))
     let_in(tenant.name, path, carol)
     log_in(tenant.name, admins)

@@ -50,7 +50,7 @@ def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, 
     assert "busy" in kubectl(machine.KUBECONFIG, "top", "pods", "-n", alice.work, "--no-headers").out, "the positive control"
 
 
-def test_item_87_whoever_may_view_pods_may_see_what_they_use(alice: Tenant, space: str) -> None:
+def test_item_87_users_who_may_view_pods_may_see_what_they_use(alice: Tenant, space: str) -> None:
     asked = ("auth", "can-i", "list", "pods.metrics.k8s.io", "-n", space, "--as", "eve")
     assert kubectl(alice.kubeconfig, *asked, check=False).out.strip() == "no"
     kubectl(alice.kubeconfig, "create", "rolebinding", "eve", "--clusterrole=view", "--user=eve", "-n", space)

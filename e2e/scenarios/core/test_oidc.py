@@ -189,7 +189,7 @@ def called(tenant: Tenant, word: str = "") -> str:
     raise NotYetError("not called yet")
 
 
-def test_who_is_revoked_is_out_and_nobody_else(host: Api, dex: Dex, ours: Tenant) -> None:
+def test_only_a_revoked_user_is_out(host: Api, dex: Dex, ours: Tenant) -> None:
     ada, grace = (dex.password(user, f"bulkhead-{OURS}") for user in ("ada", "grace"))
     becomes(ours, ada, ADA)
     change(host, revoked=[{"name": ADA}])

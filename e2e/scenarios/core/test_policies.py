@@ -31,7 +31,7 @@ def network_policy(space: str, allowed: str) -> Obj:
     }
 
 
-def test_item_82_a_policy_lets_in_whom_it_names_and_nobody_else(alice: Tenant, space: str) -> None:
+def test_item_82_a_policy_lets_in_only_the_pods_that_it_names(alice: Tenant, space: str) -> None:
     alice.api.create(workloads.pod("db", workloads.pod_spec(workloads.web_server("served"), ports=[PORT]), namespace=space))
     for name in ("friend", "other"):
         alice.api.create(workloads.pod(name, namespace=space))

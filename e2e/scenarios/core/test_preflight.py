@@ -95,7 +95,7 @@ def test_this_host_is_fit(host: Api, values: str) -> None:
     finds(host, "the host to be fit", fit, "--values", values)
 
 
-def test_policies_that_nobody_enforces_are_found_out(host: Api, values: str) -> None:
+def test_policies_that_are_not_enforced_are_found_out(host: Api, values: str) -> None:
     def found_out(code: int, found: dict[str, Any]) -> bool:
         causes = {way: str(found[f"network.{way}"].get("cause")) for way in ("ingress", "egress")}
         open_ways = all(f"({way}) is not enforced" in cause for way, cause in causes.items())

@@ -127,7 +127,7 @@ def test_what_is_shared_follows_its_source_into_a_running_pod(sharing: Sharing) 
     until("the node to have it", lambda: workloads.expect(read() == "two", read()), seconds=150)
 
 
-def test_what_a_tenant_does_to_a_copy_is_undone_and_reaches_nobody(sharing: Sharing) -> None:
+def test_a_tenants_change_of_a_copy_is_undone_and_reaches_no_other_tenant(sharing: Sharing) -> None:
     sharing.host.apply(bundle("mine"))
     api = sharing.tenant.api
     wait_held(sharing, OPEN, "mine")

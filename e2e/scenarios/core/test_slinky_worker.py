@@ -112,7 +112,7 @@ def inside(tenant: Tenant, name: str, script: str) -> str:
     return kubectl(tenant.kubeconfig, "-n", SPACE, "exec", name, "-c", "slurmd", "--", "sh", "-c", script).out
 
 
-def test_the_host_refuses_a_privileged_pod_whoever_asks(host: Api, alice: Tenant) -> None:
+def test_the_host_refuses_a_privileged_pod_of_any_user(host: Api, alice: Tenant) -> None:
     def tried(**context: object) -> None:
         """A dry run, by an admin of the host."""
         spec = workloads.pod_spec()

@@ -124,7 +124,7 @@ def _wait_told(host: Api, tenant: Tenant, names: list[str]) -> None:
     until(f"{', '.join(names)} of {tenant.name} to wait at the gate", told, seconds=60)
 
 
-def test_members_of_a_gang_that_come_back_larger_queue_like_anybody(host: Api, lender: Tenant, thief: Tenant) -> None:
+def test_members_of_a_gang_that_come_back_larger_queue_like_any_pod(host: Api, lender: Tenant, thief: Tenant) -> None:
     members = [f"member-{number}" for number in range(4)]
     for name in members:
         thief.api.create(_member(name, 0))
@@ -155,7 +155,7 @@ def test_members_of_a_gang_that_come_back_larger_queue_like_anybody(host: Api, l
     workloads.wait_running(thief.api, members[1])
 
 
-def test_a_node_that_a_tenant_spoils_for_itself_is_spoilt_for_nobody_else(lender: Tenant, thief: Tenant) -> None:
+def test_a_node_that_a_tenant_spoils_for_itself_is_not_spoilt_for_others(lender: Tenant, thief: Tenant) -> None:
     (fast,) = (node for node, kind in KINDS.items() if kind == FAST)
     guard = workloads.pod_spec(where={"kubernetes.io/hostname": fast}, tolerations=[workloads.TOLERATION])
     thief.api.create(workloads.pod("guard", guard, labels={"app": "guard"}))

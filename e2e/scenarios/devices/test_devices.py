@@ -73,7 +73,7 @@ def test_item_52_claims_of_a_template_wait_for_a_free_device_and_give_it_back(ho
     until("the host's claims to go with their pods", lambda: _none_left(host, alice), seconds=60)
 
 
-def test_item_52_who_is_not_offered_the_devices_gets_none_and_a_reason(bob: Tenant, space: str, host: Api) -> None:
+def test_item_52_a_tenant_without_an_offer_of_devices_gets_none_and_a_reason(bob: Tenant, space: str, host: Api) -> None:
     tenants.make_namespace(bob.api, space)
     bob.api.create(claim("ResourceClaim", "wished", space))
     bob.api.create(user("hopeful", space, resourceClaimName="wished"))

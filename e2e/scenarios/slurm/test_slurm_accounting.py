@@ -6,7 +6,7 @@ from e2e.slurm import jobs
 from e2e.slurm.clusters import BOB, Cluster
 
 
-def test_sacct_tells_what_ran_by_whom_and_how_it_ended(quiet: Cluster) -> None:
+def test_sacct_tells_each_job_its_user_and_how_it_ended(quiet: Cluster) -> None:
     good = jobs.submit(quiet, "true", "--job-name=recorded", user=BOB)
     bad = jobs.submit(quiet, "exit 3", "--job-name=recorded-too", user=BOB)
     jobs.wait(quiet, good)

@@ -33,7 +33,7 @@ def test_homes_are_private(red: Cluster) -> None:
     assert "Permission denied" in other.err, other.text
 
 
-def test_nobody_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
+def test_no_user_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
     """The volume is created writable for all users; on login nodes and workers alike it belongs to root from the start."""
     for pod in ("login-0", "cpu-0"):
         assert quiet.inside(pod, "stat -c '%a %u' /home").out.strip() == "755 0", pod

@@ -122,7 +122,7 @@ def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
         assert value.decode("utf-8", "replace").strip() not in listed.out
 
 
-def test_the_key_of_tokens_lies_with_those_who_judge_them(red: Cluster) -> None:
+def test_only_daemons_that_verify_tokens_have_their_key(red: Cluster) -> None:
     for pod, there in (("slurmctld-0", True), ("slurmdbd-0", True), ("login-0", False), ("cpu-0", False), ("gpu-0", False)):
         listed = red.inside(pod, "ls /etc/slurm-keys-mount /run/keys").out.split()
         assert listed.count("slurm.jwks") == 2, pod

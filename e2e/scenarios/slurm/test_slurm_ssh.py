@@ -98,7 +98,7 @@ def log_of_sshd(cluster: Cluster) -> str:
     return commands.kubectl(cluster.tenant.kubeconfig, "-n", "slurm", "logs", "login-0", "--tail=400").out
 
 
-def test_an_admin_of_the_host_comes_in_as_the_user_that_he_is(cluster: Cluster, admin: str) -> None:
+def test_an_admin_of_the_host_comes_in_as_their_slurm_user(cluster: Cluster, admin: str) -> None:
     begin = time.monotonic()
     assert as_admin("--", "sh", "-c", "whoami; hostname; echo 'two  words'").out.splitlines() == [
         "alice", "login-0", "two  words",
@@ -114,7 +114,7 @@ def test_an_admin_of_the_host_comes_in_as_the_user_that_he_is(cluster: Cluster, 
     assert f"ID {admin}" in log_of_sshd(cluster)
 
 
-def test_who_signs_in_at_the_provider_comes_in_without_any_right_on_the_host(cluster: Cluster, ada: Path) -> None:
+def test_a_user_of_the_provider_comes_in_without_any_right_on_the_host(cluster: Cluster, ada: Path) -> None:
     assert as_ada(ada, "--", "whoami").out.strip() == BOB
     for user in (ALICE, "root", "carol"):
         assert f"{ADA} may be bob, not {user}" in as_ada(ada, "--user", user, "--", "true", check=False).err
@@ -132,7 +132,7 @@ def test_who_signs_in_at_the_provider_comes_in_without_any_right_on_the_host(clu
         assert shown == ("yes" if wanted else "no"), words
 
 
-def test_who_is_nobody_is_told_so(dex: Dex, ada: Path) -> None:
+def test_a_user_without_a_slurm_user_is_told_so(dex: Dex, ada: Path) -> None:
     document = yaml.safe_load(ada.read_text())
     document["users"][0]["user"] = {"token": dex.password("grace", f"bulkhead-{NAME}")}
     ada.write_text(yaml.safe_dump(document))
@@ -171,7 +171,7 @@ def test_certificates_of_another_authority_or_for_another_user_open_nothing(clus
             assert ssh_with(forged, user).code == 255, user
 
 
-def test_who_is_revoked_is_out_although_the_certificate_is_valid(host: Api, cluster: Cluster, ada: Path, cache: Path) -> None:
+def test_a_revoked_user_is_out_although_the_certificate_is_valid(host: Api, cluster: Cluster, ada: Path, cache: Path) -> None:
     as_ada(ada, "--renew")
     key = kept(cache)
     copied = key.parent.parent / "kept"

@@ -216,7 +216,7 @@ WAYS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("who", ["system:admin", "system:kube-controller-manager", "system:serviceaccount:kube-system:x"])
-async def test_nobody_else_takes_the_gate_away_whatever_way(who: str, judged: Client, server: ApiServer, admin: Client) -> None:
+async def test_only_the_ledger_removes_the_gate_by_any_way(who: str, judged: Client, server: ApiServer, admin: Client) -> None:
     """Not even who may do everything: a pod without its gate would have accelerators that are another's."""
     async with Client(server.config_for(who, "system:masters"), user_agent="tests", field_manager="tests") as other:
         for way, (content_type, body) in WAYS.items():

@@ -94,7 +94,7 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
             await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "x"}})
 
 
-async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
+async def test_a_login_user_sees_cohorts_and_reads_which_role_shows_the_rest(
     admin: Client, host: LedgerHost, person: Person
 ) -> None:
     await person.given(admin, LOGIN)

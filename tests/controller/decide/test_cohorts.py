@@ -94,7 +94,7 @@ def test_what_a_tenant_is_given(name: str) -> None:
     assert set(cohorts.gated_resources(asked, offering(**resources))) == {resource for _, resource in shares}
 
 
-def test_who_has_neither_cohort_nor_gangs_is_none_of_the_ledgers() -> None:
+def test_a_tenant_without_cohort_and_gangs_does_not_need_the_ledger() -> None:
     asked = {"quota": {"resources": {GPU: {"nominal": 8}}}}
     assert cohorts.given("team-a", asked, OFFER) is None
     alone = cohorts.given("team-a", asked, {"scheduling": {"gangs": True}})
@@ -213,7 +213,7 @@ def test_gangs_alone_gate_gangs_alone() -> None:
     assert (ledger.GATED_RESOURCES in facts, facts[ledger.GATED_GANGS]) == (False, "true")
 
 
-def test_who_leaves_a_cohort_leaves_nothing_at_the_gate() -> None:
+def test_a_tenant_that_leaves_a_cohort_leaves_nothing_at_the_gate() -> None:
     before = in_cohort(gpus(8), None, mate("b", 16))
     everything = by_slot(render(before, material(before)).everything())
     after = in_cohort(asking({GPU: {"nominal": 8}}, None), None, mate("b", 16), existing=everything)
@@ -255,7 +255,7 @@ def test_refused_amounts_keep_their_flavors() -> None:
     assert hard(spec)["requests.nvidia.com/gpu"] == "36"
 
 
-def test_a_cohort_that_the_class_does_not_list_any_more_lends_nothing_more() -> None:
+def test_a_cohort_that_the_class_no_longer_lists_lends_nothing_more() -> None:
     before = in_cohort(gpus(8), None, mate("b", 16))
     spec = held(gpus(8), {"quota": {"resources": {GPU: {"maxNominal": 64}}}}, before, mate("b", 16))
     assert hard(spec)["requests.nvidia.com/gpu"] == "8"

@@ -73,7 +73,7 @@ def test_what_is_refused_takes_nothing_else_along() -> None:
     assert spec.nodes.selector == (("a", "2"), ("rack", "7"))
 
 
-def test_a_runtime_that_the_class_does_not_list_any_more_stays_where_no_other_is_forced() -> None:
+def test_a_runtime_that_the_class_no_longer_lists_stays_unless_another_is_forced() -> None:
     before = ran({"isolation": {"allowedRuntimeClasses": ["gvisor"]}}, GVISOR)
     assert kept({}, GVISOR, before).isolation.runtime_class == "gvisor"
     assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).isolation.runtime_class == "kata"
@@ -158,7 +158,7 @@ def test_what_is_held_is_held_to_itself(earlier: Spec, offered: Spec, wanted: Sp
     assert kept(offer, asked, once) == once
 
 
-def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> None:
+def test_a_resource_that_the_class_no_longer_knows_is_still_counted() -> None:
     asked = {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}, "amd.com/gpu": {"nominal": 2}}}}
     before = ran({"gpuResources": ["nvidia.com/gpu", "amd.com/gpu"]}, asked)
     spec = kept({}, asked, before)
@@ -187,7 +187,7 @@ def test_the_syncer_and_dns_keep_the_size_that_is_refused() -> None:
     assert kept({}, asked).budgets.syncer == ran({}, {}).budgets.syncer
 
 
-def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
+def test_a_version_that_is_no_longer_offered_keeps_running() -> None:
     told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
     asked = tenant(kubernetesVersion="v1.35.1", status=told)
     offer = tenant_class(scheduling={"podGroups": True})

@@ -149,7 +149,7 @@ def test_any_other_field_that_never_changes_stays_too_and_the_rest_is_applied() 
     assert "StatefulSet bh-team-a/plane" in message
 
 
-def test_what_an_api_server_fills_in_is_no_difference() -> None:
+def test_defaults_of_an_api_server_are_not_a_difference() -> None:
     _, there = ran(size="2048Mi")
     wanted_set = next(obj for obj in there.values() if obj["kind"] == "StatefulSet")
     template = wanted_set["spec"]["volumeClaimTemplates"][0]

@@ -43,7 +43,7 @@ def test_little_is_kept_of_a_tenant() -> None:
     assert of_a_class(b'{"metadata":{"name":"a"},"spec":{"x":1}}', None)[1] == b'{"status":{}}'
 
 
-def test_who_uses_a_class_is_no_news_to_its_tenants() -> None:
+def test_the_users_of_a_class_are_not_news_to_its_tenants() -> None:
     told: list[str] = []
     events = Events(told.append)
     events.tenant(name="a", spec={"class": "gold"}, type=None)

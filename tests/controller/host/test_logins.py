@@ -63,7 +63,7 @@ async def answered(client: Client, prefix: str) -> int:
     return sum(not decide.is_open(decide.request_of(each)) for each in ours)
 
 
-async def test_who_files_hundreds_keeps_nobody_else_waiting(server: ApiServer, admin: Client) -> None:
+async def test_a_user_who_files_hundreds_keeps_no_other_waiting(server: ApiServer, admin: Client) -> None:
     """All are refused, because they name no tenant; the last request is answered while nearly all of the flood still waits."""
     request = pem()
     async with (

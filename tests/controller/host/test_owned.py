@@ -99,7 +99,7 @@ async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_
     assert (told.at_once, told.later) == (2, [1.0]), "the tenant's status shows it, but not at once"
 
 
-async def test_a_quota_that_somebody_changes_is_work_at_once(told: Told) -> None:
+async def test_a_quota_that_another_client_changes_is_enqueued_at_once(told: Told) -> None:
     changed = await told.client.patch(kinds.RESOURCE_QUOTAS, QUOTA.name, {"spec": {"hard": {"pods": "999"}}}, QUOTA.namespace)
     await told.seen(changed["metadata"]["resourceVersion"])
     assert (told.at_once, told.later) == (2, [])

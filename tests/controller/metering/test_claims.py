@@ -230,9 +230,7 @@ async def test_a_controller_that_is_killed_at_any_write_counts_no_claim_twice_an
         await host.table_is({("Pod/a", GPU): (round(3 * (passed + 180 - 20)), 30)})
 
 
-async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
-    host: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_without_allowed_claims_has_no_watch_of_them(host: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     # Claims of other tests on this server are not this host's.
     monkeypatch.setattr(claims, "SELECTOR", f"{claims.SELECTOR},tests={host.tenant}")
     host.counted = {}

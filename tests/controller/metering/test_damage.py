@@ -94,7 +94,7 @@ async def two_closed_pages(host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_a_damaged_page_is_begun_anew_from_what_is_still_held(host: Host, name: str) -> None:
+async def test_a_damaged_page_restarts_from_what_is_still_held(host: Host, name: str) -> None:
     """Found by a controller that begins: what ended meanwhile is lost, what is still there counts from its own beginning."""
     await two_closed_pages(host)
     usage = host.usage()
@@ -119,7 +119,7 @@ async def test_a_damaged_page_is_begun_anew_from_what_is_still_held(host: Host, 
 
 
 @pytest.mark.parametrize("name", [*DAMAGES, *MEDDLING])
-async def test_a_controller_that_counts_writes_over_what_somebody_did_and_loses_nothing(host: Host, name: str) -> None:
+async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_nothing(host: Host, name: str) -> None:
     await two_closed_pages(host)
     usage = host.usage()
     async with background(usage.run()):

@@ -104,7 +104,7 @@ def test_cas_that_end_together_restart_a_few_planes_at_a_time(world: World) -> N
     assert all("pki-ca-client" in result.put_off for result in found if not result.issued)
 
 
-def test_what_is_missing_or_does_not_say_what_it_should_waits_for_nobody(world: World) -> None:
+def test_a_missing_or_wrong_certificate_is_renewed_without_waiting(world: World) -> None:
     world.machine.advance(61 * 24 * 3600)
     world.renewals = Renewals(world.clock, lambda: "no")
     for plane_secrets in world.secrets:

@@ -88,7 +88,7 @@ def test_an_admin_says_where_a_named_server_is() -> None:
             load({"BULKHEAD_SERVER_ADDRESSES": wrong.replace(" ", "/")})
 
 
-def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
+def test_a_server_that_an_admin_or_the_host_names_is_not_unknown() -> None:
     named = load({"BULKHEAD_SERVER_ADDRESSES": "nfs.example.org=192.0.2.10/32,.nas.example.org=192.0.2.0/24"}).named_servers
     ranges = HostRanges(cast("Client", None), named=named)
     names_ = ("nfs.example.org", "a.nas.example.org", "nfs.storage.svc.cluster.local", "nfs.storage.svc", "b.example.org")

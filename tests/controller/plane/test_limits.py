@@ -95,7 +95,7 @@ def test_without_any_limit_the_quota_of_pods_is_there() -> None:
     ]
 
 
-def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None:
+def test_a_gpu_resource_without_a_limit_is_limited_to_nothing() -> None:
     spec = plane_spec(quota={"gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"), "limits": (), "object_limits": ()})
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "0", "requests.amd.com/gpu": "0"}

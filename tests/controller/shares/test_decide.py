@@ -227,7 +227,7 @@ def test_a_secret_of_the_tenants_own_is_not_pulled_with() -> None:
     assert points(Account("team", "u", "1"), conflicts={at("team"): False}) == []
 
 
-def test_what_is_no_pull_secret_is_not_pulled_with() -> None:
+def test_a_secret_of_another_type_is_not_pulled_with() -> None:
     tls = content_of(REGISTRY, secret("kubernetes.io/tls"))
     account = Account("team", "u", "1")
     assert points(account, sources={REGISTRY: tls}) == []

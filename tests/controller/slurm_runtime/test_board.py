@@ -138,7 +138,7 @@ async def test_what_is_taken_back_ends_the_wait_of_that_tenants_task_alone(bed: 
     assert bed.clock.sleepers == 0
 
 
-def test_the_board_wakes_who_is_concerned() -> None:
+def test_the_board_wakes_the_loops_that_are_concerned() -> None:
     board, woken = Board(), list[str]()
     board.listen(woken.append)
     assert board.on_host("a") is None

@@ -165,7 +165,7 @@ def test_a_fixed_worker_that_is_taken_back_waits_in_the_queue_under_its_name() -
     assert made.made == 3
 
 
-def test_workers_that_wait_for_nobody_are_given_up_and_others_wait_on() -> None:
+def test_workers_that_no_job_waits_for_are_given_up_and_others_wait_on() -> None:
     made = world(gpus_free=8)
     made.gpus_soon = 0
     made.queue = [pending(1, gpus=2)]

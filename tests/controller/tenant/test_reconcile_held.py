@@ -283,7 +283,7 @@ async def selects(client: Client, name: str) -> dict[str, str]:
     return found
 
 
-async def test_nodes_that_nobody_has_looked_at_stay_as_they_are(client: Client) -> None:
+async def test_nodes_that_were_not_observed_stay_as_they_are(client: Client) -> None:
     await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
     await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": {"nodes": {"maxDedicated": 2}}})
     looker = Looker(client, Settings(), lambda _: None)

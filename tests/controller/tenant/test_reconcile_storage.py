@@ -183,7 +183,7 @@ async def test_an_object_that_cannot_become_what_it_should_holds_up_nothing(clie
     await client.delete(kinds.TENANT_CLASSES, "stuck")
 
 
-async def test_a_tenant_that_was_never_built_is_not_built_beside_an_object_that_is_somebody_elses(client: Client) -> None:
+async def test_a_tenant_that_was_never_built_is_not_built_beside_an_object_of_another_owner(client: Client) -> None:
     await offer(client, "half")
     async with ControllerHost(client) as world:
         tenant = await ask(client, "half", **{"class": "half"})

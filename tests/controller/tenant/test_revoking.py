@@ -94,7 +94,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
         await take_down(world, name)
 
 
-async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody_else_is_believed(client: Client) -> None:
+async def test_tokens_are_revoked_in_a_plane_that_is_not_reconciled_and_no_other_is_trusted(client: Client) -> None:
     await ask(client, "tokens")
     async with ControllerHost(client) as world:
         await world.settle("tokens")
@@ -126,7 +126,7 @@ async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody
         await take_down(world, "tokens")
 
 
-async def test_in_a_namespace_that_is_somebody_elses_nothing_is_touched(client: Client) -> None:
+async def test_in_a_namespace_of_another_owner_nothing_is_touched(client: Client) -> None:
     await ask(client, "strayed")
     async with ControllerHost(client) as world:
         await world.settle("strayed")

@@ -71,7 +71,7 @@ def test_a_certificate_opens_the_users_that_it_names_and_the_log_says_whose_it_i
     assert [node.ssh(bobs, user).returncode for user in ("alice", "root")] == [255, 255]
 
 
-def test_whom_the_tenant_names_no_more_is_out_at_once_although_the_certificate_is_valid(
+def test_a_user_that_the_tenant_no_longer_names_is_out_at_once_although_the_certificate_is_valid(
     node: LoginNode, tmp_path: Path
 ) -> None:
     key = key_of(tmp_path, "alice", "bob")
@@ -101,7 +101,7 @@ def test_other_authorities_and_other_times_open_nothing(node: LoginNode, tmp_pat
     assert node.ssh(key_of(tmp_path, "alice", name="replaced"), "alice").returncode == 255
 
 
-def test_failures_of_one_keep_nobody_else_out(node: LoginNode, tmp_path: Path) -> None:
+def test_failures_of_one_user_keep_no_other_out(node: LoginNode, tmp_path: Path) -> None:
     """All users who come through the tenant's API have the same address."""
     eves, alices = key_of(tmp_path, "eve", identity="corp:eve", name="eves"), key_of(tmp_path, "alice")
     assert [node.ssh(eves, "alice").returncode for _ in range(6)] == [255] * 6

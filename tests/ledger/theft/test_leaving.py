@@ -51,7 +51,7 @@ def test_an_hour_of_grace_is_an_end_that_is_known() -> None:
     assert [each.starts_by for each in decisions.verdicts.values()] == [world.now + 3600.0]
 
 
-def test_nodes_that_one_tenants_pods_avoid_are_avoided_by_nobody_else() -> None:
+def test_nodes_that_one_tenants_pods_avoid_are_not_avoided_by_others() -> None:
     """Own anti-affinity lets an admission fail at will: two such nodes were closed to all pods that looked like it."""
     world = World(nodes=nodes(2))
     world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("ada", "thief")}
@@ -66,7 +66,7 @@ def test_nodes_that_one_tenants_pods_avoid_are_avoided_by_nobody_else() -> None:
     assert sorted(each.pod.tenant for each in world.decide().admit) == ["ada", "thief"]
 
 
-def test_who_avoids_a_node_looks_for_itself_after_others_found_no_room() -> None:
+def test_a_pod_that_avoids_a_node_is_placed_by_itself_after_others_found_no_room() -> None:
     """What was found for one tenant is not believed for another that may go elsewhere."""
     world = World(nodes=nodes(1))
     world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("ada", "bob")}

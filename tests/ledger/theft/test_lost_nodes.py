@@ -84,7 +84,7 @@ def test_nor_is_what_its_tenant_deleted_itself() -> None:
     assert world.watched(30.0 + OVERDUE_SECONDS + world.rules.reclaim_within + 60.0, "lender") is not None
 
 
-def test_nobody_reads_that_it_starts_at_a_time_that_has_passed() -> None:
+def test_no_message_names_a_start_that_has_passed() -> None:
     world = Losing(nodes=nodes(1))
     world.tenants = {name: Tenant(name, name, shares={LINE: Share(8)}) for name in ("ada", "bob", "cyd")}
     # It has a time limit, at which its kubelet would have ended it.
@@ -159,7 +159,7 @@ def test_a_deleted_node_that_comes_again_has_what_runs_on_it_and_all_others_run_
     ],
 )
 @pytest.mark.parametrize("usable", [True, False])
-def test_whatever_a_pod_is_its_gpus_are_nobody_elses(state: dict[str, object], usable: bool) -> None:
+def test_whatever_a_pod_is_its_gpus_are_its_own(state: dict[str, object], usable: bool) -> None:
     """36 and 16: what gives a GPU back is that the pod is gone, and nothing that it says of itself."""
     world = Losing(nodes=nodes(1))
     world.tenants = {name: Tenant(name, name, shares={LINE: Share(8)}) for name in ("ada", "bob")}

@@ -40,7 +40,7 @@ def test_what_runs_without_the_gate_counts_like_all_else(stage: Stage) -> None:
     assert [each.pod.asks[GPU] for each in world.decide().admit] == [8]
 
 
-def test_it_is_taken_back_for_who_lent_it() -> None:
+def test_it_is_reclaimed_for_its_lender() -> None:
     world = world_of()
     pod = stripped(world, "thief", 8)
     world.now += 500.0
@@ -51,7 +51,7 @@ def test_it_is_taken_back_for_who_lent_it() -> None:
     assert [(each.pod.uid, each.cause) for each in decisions.reclaim] == [(pod.uid, Cause.BORROWED)]
 
 
-def test_who_strips_a_gate_has_no_turn_before_others() -> None:
+def test_a_tenant_that_strips_a_gate_has_no_turn_before_others() -> None:
     """Its pod without a node counts from now on; the room on nodes goes to the workload that has a right to it."""
     world = world_of(nominal=8, count=1)
     stripped(world, "thief", 8, stage=Stage.ADMITTED)

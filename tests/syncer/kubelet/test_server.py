@@ -184,7 +184,7 @@ async def test_item_83_85_a_refusal_of_the_host_names_nothing_of_it(bench: Bench
     assert b"a" * 32 not in answer
 
 
-async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
+async def test_item_86_an_unknown_client_does_not_get_in(bench: Bench) -> None:
     answer = b""
     with contextlib.suppress(ssl.SSLError, ConnectionError):
         answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.stranger)

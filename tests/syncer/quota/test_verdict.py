@@ -47,7 +47,7 @@ def test_the_worst_give_their_place_and_no_more_than_are_needed() -> None:
     assert victims(4, entry("a", 4), entry("b", 1)) == ["a"]
 
 
-def test_nobody_goes_for_whom_it_makes_no_room() -> None:
+def test_no_pod_gives_its_place_without_making_room() -> None:
     assert victims(3, entry("a"), entry("b")) == []
     assert victims(1, entry("a", admitted=True)) == []
     assert victims(1, entry("a", priority=5), entry("b", priority=9)) == []

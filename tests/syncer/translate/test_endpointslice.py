@@ -72,7 +72,7 @@ def test_item_80_endpoints_at_own_pods_pass_and_name_the_pod() -> None:
     assert found["metadata"]["labels"][mirrored.MANAGED_BY] == "syncer.bulkhead.dev"
 
 
-def test_an_endpoint_that_is_nobodys_leaves_the_others() -> None:
+def test_an_endpoint_without_a_pod_leaves_the_others() -> None:
     own = slice_of(at("10.244.0.9"), at("10.244.0.8"), at("10.244.0.7"))
     found = endpointslice.to_host(own, samples.VIEW, HOLDERS)
     assert [each["addresses"] for each in found["endpoints"]] == [["10.244.0.9"], ["10.244.0.7"]]

@@ -74,7 +74,7 @@ _HELD: Obj = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status
         {"conditions": [{"type": "Ready", "status": "True", "message": ""}]},
     ],
 )
-def test_a_status_that_says_the_same_in_other_words_is_no_patch(wanted: Obj) -> None:
+def test_a_status_with_the_same_meaning_is_not_patched(wanted: Obj) -> None:
     """An API server drops what is empty: sent again and again it would be a write a second for each node of each tenant."""
     virtual = {"metadata": {"name": "n"}, "status": _HELD}
     assert nodepatch.status_patch(virtual, {"status": wanted}) == {}

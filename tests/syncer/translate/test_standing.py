@@ -128,7 +128,7 @@ def test_no_tightened_field_stops_a_label_of_what_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_what_comes_anew_is_judged(name: str) -> None:
+def test_a_new_object_is_judged(name: str) -> None:
     refused = []
     for field, tight in TIGHTEST.items():
         try:

@@ -72,7 +72,7 @@ def test_a_full_store_is_why_a_tenant_is_not_ready_and_a_filling_one_is_not() ->
     assert ready_condition(down)[1] != "StoreFull"
 
 
-def test_a_plane_whose_store_nobody_asks_says_nothing_of_it() -> None:
+def test_a_plane_whose_store_is_not_asked_reports_nothing_of_it() -> None:
     made = compute(tenant(), SPEC, ready_findings(), NOW)
     assert find_condition(made["conditions"], "StoreHasRoom") is None
 
@@ -85,7 +85,7 @@ def test_a_store_that_has_room_is_left_alone() -> None:
     assert (compacts_to(calm, 50, 0), to_defragment(calm), opens(calm)) == (0, (), False)
 
 
-def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full() -> None:
+def test_a_file_that_is_mostly_holes_is_rewritten_before_it_is_full() -> None:
     assert to_defragment(store(70, 45))
     assert not to_defragment(store(70, 65)), "nothing would come of it, each time it is looked at"
     assert not to_defragment(store(69, 1)), "a small one is left alone: etcd uses the holes again"
