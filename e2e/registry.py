@@ -56,8 +56,8 @@ class Registry:
     def hold(self, path: str, media: str, data: bytes) -> dict[str, object]:
         """Serve something by its digest, and under a path of its own. Returns its descriptor."""
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        for each in (path, f"/v2/private/busybox/blobs/{digest}", f"/v2/private/busybox/manifests/{digest}"):
-            self.served[each] = (media, data)
+        for item in (path, f"/v2/private/busybox/blobs/{digest}", f"/v2/private/busybox/manifests/{digest}"):
+            self.served[item] = (media, data)
         return {"mediaType": media, "digest": digest, "size": len(data)}
 
 

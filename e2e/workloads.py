@@ -183,7 +183,7 @@ def pods_of(api: Api, app: str, namespace: str) -> str:
 
 def restarts(pod: Obj) -> dict[str, int]:
     """How often each container of a running pod has restarted; on a slow machine one may restart before the first look."""
-    return {each["name"]: int(each["restartCount"]) for each in pod["status"]["containerStatuses"]}
+    return {container["name"]: int(container["restartCount"]) for container in pod["status"]["containerStatuses"]}
 
 
 def gpus_of(pod: Obj) -> int:

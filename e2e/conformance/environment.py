@@ -25,7 +25,7 @@ OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "p
 
 def tenant_class() -> Obj:
     """The class of the example, with the additions that the suite needs."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
     # The suite requests little and leaves the limit to the class: no ratio of the two suits all of its pods.
     resources = {

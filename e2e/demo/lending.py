@@ -95,7 +95,7 @@ def take_back(context: Context) -> None:
     seconds = time.monotonic() - begin
     # The ledger's notes on the pods count: at a moment in between, only one or two of the three may have started.
     admitted = _admitted(context, team)
-    if len(admitted) != len(GANG) or any(each.at < complete for each in admitted.values()):
+    if len(admitted) != len(GANG) or any(item.at < complete for item in admitted.values()):
         raise AssertionError(f"not all three pods were admitted after the gang was complete at {complete}: {admitted}")
     nodes = sorted({str(team.api.get("Pod", name, "default")["spec"]["nodeName"]) for name in GANG})
     context.show("gang of 3, complete", f"reclaimed the lent GPUs, and runs on {', '.join(nodes)} after {seconds:.1f} s")

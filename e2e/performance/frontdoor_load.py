@@ -112,7 +112,7 @@ async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: No
     """Open the watches, measure their memory while nothing changes, and send one event to all of them."""
     before = _memory(server, proxies)
     begin = time.monotonic()
-    opened = await asyncio.to_thread(_open_all, [each.port for each in proxies], _context(server.admin), number)
+    opened = await asyncio.to_thread(_open_all, [item.port for item in proxies], _context(server.admin), number)
     took = time.monotonic() - begin
     note(f"{len(opened)} watches open after {took:.0f} s")
     after = _memory(server, proxies)
@@ -123,8 +123,8 @@ async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: No
         seen = await asyncio.to_thread(_seen_by, opened)
         seen_after = time.monotonic() - begin
     finally:
-        for each in opened:
-            each.close()
+        for item in opened:
+            item.close()
     return {
         "open": len(opened),
         "opened_s": round(took, 1),
@@ -135,7 +135,7 @@ async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: No
 
 
 def _memory(server: ApiServer, proxies: list[Proxy]) -> dict[str, int]:
-    return {"proxy": sum(pss_kib(each.process.pid) for each in proxies), "server": pss_kib(server.pid("kube-apiserver"))}
+    return {"proxy": sum(pss_kib(item.process.pid) for item in proxies), "server": pss_kib(server.pid("kube-apiserver"))}
 
 
 def _context(config: KubeConfig) -> ssl.SSLContext:
@@ -147,7 +147,7 @@ def _context(config: KubeConfig) -> ssl.SSLContext:
 
 def _open_all(ports: list[int], context: ssl.SSLContext, number: int) -> list[ssl.SSLSocket]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [each for each in pool.map(lambda at: _open(ports[at % len(ports)], context), range(number)) if each is not None]
+        return [item for item in pool.map(lambda at: _open(ports[at % len(ports)], context), range(number)) if item is not None]
 
 
 def _open(port: int, context: ssl.SSLContext) -> ssl.SSLSocket | None:
@@ -171,9 +171,9 @@ def _open(port: int, context: ssl.SSLContext) -> ssl.SSLSocket | None:
 def _seen_by(opened: Iterable[ssl.SSLSocket]) -> int:
     """The number of watches that see the event in time."""
     waiting, seen = selectors.DefaultSelector(), 0
-    for each in opened:
-        each.setblocking(False)
-        waiting.register(each, selectors.EVENT_READ)
+    for item in opened:
+        item.setblocking(False)
+        waiting.register(item, selectors.EVENT_READ)
     deadline = time.monotonic() + _SEEN_SECONDS
     while waiting.get_map() and time.monotonic() < deadline:
         for key, _ in waiting.select(1.0):

@@ -29,6 +29,6 @@ def logins(host: Api, note: Callable[[str], None]) -> dict[str, Any]:
                 commands.bulkhead(*words, environment=environment)
                 took.append(time.monotonic() - begin)
             note(f"a login took {took[-1]:.2f} s")
-        return {"seconds": round(statistics.median(took), 2), "all_s": [round(each, 2) for each in took]}
+        return {"seconds": round(statistics.median(took), 2), "all_s": [round(seconds, 2) for seconds in took]}
     finally:
         tenants.remove(host, _TENANT)

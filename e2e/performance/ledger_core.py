@@ -96,14 +96,14 @@ class Bench:
         )  # fmt: skip
 
     def _reach_the_gate(self) -> None:
-        for each in self._later.values():
-            while each.later:
-                pods = each.later[0]
+        for item in self._later.values():
+            while item.later:
+                pods = item.later[0]
                 asked = sum(pod.asks[GPU] for pod in pods)
-                if each.there + asked > self._ceiling:
+                if item.there + asked > self._ceiling:
                     break
-                each.later.popleft()
-                each.there += asked
+                item.later.popleft()
+                item.there += asked
                 self._pods.update((pod.uid, pod) for pod in pods)
 
     def _turn(self, now: int) -> int:
@@ -116,13 +116,13 @@ class Bench:
             "all pods run for a shorter time than the minimum runtime that protects them from a reclaim"
         )
         gangs = set()
-        for each in decisions.admit:
-            lasts = each.pod.lasts or 0.0
-            self._pods[each.pod.uid] = replace(
-                each.pod, stage=Stage.BOUND, node=each.node, admitted=float(now), ends_by=now + lasts
+        for admission in decisions.admit:
+            lasts = admission.pod.lasts or 0.0
+            self._pods[admission.pod.uid] = replace(
+                admission.pod, stage=Stage.BOUND, node=admission.node, admitted=float(now), ends_by=now + lasts
             )
-            self._ends.setdefault(now + int(lasts), []).append(each.pod)
-            gangs.add(each.pod.gang)
+            self._ends.setdefault(now + int(lasts), []).append(admission.pod)
+            gangs.add(admission.pod.gang)
         return len(gangs)
 
 

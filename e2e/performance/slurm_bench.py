@@ -222,4 +222,4 @@ def _elastic(maximum: int) -> dict[str, Any]:
 
 
 def _summed(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: figures.median_of([each[name] for each in rounds]) for name in rounds[0]}
+    return {name: figures.median_of([round_[name] for round_ in rounds]) for name in rounds[0]}

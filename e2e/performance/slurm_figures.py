@@ -84,4 +84,4 @@ def _ratio(one: float, other: float) -> float:
 
 def median_of(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Each figure's median over the rounds."""
-    return {name: round(percentile([each[name] for each in rounds], 50), 2) for name in rounds[0]}
+    return {name: round(percentile([round_[name] for round_ in rounds], 50), 2) for name in rounds[0]}

@@ -160,7 +160,7 @@ def lists(run: Run, when: str) -> None:
 
     for path in _LISTS:
         with run.row(f"{when}: {CLIENTS} x {path}") as row, ThreadPoolExecutor(CLIENTS) as pool:
-            row["failed"] = [each for each in pool.map(ask, [path] * CLIENTS) if each]
+            row["failed"] = [item for item in pool.map(ask, [path] * CLIENTS) if item]
 
 
 def again(run: Run, name: str, *killed: str) -> None:

@@ -109,7 +109,7 @@ def _planes(host: Api, chosen: Sequence[str], note: Note, *, modest: bool) -> li
 
 
 def _class(host: Api) -> None:
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     quota = standard["spec"]["quota"]
     spec = standard["spec"] | {"quota": quota | {"objects": quota["objects"] | _OBJECTS}}
     host.apply(standard | {"metadata": {"name": _CLASS}, "spec": spec})

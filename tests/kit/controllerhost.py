@@ -86,9 +86,9 @@ class ControllerHost:
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]
-        for each in (self.owned, self.ranges):
-            await each.synced()
+        self._tasks = [asyncio.create_task(item.run()) for item in (self.owned, self.ranges)]
+        for item in (self.owned, self.ranges):
+            await item.synced()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -185,5 +185,5 @@ async def take_down(world: ControllerHost, name: str) -> None:
 
 
 def ready(tenant: Obj) -> tuple[str, str]:
-    condition = next(each for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+    condition = next(item for item in tenant["status"]["conditions"] if item["type"] == "Ready")
     return condition["status"], condition["reason"]

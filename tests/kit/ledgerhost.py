@@ -220,7 +220,7 @@ def leads() -> bool:
 
 
 def gated(pod: Obj) -> bool:
-    return any(each["name"] == ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
+    return any(schedulinggate["name"] == ledger.GATE for schedulinggate in pod["spec"].get("schedulingGates") or ())
 
 
 def verdict(pod: Obj) -> tuple[str, str] | None:
@@ -228,7 +228,9 @@ def verdict(pod: Obj) -> tuple[str, str] | None:
 
 
 def gpus(pod: Obj, resource: str = GPU) -> int:
-    return sum(int(each.get("resources", {}).get("limits", {}).get(resource, 0)) for each in pod["spec"]["containers"])
+    return sum(
+        int(container.get("resources", {}).get("limits", {}).get(resource, 0)) for container in pod["spec"]["containers"]
+    )
 
 
 @dataclass

@@ -21,7 +21,7 @@ def root(who: str, *, instead: str = "run it as root") -> None:
 
 def programs(who: str, *names: str, instead: str = "`make setup` installs Debian's packages as root") -> None:
     """Skip unless these programs are on the path."""
-    missing = [each for each in names if shutil.which(each) is None]
+    missing = [name for name in names if shutil.which(name) is None]
     if missing:
         pytest.skip(f"{who} needs {', '.join(missing)}: {instead}")
 

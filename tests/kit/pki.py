@@ -39,7 +39,7 @@ class Authority:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if addresses:
             names: list[x509.GeneralName] = [
-                x509.IPAddress(ip_address(each)) if each[0].isdigit() else x509.DNSName(each) for each in addresses
+                x509.IPAddress(ip_address(address)) if address[0].isdigit() else x509.DNSName(address) for address in addresses
             ]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), private_pem(key)

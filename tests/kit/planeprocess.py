@@ -221,8 +221,8 @@ class PlaneProcesses:
         return text
 
     def _spawn(self, name: str, container: Obj) -> None:
-        program, *flags = (self._here(each, self.folder / _SECRETS[name]) for each in container["command"])
-        environment = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        program, *flags = (self._here(item, self.folder / _SECRETS[name]) for item in container["command"])
+        environment = {item["name"]: item["value"] for item in container["env"] if "value" in item}
         group = self._group(name, container["resources"]["limits"]["memory"]) if self.limited else None
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(

@@ -122,7 +122,7 @@ class Proxy:
     async def probed(self) -> bytes:
         """The answer to the kubelet's probe."""
         found = re.findall(r"bind 127\.0\.0\.1:(\d+)", (self.folder / "haproxy.cfg").read_text())
-        (port,) = (int(each) for each in found if int(each) != self.port)
+        (port,) = (int(item) for item in found if int(item) != self.port)
         async with asyncio.timeout(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")

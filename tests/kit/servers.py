@@ -119,7 +119,7 @@ class ApiServer:
         options = self.options
         programs = (binary("etcd"), binary("kube-apiserver", self.kubernetes))
         asked = (options.service_range, sorted(options.feature_gates.items()), sorted(options.runtime_config.items()))
-        return prepared.key_of(*((str(each), each.stat().st_mtime_ns) for each in programs), *asked)
+        return prepared.key_of(*((str(program), program.stat().st_mtime_ns) for program in programs), *asked)
 
     def _prepare(self, folder: Path) -> None:
         """Leave in a folder what a server with these options writes to an empty etcd, without anything of its own identity."""
@@ -155,7 +155,7 @@ class ApiServer:
             "--allow-privileged=true",
             "--shutdown-delay-duration=0s",
             "--endpoint-reconciler-type=none",
-            *(f"--disable-admission-plugins={each}" for each in disabled),
+            *(f"--disable-admission-plugins={item}" for item in disabled),
             *_pairs("--feature-gates", self._known(options.feature_gates)),
             *_pairs("--runtime-config", {} if self.kubernetes else options.runtime_config),
             *options.flags,
@@ -232,7 +232,7 @@ class ApiServer:
 
     def _begun(self, context: ssl.SSLContext | None) -> bool:
         """Whether its own namespaces exist: it is ready some moments earlier."""
-        there = {each["metadata"]["name"] for each in json.loads(self._get(_SPACES, context))["items"]}
+        there = {item["metadata"]["name"] for item in json.loads(self._get(_SPACES, context))["items"]}
         return there.issuperset(_OWN_SPACES)
 
     def _get(self, path: str, context: ssl.SSLContext | None) -> str:
@@ -278,7 +278,7 @@ class ApiServer:
 
     def forget(self, prefix: str) -> None:
         """Delete everything below a key in etcd, bypassing the API server."""
-        first, last = (base64.b64encode(each.encode()).decode() for each in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
+        first, last = (base64.b64encode(item.encode()).decode() for item in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
         self._etcd_call("kv/deleterange", json.dumps({"key": first, "range_end": last}))
 
     def _etcd_call(self, path: str, body: str) -> bytes:

@@ -38,7 +38,7 @@ def slow_disk(command: list[str]) -> list[str]:
     strace = shutil.which("strace")
     if strace is None:
         raise RuntimeError("LAG=1 slows the disk by strace, which is not installed: apt-get install strace")
-    kept = [each for each in command if each != "--unsafe-no-fsync"]
+    kept = [item for item in command if item != "--unsafe-no-fsync"]
     inject = f"--inject=fsync,fdatasync:delay_enter={_FSYNC_MICROSECONDS}"
     return [strace, "-D", "-f", "--seccomp-bpf", "--trace=fsync,fdatasync", inject, "-o", "/dev/null", *kept]
 

@@ -202,9 +202,9 @@ class SyncerBed:
         for name in self._priorities:
             await self.plane.delete(PRIORITY_CLASSES, name)
         for client in (self.host, self.plane):
-            for each in (await client.list(NODES)).items:
-                if self.tenant in each["metadata"]["name"]:
-                    await client.delete(NODES, each["metadata"]["name"])
+            for item in (await client.list(NODES)).items:
+                if self.tenant in item["metadata"]["name"]:
+                    await client.delete(NODES, item["metadata"]["name"])
 
     # -- the tenant
 
@@ -257,19 +257,19 @@ class SyncerBed:
     async def condition(self, name: str) -> Obj | None:
         pod = await self.virtual(name)
         conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
-        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+        return next((condition for condition in conditions if condition["type"] == "PodScheduled"), None)
 
     async def events(self, name: str) -> list[Obj]:
         return [
-            each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
+            item for item in (await self.plane.list(EVENTS, self.space)).items if item["involvedObject"].get("name") == name
         ]
 
     async def event(self, name: str, *texts: str, reason: str = "", seconds: float = SECONDS) -> Obj:
         """Wait for an event of an object with this reason, if given, and a message that contains all texts."""
 
         async def found() -> Obj | None:
-            events = [each for each in await self.events(name) if reason in {"", each["reason"]}]
-            return next((each for each in events if all(text in each["message"] for text in texts)), None)
+            events = [item for item in await self.events(name) if reason in {"", item["reason"]}]
+            return next((item for item in events if all(text in item["message"] for text in texts)), None)
 
         event: Obj = await until(found, f"event {reason} of {name} with {texts}", seconds)
         return event
@@ -391,11 +391,11 @@ async def empty(client: Client, namespace: str) -> None:
         found: list[Obj] = []
         with contextlib.suppress(NotFound):  # a server that does not serve the kind
             found = (await client.list(r, namespace)).items
-        for each in found:
+        for item in found:
             with contextlib.suppress(KubeError):
-                if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
-                    await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
-                await client.delete(r, each["metadata"]["name"], namespace, grace_seconds=0)
+                if kind not in {"Pod", "Service"} and item["metadata"].get("finalizers"):
+                    await client.patch(r, item["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+                await client.delete(r, item["metadata"]["name"], namespace, grace_seconds=0)
 
 
 def virtual_uid(host: Obj) -> str:

@@ -15,4 +15,4 @@ def load(path: Path) -> Any:
 
 def documents(text: str) -> list[Any]:
     """Every document of a text that is not empty."""
-    return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
+    return [item for item in yaml.load_all(text, Loader=_LOADER) if item]

@@ -58,7 +58,7 @@ class Alone:
     async def settle(self, now: float) -> Mapping[str, str]:
         placed: dict[str, str] = {}
         while admitted := admissions(self._nodes, self._pods.values(), now):
-            for each in admitted:
-                self._pods[each.pod.name] = started(replace(each.pod, stage=Stage.BOUND, node=each.node, admitted=now))
-                placed[each.pod.name] = each.node
+            for item in admitted:
+                self._pods[item.pod.name] = started(replace(item.pod, stage=Stage.BOUND, node=item.node, admitted=now))
+                placed[item.pod.name] = item.node
         return placed

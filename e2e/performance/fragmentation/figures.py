@@ -32,11 +32,11 @@ class Waits:
 
     @property
     def never(self) -> int:
-        return sum(1 for each in self.waited if each is None)
+        return sum(1 for item in self.waited if item is None)
 
     def part(self, share: float) -> float | None:
         """The wait that this part of them did not exceed; None if fewer started."""
-        ordered = sorted(each for each in self.waited if each is not None)
+        ordered = sorted(item for item in self.waited if item is not None)
         rank = max(0, -int(-share * len(self.waited) // 1) - 1)
         return ordered[rank] if rank < len(ordered) else None
 
@@ -53,7 +53,7 @@ def average(history: History, of: Callable[[Sample], float]) -> float:
     """The time-weighted mean over the time of arrivals."""
     begin, end = history.jobs[0].arrives, history.horizon
     total = 0.0
-    for sample, until in zip(history.samples, [*(each.at for each in history.samples[1:]), end], strict=True):
+    for sample, until in zip(history.samples, [*(item.at for item in history.samples[1:]), end], strict=True):
         total += of(sample) * max(0.0, min(until, end) - sample.at)
     return total / (end - begin)
 
@@ -103,7 +103,7 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     for kind in KINDS:
         for part, what in (("p50_s", "half started within"), ("p90_s", "nine of ten within"), ("max_s", "the last after")):
             rows.append((f"{_WORDS[kind]}: {what}", functools.partial(_wait, kind, part), _minutes))
-    lines = [[words, *(_range([value(run) for run in each], say) for each in runs.values())] for words, value, say in rows]
+    lines = [[words, *(_range([value(run) for run in item], say) for item in runs.values())] for words, value, say in rows]
     return "\n".join(map(_row, [["", *runs], ["---"] * (len(runs) + 1), *lines]))
 
 

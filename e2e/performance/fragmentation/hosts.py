@@ -134,8 +134,8 @@ class Gated(Host):
     async def settle(self, now: float) -> Mapping[str, str]:
         nodes = [node_of(node) for node in self.nodes]
         while admitted := admissions(nodes, (self._seen(obj) for obj in self.pods.store.objects()), now):
-            await at_once(self._let_go(each, now) for each in admitted)
-            names = [each.pod.name for each in admitted]
+            await at_once(self._let_go(item, now) for item in admitted)
+            names = [item.pod.name for item in admitted]
             await self.until(functools.partial(self._bound, names), f"{len(names)} pods are bound")
         return self.news()
 

@@ -34,12 +34,12 @@ def panels(runs: Mapping[str, History]) -> tuple[Panel, ...]:
     """The panels of these runs."""
     first = next(iter(runs.values()))
     hours = first.horizon / 3600
-    used = {name: [(each.at / 3600, float(each.used)) for each in run.samples] for name, run in runs.items()}
-    blocked = {name: [(each.at / 3600, float(each.blocked)) for each in run.samples] for name, run in runs.items()}
+    used = {name: [(sample.at / 3600, float(sample.used)) for sample in run.samples] for name, run in runs.items()}
+    blocked = {name: [(sample.at / 3600, float(sample.blocked)) for sample in run.samples] for name, run in runs.items()}
     gangs = sum(1 for job in first.jobs if job.is_whole)
     started: dict[str, list[Point]] = {}
     for name, run in runs.items():
-        minutes = sorted(each / 60 for each in waits(run, KINDS["whole_node_gangs"]).waited if each is not None)
+        minutes = sorted(item / 60 for item in waits(run, KINDS["whole_node_gangs"]).waited if item is not None)
         started[name] = [(0.0, 0.0), *((each, number + 1.0) for number, each in enumerate(minutes))]
     longest = max(points[-1][0] for points in started.values())
     most = max(y for points in blocked.values() for x, y in points if x <= hours)

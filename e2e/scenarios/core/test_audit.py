@@ -32,7 +32,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    files, stdout = (fleet.take(each) for each in ahead(fleet))
+    files, stdout = (fleet.take(item) for item in ahead(fleet))
     yield files, stdout
     for tenant in (files, stdout):
         fleet.leave(tenant.name)

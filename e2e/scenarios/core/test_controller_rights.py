@@ -147,13 +147,13 @@ def test_nothing_but_api_servers_is_reached_from_the_controllers_pod(host: Api) 
 
 def restarts(host: Api) -> int:
     pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
-    return sum(each["restartCount"] for pod in pods for each in pod["status"]["containerStatuses"])
+    return sum(container["restartCount"] for pod in pods for container in pod["status"]["containerStatuses"])
 
 
 def memory_kib(host: Api) -> int:
     pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
     uids = [pod["metadata"]["uid"] for pod in pods]
-    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+    return max(machine.rss_kib(item.pid) for uid in uids for item in machine.processes_of_pod(uid, "controller"))
 
 
 @pytest.mark.fresh(gpus=1)
@@ -176,7 +176,7 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
 
     def available() -> None:
         said = json.loads(tenant.api.text(path)).get("status", {}).get("conditions") or []
-        workloads.expect(any(each["type"] == "Available" and each["status"] == "True" for each in said), f"{said}")
+        workloads.expect(any(item["type"] == "Available" and item["status"] == "True" for item in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
     # Before the controller gives up reading an answer, one may have been refused.

@@ -20,7 +20,7 @@ def pool(host: Api) -> Iterator[list[str]]:
     """Two simulated nodes with a label of their own, which is removed at the end, and a class that dedicates nodes."""
     nodes = idle(host)[:2]
     assert len(nodes) > 1, "two simulated nodes without pods of tenants are needed: `bulkhead host up --simulated-nodes 6`"
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     offer = standard["spec"] | {"nodes": standard["spec"]["nodes"] | {"maxDedicated": len(nodes)}}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": offer})
     kubectl(machine.KUBECONFIG, "label", "node", *nodes, f"{POOL}=own")
@@ -39,7 +39,7 @@ def idle(host: Api) -> list[str]:
 
 def marked(host: Api, node: str) -> tuple[bool, bool]:
     found = host.get("Node", node)
-    tainted = any(each["key"] == KEY and each["value"] == NAME for each in found["spec"].get("taints") or [])
+    tainted = any(taint["key"] == KEY and taint["value"] == NAME for taint in found["spec"].get("taints") or [])
     return tainted, (found["metadata"].get("labels") or {}).get(KEY) == NAME
 
 

@@ -58,7 +58,7 @@ def test_a_drain_is_held_up_until_its_deadline(host: Api, guarded: Tenant, uncor
 
     def counted() -> list[Obj]:
         budgets = host.list("PodDisruptionBudget", guarded.work)
-        seen = [(each["spec"]["minAvailable"], each.get("status", {}).get("currentHealthy")) for each in budgets]
+        seen = [(item["spec"]["minAvailable"], item.get("status", {}).get("currentHealthy")) for item in budgets]
         workloads.expect(seen == [(2, 2)], f"{seen}")
         return host.list("Pod", guarded.work, labels="app=web")
 
@@ -71,14 +71,12 @@ def test_a_drain_is_held_up_until_its_deadline(host: Api, guarded: Tenant, uncor
 
     def left() -> None:
         pods = host.list("Pod", guarded.work, labels="app=web")
-        seen = {
-            each["metadata"]["name"]: (each["spec"].get("nodeName"), DRAINED in each["metadata"]["labels"]) for each in pods
-        }
+        seen = {pod["metadata"]["name"]: (pod["spec"].get("nodeName"), DRAINED in pod["metadata"]["labels"]) for pod in pods}
         workloads.expect(all(marked == (where == node) for where, marked in seen.values()), f"{seen}")
 
     until("the pods of the node to leave their budgets", left, seconds=DEADLINE + 40)
     until("the eviction", lambda: workloads.expect(evict(host, first) == 201, "refused"), seconds=20)
-    events = [each for each in guarded.api.list("Event", "default") if each["reason"] == "DrainDeadline"]
-    assert any(node in each["message"] for each in events), events
+    events = [event for event in guarded.api.list("Event", "default") if event["reason"] == "DrainDeadline"]
+    assert any(node in event["message"] for event in events), events
     # On another node the budget protects it as before.
     workloads.wait_available(guarded.api, "web", 2, seconds=90)

@@ -62,7 +62,7 @@ def pods_of(host: Api, tenant: Tenant) -> dict[str, tuple[str, list[int]]]:
     return {
         pod["metadata"]["name"]: (
             pod["metadata"]["uid"],
-            [each["restartCount"] for each in pod["status"].get("containerStatuses") or []],
+            [container["restartCount"] for container in pod["status"].get("containerStatuses") or []],
         )
         for pod in host.list("Pod", tenant.plane)
     }
@@ -189,8 +189,8 @@ def test_a_flood_of_one_tenant_costs_the_other_nothing(host: Api, alice: Tenant,
         assert len(held) <= 2 * MOST
         assert tenants.who(tenants.open_tenant(bob.name).api) == ADMIN
     finally:
-        for each in held:
-            each.close()
+        for item in held:
+            item.close()
 
     def counted() -> None:
         if refused(host).get((alice.name, "limit"), 0.0) < 1:

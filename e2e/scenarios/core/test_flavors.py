@@ -63,7 +63,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    first, second = (fleet.take(each) for each in ahead(fleet))
+    first, second = (fleet.take(item) for item in ahead(fleet))
     yield first, second
     for name in (FIRST, SECOND):
         fleet.leave(name)
@@ -105,13 +105,13 @@ def _asked(*words: str) -> Any:
 
 def _lines_of(tenant: str) -> dict[str, Obj]:
     """The lines of `bulkhead top` about a tenant."""
-    found = next(each for each in _asked("top")["cohorts"] if each["name"] == COHORT)
-    return {line["name"]: line for each in found["tenants"] if each["name"] == tenant for line in each["lines"]}
+    found = next(cohort for cohort in _asked("top")["cohorts"] if cohort["name"] == COHORT)
+    return {line["name"]: line for item in found["tenants"] if item["name"] == tenant for line in item["lines"]}
 
 
 def _standing(host: Api, name: str, line: str) -> Obj:
     quota = host.get("Tenant", name).get("status", {}).get("quota") or []
-    return next((each for each in quota if each["name"] == line), {})
+    return next((item for item in quota if item["name"] == line), {})
 
 
 def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_by_itself(
@@ -137,7 +137,10 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
         standing = _standing(host, FIRST, fast)
         workloads.expect((standing.get("used"), standing.get("borrowed")) == (2 * OWN, OWN), f"{standing}")
         status = host.get("Cohort", COHORT).get("status", {})
-        together = {each["name"]: (each["nominal"], each["used"], each["lent"]) for each in status.get("resources", ())}
+        together = {
+            resource["name"]: (resource["nominal"], resource["used"], resource["lent"])
+            for resource in status.get("resources", ())
+        }
         whole = together.get(fast) == (2 * OWN, 2 * OWN, OWN) and together.get(slow, ())[1:] == (OWN, 0)
         workloads.expect(whole, f"{status}")
 

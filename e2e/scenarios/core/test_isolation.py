@@ -66,7 +66,7 @@ def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, stranger: Tena
 
 def test_a_pod_reaches_its_own_plane_and_no_other(host: Api, alice: Tenant, stranger: Tenant, server: str) -> None:
     assert server
-    own, others = (str(host.get("Service", "plane", each.plane)["spec"]["clusterIP"]) for each in (alice, stranger))
+    own, others = (str(host.get("Service", "plane", item.plane)["spec"]["clusterIP"]) for item in (alice, stranger))
     until("alice's pod to reach its own API", lambda: opens(alice, "friend", own, 443, wanted=True), seconds=20)
     until("bob's pod to reach its own API", lambda: opens(stranger, "stranger", others, 443, wanted=True), seconds=20)
     holds("bob's pod kept away from alice's API", lambda: opens(stranger, "stranger", own, 443, wanted=False), seconds=2)

@@ -107,7 +107,7 @@ def test_item_37_of_two_jobs_in_kueues_queue_the_second_runs_when_the_first_has_
         # Kueue's webhook suspended it: the test did not.
         assert frank.api.get("Job", "second", "default")["spec"]["suspend"] is True
         expect(not frank.api.list("Pod", "default", labels="app=second"), "a pod of the second Job is there")
-        mirrors = [each for each in host.list("Pod", frank.work) if workloads.gpus_of(each)]
+        mirrors = [item for item in host.list("Pod", frank.work) if workloads.gpus_of(item)]
         expect(len(mirrors) == 1, f"{len(mirrors)} pods with GPUs are on the host")
 
     holds("the second Job to be suspended", waits, seconds=5)

@@ -73,7 +73,7 @@ def restarts(host: Api) -> dict[str, int]:
 
 def memory_kib(host: Api) -> int:
     uids = [pod["metadata"]["uid"] for pod in controllers(host)]
-    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+    return max(machine.rss_kib(item.pid) for uid in uids for item in machine.processes_of_pod(uid, "controller"))
 
 
 def test_a_pod_that_says_too_much_about_nodes_is_refused_in_words(poor: Tenant, host: Api) -> None:

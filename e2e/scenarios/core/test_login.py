@@ -153,7 +153,7 @@ def test_a_certificate_of_one_tenant_opens_no_other_plane(alice: Tenant, bob: Te
 
 @pytest.mark.fresh(gpus=0)
 def test_a_revoked_user_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
-    path, copied, admins = (tmp_path / f"{each}.yaml" for each in ("carol", "copied", "admins"))
+    path, copied, admins = (tmp_path / f"{item}.yaml" for item in ("carol", "copied", "admins"))
     let_in(tenant.name, path, carol)
     log_in(tenant.name, admins)
     copied.write_text(commands.bulkhead("kubeconfig", tenant.name, "--static", kubeconfig=carol).out)
@@ -193,7 +193,7 @@ def _as_host(config: Path) -> None:
 def _containers(host: Api, tenant: Tenant) -> list[tuple[str, str, int]]:
     """Every container of the plane's namespace, and how often it has started."""
     return sorted(
-        (pod["metadata"]["uid"], each["name"], each["restartCount"])
+        (pod["metadata"]["uid"], container["name"], container["restartCount"])
         for pod in host.list("Pod", tenant.plane)
-        for each in pod["status"].get("containerStatuses") or ()
+        for container in pod["status"].get("containerStatuses") or ()
     )

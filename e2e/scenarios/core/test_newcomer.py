@@ -86,7 +86,7 @@ def test_the_nodes_never_show_more_gpus_than_the_tenant_may_use(alice: Tenant) -
 
     def shown(least: int) -> None:
         found = [total(field) for field in ("allocatable", "capacity")]
-        workloads.expect(all(least <= each <= QUOTA for each in found), f"{found}, not {QUOTA}")
+        workloads.expect(all(least <= item <= QUOTA for item in found), f"{found}, not {QUOTA}")
 
     # GPUs that a pod releases appear on its node, and disappear from others, a moment later.
     until("the nodes to show the quota", lambda: shown(QUOTA), seconds=40)

@@ -50,7 +50,7 @@ def start(tenant: Tenant) -> None:
         spec["containers"][0]["image"] = PYTHON
         tenant.api.apply(workloads.pod(name, spec))
     service = workloads.service("ports", "ports-server", PORT)
-    ports = [{"name": each.lower(), "protocol": each, "port": PORT} for each in PROTOCOLS]
+    ports = [{"name": protocol.lower(), "protocol": protocol, "port": PORT} for protocol in PROTOCOLS]
     service["spec"] |= {"type": "NodePort", "ports": ports}
     tenant.api.apply(service)
     for name in ("ports-server", "ports-client"):
@@ -71,9 +71,9 @@ def served(alice: Tenant, bob: Tenant) -> Iterator[None]:
 def doors(tenant: Tenant) -> dict[str, tuple[str, int]]:
     """For each protocol: the address of a node as the tenant sees it, and the node port of its Service."""
     node = tenant.api.get("Node", tenant.api.get("Pod", "ports-client", "default")["spec"]["nodeName"])
-    address = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
+    address = next(item["address"] for item in node["status"]["addresses"] if item["type"] == "InternalIP")
     ports: list[Obj] = tenant.api.get("Service", "ports", "default")["spec"]["ports"]
-    return {each["protocol"]: (address, each["nodePort"]) for each in ports}
+    return {port["protocol"]: (address, port["nodePort"]) for port in ports}
 
 
 def answers(tenant: Tenant, protocol: str, door: tuple[str, int], text: str) -> None:
@@ -105,13 +105,15 @@ def test_item_79_no_port_of_the_host_is_opened_and_the_end_of_a_service_ends_its
     door = doors(alice)["TCP"]
     until("the node port to answer", partial(answers, alice, "TCP", door, alice.name), seconds=30)
     services = host.list("Service", alice.work)
-    assert {each["spec"]["type"] for each in services} == {"ClusterIP"}
-    assert {address for each in services for address in each["spec"].get("externalIPs", ())} == {door[0]}
+    assert {service["spec"]["type"] for service in services} == {"ClusterIP"}
+    assert {address for service in services for address in service["spec"].get("externalIPs", ())} == {door[0]}
     alice.api.patch("Service", "ports", {"spec": {"type": "ClusterIP"}}, "default")
     until("the node port to be gone", partial(answers, alice, "TCP", door, ""), seconds=30)
 
     def gone() -> None:
-        left = [each["metadata"]["name"] for each in host.list("Service", alice.work) if each["spec"].get("externalIPs")]
+        left = [
+            service["metadata"]["name"] for service in host.list("Service", alice.work) if service["spec"].get("externalIPs")
+        ]
         workloads.expect(not left, f"still there: {left}")
 
     until("the host's Service of the node ports to go", gone, seconds=20)

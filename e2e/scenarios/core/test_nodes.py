@@ -96,7 +96,7 @@ def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, 
     try:
         workloads.wait_pod_gone(alice.api, "evicted", namespace=space)
         taints = host.get("Node", machine.NODE)["spec"].get("taints") or []
-        assert not [each for each in taints if each["key"].startswith("scenario.example")]
+        assert not [taint for taint in taints if taint["key"].startswith("scenario.example")]
         wait_known(alice, space, workloads.pod_spec(), f"tainted in this cluster: {machine.NODE}")
         alice.api.create(workloads.pod("waits", namespace=space))
 
@@ -117,10 +117,10 @@ def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, al
 
     def shown() -> int:
         """On this node, once the sum over all nodes is the quota: nodes do not change at the same moment."""
-        every = {each["metadata"]["name"]: each["status"] for each in alice.api.list("Node")}
+        every = {node["metadata"]["name"]: node["status"] for node in alice.api.list("Node")}
         status = every[machine.NODE]
         assert status["allocatable"][GPU] == status["capacity"][GPU]
-        total = sum(int(each["allocatable"][GPU]) for each in every.values())
+        total = sum(int(item["allocatable"][GPU]) for item in every.values())
         workloads.expect(total == QUOTA, f"{total} on all nodes")
         return int(status["allocatable"][GPU])
 
@@ -146,7 +146,7 @@ def test_item_39_a_daemon_set_that_tolerates_everything_runs_on_every_node(host:
 
     until("one of its pods on each node", everywhere, seconds=90)
     for pod in host.list("Pod", alice.work):
-        assert all(each.get("key") for each in pod["spec"].get("tolerations") or [])
+        assert all(toleration.get("key") for toleration in pod["spec"].get("tolerations") or [])
 
 
 def test_item_39_a_node_that_an_admin_reserved_stays_free_of_tenants(host: Api, alice: Tenant, space: str) -> None:

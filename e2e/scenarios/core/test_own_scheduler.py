@@ -35,7 +35,7 @@ def carol(fleet: Fleet) -> Iterator[Tenant]:
 @pytest.fixture
 def scheduler(carol: Tenant, tmp_path: Path) -> Iterator[None]:
     """The host's own kube-scheduler, run by the tenant for its cluster."""
-    program = next(each.pid for each in machine.processes_of_host() if each.program == "kube-scheduler")
+    program = next(item.pid for item in machine.processes_of_host() if item.program == "kube-scheduler")
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

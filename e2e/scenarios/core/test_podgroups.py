@@ -73,6 +73,6 @@ def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, car
 
     def gone() -> None:
         left = [*carol.api.list("PodGroup", "default"), *host.list("PodGroup", carol.work), *host.list("Pod", carol.work)]
-        workloads.expect(not left, f"left: {[each['metadata']['name'] for each in left]}")
+        workloads.expect(not left, f"left: {[item['metadata']['name'] for item in left]}")
 
     until("nothing to be left of the gang", gone, seconds=60)

@@ -53,14 +53,14 @@ def test_item_45_a_critical_pod_runs_as_any_other_of_its_tenant(alice: Tenant, h
     alice.api.create(workloads.pod("plain", namespace=space))
     alice.api.create(workloads.pod("critical", workloads.pod_spec(priorityClassName=name), namespace=space))
     plain, critical = (
-        workloads.host_pod_of(host, workloads.wait_running(alice.api, each, namespace=space), alice.work)["spec"]
-        for each in ("plain", "critical")
+        workloads.host_pod_of(host, workloads.wait_running(alice.api, item, namespace=space), alice.work)["spec"]
+        for item in ("plain", "critical")
     )
     assert (critical["priorityClassName"], critical["priority"]) == (plain["priorityClassName"], plain["priority"])
 
     def told() -> None:
-        events = [each for each in alice.api.list("Event", space) if each["reason"] == "PriorityMapped"]
-        workloads.expect([each["involvedObject"]["name"] for each in events] == ["critical"], str(events))
+        events = [event for event in alice.api.list("Event", space) if event["reason"] == "PriorityMapped"]
+        workloads.expect([event["involvedObject"]["name"] for event in events] == ["critical"], str(events))
 
     until("an event that says so", told, seconds=30)
 

@@ -33,7 +33,7 @@ def preflight(host: Api, *arguments: str) -> tuple[int, dict[str, Any]]:
     done = bulkhead("preflight", "-o", "json", *arguments, kubeconfig=machine.KUBECONFIG, check=False)
     report = json.loads(done.out)
     until("no probe to be left", lambda: workloads.expect(not host.list("Namespace", labels=PROBES), "left"), seconds=60)
-    return done.code, {each["check"]: each for each in report["checks"]} | {"": report}
+    return done.code, {check["check"]: check for check in report["checks"]} | {"": report}
 
 
 def finds(host: Api, what: str, judged: Callable[[int, dict[str, Any]], bool], *arguments: str) -> None:
@@ -52,8 +52,8 @@ def unenforced() -> Iterator[None]:
     """A host without enforcement of policies: no rules in the kernel, and no program that would add them."""
     # The rules are missing for 30 s, in which the supervisor would restart the enforcer.
     supervisor, enforcer = running("workstation.hostcluster.supervisor"), running("workstation.hostcluster.netpol.enforcer")
-    for each in (supervisor, enforcer):
-        each.send(signal.SIGSTOP)
+    for item in (supervisor, enforcer):
+        item.send(signal.SIGSTOP)
     try:
         until("no change of the rules to be under way", _ended, seconds=20)
         rules("delete", check=True)
@@ -67,15 +67,15 @@ def unenforced() -> Iterator[None]:
 
 def running(program: str) -> machine.Process:
     """The only process of the host that runs this program."""
-    (found,) = [each for each in machine.processes_of_host() if program in each.program]
+    (found,) = [item for item in machine.processes_of_host() if program in item.program]
     return found
 
 
 def _ended() -> None:
     """What a stopped program had begun would restore rules."""
-    left = [each for each in machine.processes_of_host() if each.program == "nft"]
-    for each in left:
-        each.send(signal.SIGKILL)
+    left = [item for item in machine.processes_of_host() if item.program == "nft"]
+    for item in left:
+        item.send(signal.SIGKILL)
     workloads.expect(not left, f"{len(left)} of nft")
 
 

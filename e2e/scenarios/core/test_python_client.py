@@ -335,7 +335,7 @@ def drive(made: client.ApiClient, name: str) -> None:
         told = {event.reason for event in events}
         workloads.expect(told >= {"ReportCreated", "ReportUpdated", "ReportDeleted"}, f"events of {name}: {told}")
         left = objects.list_namespaced_custom_object(*REPORTS)["items"]
-        workloads.expect(not [each for each in left if each["metadata"]["name"] == name], f"{name} is still there")
+        workloads.expect(not [item for item in left if item["metadata"]["name"] == name], f"{name} is still there")
 
     until("the operator to have told of all, and to have let the report go", reasons, seconds=30)
 

@@ -46,7 +46,9 @@ def still(host: Api, tenant: Tenant) -> dict[str, str]:
     """Values that change if a part of the plane restarts, or if the Tenant is not Ready for a moment."""
     pods = {pod["metadata"]["name"]: pod for pod in host.list("Pod", tenant.plane)}
     assert any(name.startswith("syncer-") for name in pods), f"no syncer among {sorted(pods)}"
-    starts = {name: sum(each["restartCount"] for each in pod["status"]["containerStatuses"]) for name, pod in pods.items()}
+    starts = {
+        name: sum(container["restartCount"] for container in pod["status"]["containerStatuses"]) for name, pod in pods.items()
+    }
     ready = tenants.conditions(host.get("Tenant", tenant.name))["Ready"]
     return {name: f"{pod['metadata']['uid']} started again {starts[name]} times" for name, pod in pods.items()} | {
         "Ready": f"{ready['status']} since {ready['lastTransitionTime']}"
@@ -130,8 +132,8 @@ def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_mo
     tenant.api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
     def reported() -> None:
-        events = [each for each in tenant.api.list("Event", "default") if each["involvedObject"]["name"] == "all-of-it"]
-        workloads.expect(any("900Ti" in each.get("message", "") for each in events), str(events))
+        events = [event for event in tenant.api.list("Event", "default") if event["involvedObject"]["name"] == "all-of-it"]
+        workloads.expect(any("900Ti" in event.get("message", "") for event in events), str(events))
 
     until("the claim's owner to read why there is no volume", reported, seconds=30)
 

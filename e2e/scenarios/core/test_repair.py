@@ -163,7 +163,7 @@ def test_a_name_made_after_its_plane_was_away_resolves(host: Api, drifting: Tena
 
     def follows() -> None:
         statuses = host.get("Pod", "plane-0", drifting.plane)["status"]["containerStatuses"]
-        (status,) = [each for each in statuses if each["name"] == "kube-apiserver"]
+        (status,) = [item for item in statuses if item["name"] == "kube-apiserver"]
         since = status["state"].get("running", {}).get("startedAt")
         template = host.get("Deployment", "dns", drifting.plane)["spec"]["template"]
         noted = template["metadata"]["annotations"].get("bulkhead.dev/plane-since")

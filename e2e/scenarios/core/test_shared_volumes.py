@@ -142,7 +142,7 @@ def test_what_is_shared_read_only_is_not_written_to(users: Volumes) -> None:
 
 def test_the_hosts_volumes_take_no_quota_and_show_nothing(users: Volumes) -> None:
     claims = users.host.list("PersistentVolumeClaim", users.alice.work, labels="bulkhead.dev/shared-volume")
-    assert {each["spec"]["resources"]["requests"]["storage"] for each in claims} == {"1"}
+    assert {claim["spec"]["resources"]["requests"]["storage"] for claim in claims} == {"1"}
     seen = str(users.alice.api.list("PersistentVolume"))
     assert "shared.ro.common.default" in seen
     assert str(ROOT) not in seen
@@ -248,7 +248,7 @@ def test_what_is_withdrawn_goes_when_its_pods_have_ended(users: Volumes) -> None
 
     def going() -> None:
         claims = host.list("PersistentVolumeClaim", alice.work, labels="bulkhead.dev/shared-volume=common")
-        workloads.expect(all(each["metadata"].get("deletionTimestamp") for each in claims), str(claims))
+        workloads.expect(all(claim["metadata"].get("deletionTimestamp") for claim in claims), str(claims))
 
     until("the claim to be on its way out", going, seconds=60)
     assert run(alice, "cat /0/data") == "newer bytes"

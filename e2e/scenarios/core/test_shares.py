@@ -98,7 +98,7 @@ def test_a_pod_pulls_a_private_image_with_the_shared_secret_and_none_without(sha
     running = workloads.wait_running(api, "private", namespace=OPEN)
     assert running["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     mirrored = workloads.host_pod_of(sharing.host, running, sharing.tenant.work)
-    assert [each["name"] for each in mirrored["spec"]["imagePullSecrets"]] != ["registry"]
+    assert [reference["name"] for reference in mirrored["spec"]["imagePullSecrets"]] != ["registry"]
 
     def refused() -> None:
         states = api.get("Pod", "private", CLOSED).get("status", {}).get("containerStatuses") or [{}]

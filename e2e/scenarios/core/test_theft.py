@@ -62,7 +62,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    lender, thief = (fleet.take(each) for each in ahead(fleet))
+    lender, thief = (fleet.take(item) for item in ahead(fleet))
     yield lender, thief
     for name in (LENDER, THIEF):
         fleet.leave(name)

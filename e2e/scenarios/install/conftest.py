@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (folder / ".docker" / "config.json").write_bytes((registry.folder(ctx) / "config.json").read_bytes())
     trusted = folder / "trusted.pem"  # what an admin's machine trusts: public authorities, and that of the registry
     trusted.write_bytes(_system_trust() + registry.ca_file(ctx).read_bytes())
-    tools = [str(Path(commands.tool(*each)).parent) for each in (("helm", "helm"), ("kubernetes", "kubectl"))]
+    tools = [str(Path(commands.tool(*item)).parent) for item in (("helm", "helm"), ("kubernetes", "kubectl"))]
     yield Site(
         machine.host_api(),
         clone,

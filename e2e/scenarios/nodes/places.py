@@ -22,14 +22,14 @@ def on(node: str) -> Obj:
 @contextmanager
 def only(host: Api, node: str) -> Iterator[None]:
     """Until the block ends, no other real node accepts new pods."""
-    others = [each for each in REAL if each != node]
-    for each in others:
-        host.patch("Node", each, {"spec": {"unschedulable": True}})
+    others = [item for item in REAL if item != node]
+    for other in others:
+        host.patch("Node", other, {"spec": {"unschedulable": True}})
     try:
         yield
     finally:
-        for each in others:
-            host.patch("Node", each, {"spec": {"unschedulable": False}})
+        for other in others:
+            host.patch("Node", other, {"spec": {"unschedulable": False}})
 
 
 @contextmanager

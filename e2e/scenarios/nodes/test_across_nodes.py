@@ -155,8 +155,8 @@ def test_a_volume_is_on_the_node_of_its_pod_and_keeps_it_there(host: Api, alice:
     alice.api.create(pod(on(SECOND)))
     workloads.wait_running(alice.api, "writer")
     commands.kubectl(alice.kubeconfig, "exec", "writer", "--", "sh", "-c", "echo stays > /data/file")
-    volumes = [each for each in host.list("PersistentVolume") if each["spec"]["claimRef"]["namespace"] == alice.work]
-    paths = [Path(each["spec"]["local"]["path"]) for each in volumes]
+    volumes = [volume for volume in host.list("PersistentVolume") if volume["spec"]["claimRef"]["namespace"] == alice.work]
+    paths = [Path(volume["spec"]["local"]["path"]) for volume in volumes]
     assert [path.parent for path in paths] == [machine.DATA / "nodes" / SECOND / "volumes"]
     assert (paths[0] / "file").read_text() == "stays\n"
     alice.api.delete("Pod", "writer", "default")

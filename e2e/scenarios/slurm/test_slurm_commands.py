@@ -101,7 +101,7 @@ def test_gpus_by_type_and_number(quiet: Cluster) -> None:
     refused = quiet.run("srun", "-p", "gpu", "--gres=gpu:a100:1", "true", check=False)
     assert refused.code != 0
     words = ("invalid generic resource", "node configuration is not available")
-    assert any(each in refused.text.lower() for each in words), refused.text
+    assert any(word in refused.text.lower() for word in words), refused.text
 
 
 def test_two_jobs_share_the_gpus_of_a_node_without_overlap(quiet: Cluster) -> None:

@@ -78,7 +78,7 @@ def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue:
     conf = red.inside("login-0", "tar -c -C /run/slurm/conf . | base64 -w 0").out
     try:
         answers = [
-            ping(red, conf, each.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]) for each in (red, blue)
+            ping(red, conf, item.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]) for item in (red, blue)
         ]
     finally:
         red.api.delete("Pod", "vouching", SLURM_NAMESPACE, grace=0)

@@ -200,7 +200,7 @@ def kept(cache: Path) -> Path:
     """The private key in the cache, with its certificate next to it."""
     (key,) = cache.glob("ssh-*.key")
     certificate = key.with_suffix(".certificate")
-    assert [each.stat().st_mode & 0o777 for each in (key, certificate)] == [0o600, 0o600]
+    assert [item.stat().st_mode & 0o777 for item in (key, certificate)] == [0o600, 0o600]
     key.with_name(f"{key.name}-cert.pub").write_text(certificate.read_text())
     return key
 

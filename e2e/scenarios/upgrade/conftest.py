@@ -86,7 +86,7 @@ class Upgraded:
 
         def probe() -> dict[str, seen.Running]:
             found = seen.running(self.host, EVERYBODY)
-            workloads.expect(len(found) == len(self.before), ", ".join(sorted(each.name for each in found.values())))
+            workloads.expect(len(found) == len(self.before), ", ".join(sorted(item.name for item in found.values())))
             return found
 
         return until("only the former pods to run", probe, seconds=60)
@@ -107,11 +107,13 @@ def upgraded() -> Iterator[Upgraded]:
     made = _tenants(host)
     slurm = queued.made(host)
     note(f"tenants {', '.join(EVERYBODY)} are at work")
-    definitions = {each: host.get("CustomResourceDefinition", each)["metadata"]["uid"] for each in DEFINITIONS}
+    definitions = {
+        definition: host.get("CustomResourceDefinition", definition)["metadata"]["uid"] for definition in DEFINITIONS
+    }
     before = seen.running(host, EVERYBODY)
     probes = {tenant.name: Probe(tenant.kubeconfig) for tenant in (*made.values(), slurm.cluster.tenant)}
     stop = threading.Event()
-    threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in probes.values()]
+    threads = [threading.Thread(target=probe.run, args=(stop,), daemon=True) for probe in probes.values()]
     for thread in threads:
         thread.start()
     install.install_chart(note, **OFTEN)
@@ -210,7 +212,7 @@ def _resolves(host: Api, name: str) -> None:
     deployment = host.get("Deployment", "dns", names.plane_namespace(name))
     status = deployment.get("status", {})
     current = status.get("observedGeneration") == deployment["metadata"]["generation"]
-    counts = [status.get(each) for each in ("replicas", "updatedReplicas", "readyReplicas")]
+    counts = [status.get(item) for item in ("replicas", "updatedReplicas", "readyReplicas")]
     workloads.expect(current and counts == [1, 1, 1], str(status))
 
 

@@ -29,7 +29,7 @@ def read(tenant: str, pod: Obj) -> Running:
         tenant,
         pod["metadata"].get("labels", {}).get(names.COMPONENT) or WORK,
         pod["metadata"]["name"],
-        frozenset((each["name"], each.get("containerID", ""), each.get("restartCount", 0)) for each in statuses),
+        frozenset((status["name"], status.get("containerID", ""), status.get("restartCount", 0)) for status in statuses),
     )
 
 
@@ -48,7 +48,7 @@ def replaced(before: Mapping[str, Running], after: Mapping[str, Running], *, but
 
     If no other part ran before, the result says so: then nothing was proved to stay.
     """
-    if all(each.part in but for each in before.values()):
+    if all(item.part in but for item in before.values()):
         return ["nothing ran before that had to stay"]
     return sorted(
         f"{each.tenant}: {each.part} {each.name} {'is gone' if uid not in after else 'has other containers'}"

@@ -28,8 +28,8 @@ def test_nothing_restarts_that_need_not(upgraded: Upgraded) -> None:
     assert seen.replaced(upgraded.before, upgraded.after, but=RESTARTED) == []
     # The positive control: the syncers were replaced, so the comparison notices a replaced pod.
     replaced = seen.replaced(upgraded.before, upgraded.after)
-    assert sum(f": {seen.SYNCER} " in each for each in replaced) == len(EVERYBODY)
-    assert sum(f": {seen.PLANE} " in each for each in replaced) == len(EVERYBODY)
+    assert sum(f": {seen.SYNCER} " in item for item in replaced) == len(EVERYBODY)
+    assert sum(f": {seen.PLANE} " in item for item in replaced) == len(EVERYBODY)
 
 
 def test_what_restarts_is_named_where_admins_read(upgraded: Upgraded) -> None:
@@ -110,7 +110,7 @@ def test_a_value_that_restarts_planes_is_seen_to(upgraded: Upgraded) -> None:
     install.install_chart(stopwatch(), **OFTEN, **where)
     settle(upgraded.host, list(EVERYBODY))
     found = seen.replaced(before, upgraded.running())
-    assert any(": plane " in each for each in found)
-    assert not any(f": {seen.WORK} " in each for each in found)
+    assert any(": plane " in item for item in found)
+    assert not any(f": {seen.WORK} " in item for item in found)
     for pod in upgraded.host.list("Pod", names.plane_namespace("up-one")):
         assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": machine.NODE}
