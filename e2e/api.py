@@ -1,7 +1,7 @@
 """A small synchronous client for one Kubernetes API server, independent of Bulkhead's own.
 
-It knows paths and JSON only. One connection per thread, every call has a deadline, and nothing is retried but a request on an
-idle connection that the server had closed: what fails here would have failed for a tenant.
+It knows only paths and JSON. Each thread has one connection, and every call has a deadline. It retries only a request on an
+idle connection that the server had closed. Any other failure here would also be a failure for a tenant.
 
     kubeconfig file -> Api -> get / list / create / patch / apply / delete / watch
 """
@@ -24,13 +24,13 @@ import yaml
 
 Obj = dict[str, Any]
 
-# The errors of a connection that the server closed while it was idle, at its next use.
+# The errors at the next use of an idle connection that the server has closed.
 _CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
-# A tenant's certificate lives an hour.
+# A tenant's certificate is valid for one hour.
 _GOOD_SECONDS = 40 * 60.0
 
-# kind -> (path prefix, plural, namespaced); whatever the end-to-end tests touch.
+# kind -> (path prefix, plural, namespaced), for the kinds that the end-to-end tests use.
 KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "Namespace": ("/api/v1", "namespaces", False),
     "Node": ("/api/v1", "nodes", False),
@@ -128,7 +128,7 @@ class Api:
     """One API server, reached with the first context of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path, *, timeout: float = 15.0, renew: Callable[[], None] | None = None) -> None:
-        """`renew` writes the file anew, with a certificate that lives an hour from then."""
+        """`renew` writes the file again, with a certificate that is valid for one hour."""
         self._file = kubeconfig
         self._renew = renew
         self._loaded = time.monotonic()
@@ -148,7 +148,7 @@ class Api:
 
     @property
     def kubeconfig(self) -> Path:
-        """The file, with a certificate that is good for a while."""
+        """The kubeconfig file, with a certificate that is valid for at least 20 minutes."""
         self._keep_good()
         return self._file
 
@@ -165,7 +165,7 @@ class Api:
             raise
 
     def snapshot(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> tuple[list[Obj], str]:
-        """The objects, and the version as of which they were so: a watch from there misses nothing and repeats nothing."""
+        """The objects, and their resource version: a watch from this version neither misses nor repeats a change."""
         query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         items: list[Obj] = []
         while True:
@@ -232,7 +232,7 @@ class Api:
         raw: bool = False,
         timeout: float | None = None,
     ) -> Obj | str:
-        """One call; raises `ApiError` for an error status and `UnreachableError` for no answer within the deadline."""
+        """One call. Raises `ApiError` for an error status, and `UnreachableError` if no answer comes within the deadline."""
         target = f"{path}?{urlencode(query)}" if query else path
         payload = None if body is None else json.dumps(body).encode()
         headers = self._headers() | ({} if body is None else {"Content-Type": content_type})
@@ -279,7 +279,7 @@ class Api:
             connection.close()
 
     def connect(self, *, timeout: float) -> http.client.HTTPSConnection:
-        """A connection of its own, with the client certificate, for protocols that this class does not speak."""
+        """A new connection with the client certificate, for protocols that this class does not implement."""
         self._keep_good()
         return self._open(timeout=timeout)
 
@@ -349,7 +349,7 @@ def _answer(status: int, data: bytes, *, raw: bool) -> Obj | str:
 
 
 def _tls_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
-    """A context that trusts the cluster's CA alone and shows the user's certificate if there is one."""
+    """A context that trusts only the cluster's CA, and presents the user's certificate if there is one."""
     authority = _bytes(cluster, "certificate-authority").decode()
     context = ssl.create_default_context(cadata=authority)
     certificate = _bytes(user, "client-certificate")

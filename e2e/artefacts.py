@@ -1,6 +1,6 @@
-"""Keeps what may explain a failure: tenants with their conditions, events, pods and logs, in a folder per test.
+"""Saves what may explain a failure: tenants with their conditions, events, pods and logs, in one folder for each test.
 
-Collecting never fails a test and never hides its error: what cannot be read is recorded in the folder instead.
+Collecting never fails a test and never hides its error. If something cannot be read, the folder says so.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Runs the tools a user has: kubectl, helm, ctr and bulkhead. Every call has a deadline, and its error holds the output.
+"""Runs the tools that a user has: kubectl, helm, ctr and bulkhead. Every call has a deadline; an error contains the output.
 
 Results are plain values; nothing is retried here.
 """
@@ -17,7 +17,7 @@ from workstation.hostcluster.binaries import ensure
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class CommandError(AssertionError):
-    """A command failed; the text holds the command and the end of its output."""
+    """A command failed; the text has the command and the end of its output."""
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def run(
     given: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run a command to its end; raises `CommandError` when it fails (unless `check=False`) or exceeds its deadline."""
+    """Run a command to its end. Raises `CommandError` if it fails (unless `check=False`) or exceeds its deadline."""
     env = {**os.environ, **(environment or {})}
     seconds *= PATIENCE
     try:
@@ -76,7 +76,7 @@ def bulkhead(
     given: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """The command line of this tree; `environment` on top of this process's own."""
+    """Run this tree's command line; `environment` is added to that of this process."""
     added = {**(environment or {}), **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})}
     words = [sys.executable, "-m", "workstation.cli.main", *arguments]
     return run(words, seconds=seconds, check=check, given=given, environment=added)

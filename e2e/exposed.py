@@ -1,6 +1,6 @@
-"""Tenants behind the installation's proxy on the embedded host: the chart's values for it, and TLS as its clients speak it.
+"""Tenants behind the installation's proxy on the embedded host: the chart's values for it, and TLS as its clients use it.
 
-No name resolves here, so kubeconfigs name the proxy's address and, beside it, the name to ask for.
+No name resolves here, so kubeconfigs contain the proxy's address and the server name to send.
 """
 
 import socket
@@ -20,7 +20,7 @@ VALUES = {
     "exposure.proxy.service.type": "NodePort",
     "exposure.proxy.service.nodePort": str(PORT),
     "exposure.proxy.limits.tenantConnections": str(MOST),
-    # All clients here have one address.
+    # All clients here have the same address.
     "exposure.proxy.limits.sourceConnections": "0",
     "exposure.proxy.limits.sourceRate": "0",
 }
@@ -35,12 +35,12 @@ def at_the_proxy(host: Api, name: str) -> Obj:
 
 
 def authority(host: Api, name: str) -> ssl.SSLContext:
-    """Trusts one tenant's plane alone."""
+    """A TLS context that trusts only one tenant's plane."""
     return ssl.create_default_context(cadata=host.get("Tenant", name)["status"]["certificateAuthority"])
 
 
 def certified(host: Api, name: str, asked: str) -> None:
-    """The proxy leads to the tenant's plane under a name, which its certificate has."""
+    """Raises `NotYetError` until the proxy leads to the tenant's plane under this name, which its certificate must include."""
     try:
         dial(authority(host, name), asked).close()
     except OSError as error:

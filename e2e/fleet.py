@@ -1,7 +1,7 @@
-"""Tenants made ahead of the tests that use them and taken down behind them: no test waits for a plane to start or to end.
+"""Tenants that are created before their tests and deleted afterwards: no test waits for a plane to start or to end.
 
-order -> (in the background, two at a time) what has the name goes, the new one is made -> take -> a test uses it
-      -> leave: its deletion begins -> close: nothing of any is left on the host, or the run fails
+order -> (in the background, two at a time) an older one of the name is removed, the new one created -> take -> a test uses it
+      -> leave: its deletion begins -> close: nothing of any tenant is left on the host, or the run fails
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,46 +31,46 @@ class Fleet:
         self._pool = ThreadPoolExecutor(AT_ONCE, "fleet")
 
     def offer(self, name: str, **spec: Any) -> None:
-        """A TenantClass like the standard one but for these sections, as long as there are tenants."""
+        """A TenantClass like the standard one except for these sections; it exists as long as there are tenants."""
         standard = self.host.get("TenantClass", "standard")["spec"]
         kind = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": name}}
         self.host.apply(kind | {"spec": standard | spec})
         self.discard("TenantClass", name)
 
     def lend(self, name: str, rules: Obj) -> None:
-        """A Cohort with these rules, as long as there are tenants."""
+        """A Cohort with these rules; it exists as long as there are tenants."""
         self.host.apply({"apiVersion": names.API_VERSION, "kind": "Cohort", "metadata": {"name": name}, "spec": rules})
         self.discard("Cohort", name)
 
     def order_of_own_class(self, name: str, *, gpus: int, **spec: Any) -> Obj:
-        """Begin to make a tenant whose class of the same name offers these sections; returns its manifest."""
+        """Begin to create a tenant with a class of the same name that offers these sections. Returns the Tenant's manifest."""
         self.offer(name, **spec)
         manifest = tenants.manifest(name, gpus=gpus, tenant_class=name)
         self.order(manifest)
         return manifest
 
     def order(self, manifest: Obj) -> None:
-        """Begin to make a tenant, unless that was ordered before."""
+        """Begin to create a tenant, unless it was ordered before."""
         name = manifest["metadata"]["name"]
         if name not in self._orders:
             self._orders[name] = self._pool.submit(self._make, manifest)
 
     def take(self, manifest: Obj) -> Tenant:
-        """The tenant, Ready and open; waits for what is not made yet."""
+        """The tenant, Ready and open; waits if it is not ready yet."""
         self.order(manifest)
         return self._orders[manifest["metadata"]["name"]].result()
 
     def leave(self, name: str) -> None:
-        """No test needs the tenant any more."""
+        """The tenant is no longer needed by any test; its deletion begins."""
         self.host.delete("Tenant", name)
         self._left.append(name)
 
     def discard(self, kind: str, name: str) -> None:
-        """Delete what tenants refer to (a class, a cohort), once none of those that were left is there."""
+        """Delete what tenants refer to (a class, a cohort), once all tenants that were left are gone."""
         self._after.append((kind, name))
 
     def close(self) -> None:
-        """Take down what was ordered and not left, and wait until nothing of any tenant is there."""
+        """Delete the tenants that were ordered and not left, and wait until nothing of any tenant exists."""
         self._pool.shutdown(cancel_futures=True)
         for name in self._orders.keys() - set(self._left):
             self.leave(name)
@@ -88,7 +88,7 @@ class Fleet:
 
     def _make(self, manifest: Obj) -> Tenant:
         name = manifest["metadata"]["name"]
-        # A run that was broken off leaves tenants of this name, with what is in them.
+        # An interrupted run leaves tenants of this name behind, with their content.
         tenants.remove(self.host, name)
         self.host.create(manifest)
         tenants.wait_ready(self.host, [name])

@@ -20,20 +20,20 @@ from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS
 CHART = Path("charts/bulkhead")
 EXAMPLES = Path("examples")
 RELEASE = "bulkhead"
-# The one address of the host's API server: pods in the chart's namespace reach no other address but planes.
+# The only address of the host's API server: pods in the chart's namespace reach no other address except planes.
 HOST_API = {"networkPolicy.hostAPI[0].cidr": f"{NODE_ADDRESS}/32", "networkPolicy.hostAPI[0].port": "6443"}
 _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host whenever it imports an image
 
-# What some simulated nodes are given beside GPUs; the classes of most tests do not offer it.
+# Some simulated nodes have these slices in addition to GPUs; the classes of most tests do not offer them.
 SLICES = "nvidia.com/mig-1g.10gb"
 
 Note = Callable[[str], None]
 
 
 def ensure_installed(note: Note, *flags: str, **values: str) -> Api:
-    """Everything up to and with the example TenantClass; quick when all is there already.
+    """Everything up to and including the example TenantClass; quick if all of it is there already.
 
-    `flags` are further ones of `host up`, `values` the chart's.
+    `flags` are further flags of `host up`, `values` are further values of the chart.
     """
     machine.bring_up(lambda line: note(f"    {line}"), *flags)
     host = machine.host_api()
@@ -45,13 +45,14 @@ def ensure_installed(note: Note, *flags: str, **values: str) -> Api:
 
 
 def forget_interrupted(host: Api, note: Note) -> None:
-    """Whoever ended helm half-way left a release that is pending for ever, over which helm installs nothing any more.
+    """Delete a helm release that an interrupted helm left pending; helm installs nothing over a pending release.
 
-    Nobody else installs on the embedded host, so what is pending here is over; what it applied, the next upgrade puts right.
+    Only these tests install on the embedded host, so no other helm can still be working on the release. The next upgrade
+    corrects whatever the interrupted one applied.
     """
     for state in ("pending-install", "pending-upgrade", "pending-rollback"):
         for record in host.list("Secret", names.SYSTEM_NAMESPACE, labels=f"owner=helm,name={RELEASE},status={state}"):
-            note(f"forgetting an installation that was interrupted ({record['metadata']['name']})")
+            note(f"deleting the record of an interrupted installation ({record['metadata']['name']})")
             host.delete("Secret", record["metadata"]["name"], names.SYSTEM_NAMESPACE)
 
 
@@ -59,7 +60,7 @@ def install_chart(note: Note, **values: str) -> None:
     note("helm upgrade --install")
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
-    # Its nodes have no NFS client, so what is shared between tenants is a directory of a node.
+    # The nodes have no NFS client, so a directory of a node takes the place of a volume that tenants share.
     own = {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", "shares.volumeTypes": "{nfs,csi,local}"}
     own |= {"gpuResources": f"{{{GPU},{SLICES}}}"}
     for name, value in {**own, **HOST_API, **values}.items():
@@ -68,7 +69,7 @@ def install_chart(note: Note, **values: str) -> None:
 
 
 def replace_outdated(host: Api, note: Note) -> None:
-    """A new image has the old name here, so pods that ran before it came are replaced: the controller, then the syncers."""
+    """A new image has the old name here, so pods that run an older one are replaced: first the controller, then the syncers."""
     imported = _IMPORTED.stat().st_mtime if _IMPORTED.exists() else 0.0
     running = [("bulkhead-system", "")] + [
         (names.plane_namespace(item["metadata"]["name"]), "bulkhead.dev/component=syncer") for item in host.list("Tenant")
@@ -83,7 +84,7 @@ def replace_outdated(host: Api, note: Note) -> None:
         note(f"replacing {len(outdated)} pods of a former image")
     for namespace, name, _ in outdated:
         host.delete("Pod", name, namespace)
-    # What a Deployment says is true of the former pods until its controller has seen that they went.
+    # A Deployment's status describes the former pods until its controller has seen that they are gone.
     for namespace, name, uid in outdated:
         until(f"the former pod {name} to be gone", lambda at=(namespace, name, uid): _gone(host, *at), seconds=60)  # type: ignore[misc]
     until("the controller to be back", lambda: _deployments_available(host), seconds=60)
@@ -107,7 +108,7 @@ def apply_class(host: Api) -> None:
 
 
 def example_objects() -> list[Obj]:
-    """All documents of the example manifests, in the order of their files; those that want Slurm need images of their own."""
+    """All documents of the example manifests, in the order of their files, except those that need the Slurm images."""
     found: list[Obj] = []
     for path in sorted(EXAMPLES.glob("*.yaml")):
         found += [item for item in yaml.safe_load_all(path.read_text()) if item and not _wants_slurm(item)]

@@ -1,6 +1,6 @@
-"""What the ledger says on host pods and quotas, read as docs/contracts.md has it: the judge's own reading. Pure.
+"""Reads the ledger's annotations on host pods and quotas as docs/contracts.md defines them, with code of its own. Pure.
 
-Who finds a note that cannot be read has found a fault, so nothing is read leniently here.
+An annotation that cannot be read is a fault of the platform, so nothing here is lenient.
 """
 
 import json
@@ -17,14 +17,14 @@ _STANDING = "ledger.bulkhead.dev/standing"
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """When and where to a pod was admitted."""
+    """When a pod was admitted, and to which node."""
 
     at: float  # seconds since 1970
     node: str
 
 
 def read_admitted(annotations: Mapping[str, str]) -> Admitted | None:
-    """What the ledger noted on a host pod when it admitted it; None where it noted nothing."""
+    """The ledger's note about the admission of a host pod; None if there is none."""
     if _ADMITTED not in annotations:
         return None
     noted = json.loads(annotations[_ADMITTED])
@@ -32,7 +32,7 @@ def read_admitted(annotations: Mapping[str, str]) -> Admitted | None:
 
 
 def read_standing(annotations: Mapping[str, str]) -> dict[tuple[str, str], dict[str, int]]:
-    """What a tenant's quota says that it has, holds, lends and borrows, by flavor and resource; empty where it says nothing."""
+    """What a tenant has, holds, lends and borrows by its quota's annotation, by flavor and resource; empty without it."""
     found = {}
     for line, counts in json.loads(annotations.get(_STANDING, "{}")).items():
         resource, _, flavor = line.partition("@")

@@ -1,7 +1,7 @@
-"""The embedded host as seen from the machine it runs on: whether it is up, its files, and the processes of a pod.
+"""The embedded host as seen from its machine: whether it is up, its files, and the processes of a pod.
 
-Processes are found through `/proc/*/cgroup`: the path of a pod's control group holds the pod's UID, so neither the container
-runtime nor the kubelet has to be asked, and an experiment can prove for itself that a process died or stands still.
+Processes are found through `/proc/*/cgroup`, because the path of a pod's control group contains the pod's UID. So neither
+container runtime nor kubelet is asked, and an experiment can prove for itself that a process has died or is stopped.
 """
 
 import contextlib
@@ -39,12 +39,12 @@ class Process:
 
     @property
     def state(self) -> str:
-        """R, S, D, T (stopped), Z; empty when it is gone or another process has its number."""
+        """R, S, D, T (stopped) or Z; empty if the process is gone or another one has its number."""
         fields = _stat(self.pid)
         return fields[0] if fields and int(fields[19]) == self.started else ""
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal the process; False when it is gone already."""
+        """Signal the process; False if it is already gone."""
         if not self.state:
             return False
         try:
@@ -66,9 +66,9 @@ def is_up() -> bool:
 
 
 def bring_up(report: Callable[[str], None], *flags: str) -> bool:
-    """Start the embedded host or make sure that it is up, with the images as they are now in the tree.
+    """Start the embedded host, or make sure that it is up, with the images as they are now in the tree.
 
-    Its own progress goes line by line to `report`; `flags` are further ones of `host up`. True when it was started.
+    `report` gets its progress line by line; `flags` are further flags of `host up`. True if the host was started.
     """
     was_up = is_up()
     command = [sys.executable, "-u", "-m", "workstation.cli.main", "host", "up", *flags]
@@ -98,10 +98,10 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
 
 
 class Standing(Enum):
-    """The share of CPU of a process that stands for another machine, beside the host's components and the group of all pods.
+    """The CPU share of a process that represents another machine, next to the host's components and the group of all pods.
 
-    Without it a process with its session weighs as much as the whole host (niceness counts within a session only, where the
-    kernel groups by session): it would wait for seconds behind a busy pod, or make all pods wait.
+    Without it, a process with its session would weigh as much as the whole host, because the kernel groups processes by session
+    and niceness counts only within one. The process would wait for seconds behind a busy pod, or make all pods wait.
     """
 
     PROBE = ("probes", 16384)  # measures: before the host's own components
@@ -109,9 +109,9 @@ class Standing(Enum):
 
 
 def stand(standing: Standing) -> None:
-    """Put this process and its later children into the group of their standing, until it ends.
+    """Put this process and its later children into the control group of this CPU share, until the process ends.
 
-    Only once the host is up: when it starts, it ends all processes in its groups.
+    Call it only once the host is up: when the host starts, it ends all processes in its groups.
     """
     name, shares = standing.value
     for top in cgroups.hierarchies():
@@ -151,17 +151,17 @@ def process_at(pid: int) -> Process | None:
 
 
 def pss_kib(pid: int) -> int:
-    """The proportional set size of a process; who is gone uses nothing, and is an error and not a small figure."""
+    """The proportional set size of a process in KiB. A process that is gone is an error, and not a small figure."""
     return _rollup(pid, "Pss:")
 
 
 def rss_kib(pid: int) -> int:
-    """The resident set size of a process, as `pss_kib` has it."""
+    """The resident set size of a process in KiB, with the same errors as `pss_kib`."""
     return _rollup(pid, "Rss:")
 
 
 def cpu_ticks(pid: int) -> int:
-    """User and system time of a process so far, in clock ticks; an error when it is gone."""
+    """User and system time of a process so far, in clock ticks; an error if the process is gone."""
     fields = _stat(pid)
     if not fields:
         raise ProcessLookupError(f"process {pid} is gone")
@@ -169,7 +169,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def idle_core_seconds() -> float:
-    """The time that this machine's cores were idle or waited for a disk, of all of them together, since it started."""
+    """The time that all cores of this machine together were idle or waited for a disk since it started."""
     words = Path("/proc/stat").read_text().splitlines()[0].split()
     return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
 
@@ -183,7 +183,7 @@ def _rollup(pid: int, key: str) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, which may hold spaces: state is first."""
+    """The fields of /proc/PID/stat after the name, which may contain spaces; the first field is the state."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):

@@ -1,6 +1,6 @@
-"""What Bulkhead promises to call things, written down a second time from docs/contracts.md: the judge's own copy. Pure.
+"""The names that Bulkhead promises, written down a second time from docs/contracts.md and independent of the platform. Pure.
 
-A name that changes in the platform alone breaks whoever relied on it, and is found here because the two are not one.
+Changing a name only in the platform would break its users. The tests notice it, because this copy does not change with it.
 """
 
 API_VERSION = "bulkhead.dev/v1alpha1"
@@ -14,7 +14,7 @@ GPU = "nvidia.com/gpu"
 COMPONENT = "bulkhead.dev/component"
 RELEASE = "bulkhead.dev/release"
 VIRTUAL_UID = "bulkhead.dev/virtual-uid"
-MIRRORED = "bulkhead.dev/managed-by=syncer"  # selects what syncers have made
+MIRRORED = "bulkhead.dev/managed-by=syncer"  # selects the syncers' host objects
 
 
 def plane_namespace(tenant: str) -> str:
@@ -23,10 +23,10 @@ def plane_namespace(tenant: str) -> str:
 
 
 def work_namespace(tenant: str) -> str:
-    """The host namespace of what a tenant runs."""
+    """The host namespace of the host objects of a tenant."""
     return f"bh-{tenant}-work"
 
 
 def host_user(requester: str) -> str:
-    """What a user of the host is called in planes; the short names that are used here fit a certificate."""
+    """A host user's name in planes; the short names that are used here fit into a certificate."""
     return f"bulkhead:host:{requester}"

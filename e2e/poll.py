@@ -1,7 +1,7 @@
-"""Waits for something until a deadline and remembers what was seen last, so that a timeout explains itself.
+"""Waits for something until a deadline and remembers what it saw last, so that a timeout explains itself.
 
-A probe returns a value when it is satisfied, or raises `NotYetError` with what it saw instead. Errors of an API server that
-is away count as "not yet"; anything else passes through.
+A probe returns a value when it is satisfied, or raises `NotYetError` with what it saw instead. Errors of an API server that is
+away count as "not yet"; any other error is passed on.
 """
 
 import os
@@ -13,14 +13,14 @@ from e2e.api import ApiError, UnreachableError
 
 T = TypeVar("T")
 
-# How often something is looked at before it is said to hold, however short the time.
+# The least number of checks before a state counts as lasting, however short the time.
 _LEAST_LOOKS = 2
-# Deadlines are written for a machine that is idle, and are this many times longer.
+# Deadlines are written for an idle machine; they are multiplied by this factor.
 PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "3"))
 
 
 class NotYetError(Exception):
-    """What was seen instead of what is awaited."""
+    """The awaited state is not reached yet; the text says what was seen instead."""
 
 
 class WaitTimeoutError(AssertionError):
@@ -39,9 +39,9 @@ def until(
     note: Note | None = None,
     patience: float = PATIENCE,
 ) -> T:
-    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen, to show progress.
+    """Call `probe` until it returns, for at most `seconds`; `note` gets each new observation, to show progress.
 
-    Where the deadline is what is judged, `patience` is 1.
+    `patience` is 1 if the test judges the deadline itself.
     """
     seconds *= patience
     deadline = time.monotonic() + seconds
@@ -66,7 +66,7 @@ def until(
 
 
 def holds(what: str, probe: Callable[[], object], *, seconds: float, interval: float = 0.25) -> None:
-    """Call `probe` for `seconds`, at least twice; it must never raise `NotYetError` (shows that something stays as it is)."""
+    """Call `probe` for `seconds`, at least twice; it must never raise `NotYetError`. Shows that a state lasts."""
     deadline = time.monotonic() + seconds
     looks = 0
     while looks < _LEAST_LOOKS or time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What a long run prints of itself: one line a step, each with the seconds since the start."""
+"""The progress output of a long run: one line for each step, with the seconds since the start."""
 
 import time
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""A registry with one user and a password, on this machine's loopback: it serves one image, which holds busybox alone.
+"""A registry with one user and a password, on this machine's loopback. It serves one image, which contains only busybox.
 
     pod ──> kubelet ──> containerd ──> 127.0.0.1:<port> ──> 401 without the password, else manifest, configuration, layer
 
-It has no TLS: a file in the folder of the host's registries says so to the runtime, for this address alone.
+It has no TLS: a file in the folder of the host's registries tells the runtime so, only for this address.
 """
 
 import base64
@@ -31,7 +31,7 @@ _USER = "puller"
 
 @dataclass(slots=True)
 class Registry:
-    """What it serves, to whom, and whom it has let in or refused."""
+    """The registry's content, its credentials, and the requests that it has accepted or refused."""
 
     address: str = ""
     password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -40,12 +40,12 @@ class Registry:
 
     @property
     def image(self) -> str:
-        """The image by its name."""
+        """The image by its full name."""
         return f"{self.address}/private/busybox:1"
 
     @property
     def authorization(self) -> str:
-        """The one header that is let in."""
+        """The only Authorization header that is accepted."""
         return "Basic " + base64.b64encode(f"{_USER}:{self.password}".encode()).decode()
 
     def credentials(self) -> str:
@@ -54,16 +54,16 @@ class Registry:
         return base64.b64encode(json.dumps({"auths": {self.address: {"auth": auth}}}).encode()).decode()
 
     def hold(self, path: str, media: str, data: bytes) -> dict[str, object]:
-        """Serve something by its digest, and under a path of its own; returns its descriptor."""
+        """Serve something by its digest, and under a path of its own. Returns its descriptor."""
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        for each in (path, f"/v2/private/busybox/blobs/{digest}", f"/v2/private/busybox/manifests/{digest}"):
-            self.served[each] = (media, data)
+        for item in (path, f"/v2/private/busybox/blobs/{digest}", f"/v2/private/busybox/manifests/{digest}"):
+            self.served[item] = (media, data)
         return {"mediaType": media, "digest": digest, "size": len(data)}
 
 
 @contextmanager
 def private_registry() -> Iterator[Registry]:
-    """Run it for as long as the context lasts."""
+    """Run it until the context ends."""
     registry = Registry()
     _fill(registry)
 
@@ -114,7 +114,7 @@ def _fill(registry: Registry) -> None:
         "architecture": "amd64",
         "os": "linux",
         "config": {"Env": ["PATH=/bin"]},
-        # A name of its own, so that no image that the node has already is taken for it.
+        # Makes the image's ID unique, so that it cannot be confused with an image that the node has already.
         "author": registry.password,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }

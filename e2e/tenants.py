@@ -1,6 +1,6 @@
-"""Tenants as an admin handles them: create, wait until Ready, fetch the kubeconfig, delete, wait until nothing is left.
+"""Tenants as an admin manages them: create, wait until Ready, fetch the kubeconfig, delete, wait until nothing is left.
 
-Host API in, plain values out. A kubeconfig comes from the `bulkhead kubeconfig` command, as a newcomer gets it.
+Host API in, plain values out. A kubeconfig comes from the `bulkhead kubeconfig` command, as for a new user.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ KUBECONFIGS = Path("build/e2e/kubeconfigs")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A Ready tenant: its name and the way into its plane."""
+    """A Ready tenant: its name and its API."""
 
     name: str
     api: Api
@@ -58,7 +58,7 @@ def conditions(tenant: Obj) -> dict[str, Obj]:
 
 
 def explain(tenant: Obj) -> str:
-    """One line: which conditions are not True, and why."""
+    """One line: the conditions that are not True, and why."""
     waiting = [
         f"{kind}={item['status']} {item.get('reason', '')}: {item.get('message', '')}"
         for kind, item in conditions(tenant).items()
@@ -68,14 +68,14 @@ def explain(tenant: Obj) -> str:
 
 
 def is_ready(tenant: Obj) -> bool:
-    """Ready, and for the spec as it is now."""
+    """Ready, for the present spec."""
     ready = conditions(tenant).get("Ready", {})
     observed = ready.get("observedGeneration", tenant["metadata"].get("generation"))
     return ready.get("status") == "True" and observed == tenant["metadata"].get("generation")
 
 
 def wait_ready(host: Api, wanted: Sequence[str], *, seconds: float = 120.0, note: Note | None = None) -> dict[str, float]:
-    """Wait until all are Ready; returns seconds from now to the moment each was first seen Ready."""
+    """Wait until all are Ready. Returns the seconds until each was first seen Ready."""
     if not wanted:
         raise ValueError("wait_ready: no tenant is named, so none would be waited for")
     begin = time.monotonic()
@@ -101,7 +101,7 @@ def wait_ready(host: Api, wanted: Sequence[str], *, seconds: float = 120.0, note
 def wait_condition(
     host: Api, name: str, kind: str, *, status: str, reason: str | None = None, says: str = "", seconds: float = 60.0
 ) -> Obj:
-    """Wait for one condition of a tenant to have this status (and reason, and to say this among other things)."""
+    """Wait until a tenant's condition has this status, this reason and these words in its message, if given."""
 
     def probe() -> Obj:
         tenant = host.get("Tenant", name)
@@ -132,7 +132,7 @@ def open_tenant(name: str, *, timeout: float = 15.0) -> Tenant:
 
 
 def renewing_kubeconfig(name: str) -> Path:
-    """A kubeconfig for programs that run longer than the hour of a certificate: they fetch the next one through its plugin."""
+    """A kubeconfig for programs that run longer than the hour of a certificate: its plugin fetches the next one."""
     KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = KUBECONFIGS / f"{name}.renewing.yaml"
     commands.bulkhead("kubeconfig", name, "--write", str(path), kubeconfig=machine.KUBECONFIG)
@@ -140,7 +140,7 @@ def renewing_kubeconfig(name: str) -> Path:
 
 
 def create(host: Api, name: str, *, gpus: int = 8, seconds: float = 120.0, **spec: Any) -> Tenant:
-    """Create a tenant, or take the one that is there, and wait until it is Ready."""
+    """Create a tenant, or use the existing one, and wait until it is Ready."""
     if host.find("Tenant", name) is None:
         host.create(manifest(name, gpus=gpus, **spec))
     wait_ready(host, [name], seconds=seconds)
@@ -183,7 +183,7 @@ def leftovers(host: Api, name: str) -> list[str]:
 def wait_other_plane(host: Api, name: str, former: str, *, seconds: float = 90.0) -> None:
     """Wait until the plane's first pod is another than the one with the UID `former`, and is ready.
 
-    By the pod, since the Tenant says of a plane that was replaced what it said before, until the controller has seen that.
+    The pod counts: the Tenant's status describes a replaced plane as it was, until the controller has seen the change.
     """
     space = names.plane_namespace(name)
 
@@ -203,7 +203,7 @@ def _answers(api: Api) -> bool:
 
 
 def empty(host: Api, tenant: Tenant, *, seconds: float = 60.0) -> None:
-    """Delete the pods of the default namespace, and wait until the host has forgotten them: so long they hold GPUs."""
+    """Delete the pods of the default namespace, and wait until they are gone on the host, where they hold GPUs until then."""
     for pod in tenant.api.list("Pod", "default"):
         tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
 
@@ -215,7 +215,7 @@ def empty(host: Api, tenant: Tenant, *, seconds: float = 60.0) -> None:
 
 
 def make_namespace(api: Api, name: str) -> None:
-    """A namespace in a plane, waited for until pods can be created in it."""
+    """Create a namespace in a plane and wait until pods can be created in it."""
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     def probe() -> None:
@@ -226,7 +226,7 @@ def make_namespace(api: Api, name: str) -> None:
 
 
 def with_token(api: Api, token: str) -> Api:
-    """The same API server, spoken to with a bearer token instead of the certificate."""
+    """The same API server, with a bearer token instead of the certificate."""
     config = yaml.safe_load(api.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     path = KUBECONFIGS / f"token-{hashlib.sha256(token.encode()).hexdigest()[:12]}.yaml"
@@ -236,7 +236,7 @@ def with_token(api: Api, token: str) -> Api:
 
 
 def who(api: Api) -> str:
-    """The user name that the API server sees; empty when it accepts nobody."""
+    """The user name that the API server sees; empty if it does not accept the credentials."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)

@@ -1,6 +1,6 @@
 """Plain manifests of tenant work, used by the demo, the scenarios and the chaos experiments, and waits for pods.
 
-Real work goes to the real node and simulated work to the simulated nodes by a node selector; nothing here knows the host.
+A node selector sends real work to the real node and simulated work to the simulated nodes; nothing here knows the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ SLEEP: Sequence[str] = ("sleep", "3600")
 
 
 def is_ready(pod: Obj) -> bool:
-    """Whether a pod's condition says that it is ready; it may be pending deletion all the same."""
+    """Whether a pod's condition says that it is ready; the pod may be pending deletion all the same."""
     conditions = pod.get("status", {}).get("conditions") or []
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def whole(amount: str | int) -> int:
-    """A whole amount as a status has it, of GPUs or pods; an amount with a suffix is none of these, and an error."""
+    """A whole amount in a status, of GPUs or pods; an amount with a suffix is an error."""
     return int(amount)
 
 
@@ -91,7 +91,7 @@ def web_server(text: str, port: int = 8080) -> Sequence[str]:
 
 
 def custom_resource(plural: str, group: str, kind: str) -> Obj:
-    """A CRD with no opinion about its objects."""
+    """A CRD that accepts any object."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
@@ -116,7 +116,7 @@ def wait_phase(
     seconds: float = 60.0,
     patience: float = PATIENCE,
 ) -> Obj:
-    """Wait until the pod is in one of the phases; Running means Ready too."""
+    """Wait until the pod is in one of the phases; for Running, it must be Ready too."""
 
     def probe() -> Obj:
         current = api.get("Pod", name, namespace)
@@ -133,7 +133,7 @@ def wait_running(api: Api, name: str, *, namespace: str = "default", seconds: fl
 
 
 def wait_refused(api: Api, name: str, reason: str, *, says: str = "", namespace: str = "default", seconds: float = 30.0) -> Obj:
-    """Wait until the pod is Pending with PodScheduled=False for this reason, in these words; returns the condition."""
+    """Wait until the pod is Pending with PodScheduled=False, this reason and these words. Returns the condition."""
 
     def probe() -> Obj:
         current = api.get("Pod", name, namespace)
@@ -182,12 +182,12 @@ def pods_of(api: Api, app: str, namespace: str) -> str:
 
 
 def restarts(pod: Obj) -> dict[str, int]:
-    """How often each container of a pod that runs has begun again; on a slow machine one may have before anybody looks."""
-    return {each["name"]: int(each["restartCount"]) for each in pod["status"]["containerStatuses"]}
+    """How often each container of a running pod has restarted; on a slow machine one may restart before the first look."""
+    return {container["name"]: int(container["restartCount"]) for container in pod["status"]["containerStatuses"]}
 
 
 def gpus_of(pod: Obj) -> int:
-    """GPUs that a pod asks for."""
+    """GPUs that a pod requests."""
     limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
     return sum(int(limit.get(GPU, 0)) for limit in limits)
 
@@ -214,7 +214,7 @@ def describe(current: Obj) -> str:
 
 
 def host_pod_of(host: Api, virtual: Obj, work: str) -> Obj:
-    """The one host pod that mirrors a virtual pod; an assertion when there is none, or more than one."""
+    """The only host pod of a virtual pod; an assertion fails if there is none, or more than one."""
     found = host.list("Pod", work, labels=f"bulkhead.dev/virtual-uid={virtual['metadata']['uid']}")
     if len(found) != 1:
         raise NotYetError(f"{len(found)} host pods for virtual pod {virtual['metadata']['name']}")
@@ -222,6 +222,6 @@ def host_pod_of(host: Api, virtual: Obj, work: str) -> Obj:
 
 
 def expect(holds: bool, seen: str) -> None:
-    """Inside a wait: go on waiting, with what was seen, until it holds."""
+    """Inside a wait: continue to wait unless this holds; `seen` is the observation."""
     if not holds:
         raise NotYetError(seen)

@@ -1,1 +1,1 @@
-"""Tests mirror the tree; golden cases are data beside them."""
+"""Tests mirror the tree; golden cases are data files next to them."""

@@ -1,10 +1,11 @@
 """The table of the syncer's behaviours, generated from `behaviours.yaml` and the names of the tests.
 
     python -m tests.behaviours            write docs/syncer-behaviours.md
-    python -m tests.behaviours --check    fail when it is not what would be written
+    python -m tests.behaviours --check    fail if the page is not up to date
 
-A test names the behaviours that it proves: `test_item_35_36_…`. A behaviour without a test has to say so in the YAML file
-(`state: missing` and why), and one that is declared missing must have no test: the table cannot claim more than is tested.
+A test's name lists the behaviours that it proves: `test_item_35_36_…`. A behaviour without a test must be declared missing in
+the YAML file (`state: missing`, with a reason), and a behaviour that is declared missing must have no test. So the table cannot
+claim more than is tested.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def _functions(path: Path) -> Iterator[str]:
 
 
 def render() -> str:
-    """The whole page; raises ValueError where YAML and tests contradict each other."""
+    """The whole page. Raises ValueError if YAML and tests contradict each other."""
     tests, rows, counts = proofs(), [], dict.fromkeys(_STATES.values(), 0)
     listed: set[int] = set()
     for entry in yaml.safe_load(SOURCE.read_text(encoding="utf-8")):

@@ -1,6 +1,6 @@
-"""Fixtures for every test: two real API servers, started once a session, and clients of them.
+"""Fixtures for all tests: two real API servers, started once a session, and clients of them.
 
-`apiservers` is the pair; a test that uses it, even through another fixture, carries the marker `apiserver` by itself.
+`apiservers` is the pair. A test that uses it, even through another fixture, gets the marker `apiserver`.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from tests.kit.order import file_of, place_of, unit_of
 from tests.kit.servers import ApiServer, Pair, running, start_pair
 from tests.kit.syncerbed import empty
 
-# gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
-# uses gRPC in a child. It is read when the first channel is made.
+# gRPC's fork handlers abort a child that is forked (as test API servers are) while one of its threads polls; nothing here
+# uses gRPC in a child. The variable is read when the first channel is created.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 # A shell's background job starts with SIGINT ignored, and so would every command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# `steady` draws the same examples in every run and asserts no time; HYPOTHESIS_PROFILE=search looks for new ones, and longer.
+# `steady` draws the same examples in every run and checks no time; HYPOTHESIS_PROFILE=search looks for new ones, and longer.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out; order the files."""
+    """Mark the tests that need API servers, so that `-m 'not apiserver'` deselects them; order the files."""
     for item in items:
         if {"apiservers", "own_server", "file_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Units(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process whole units, in the order in which the tests stand, and not by how many tests they have."""
+    """Gives whole units to each process in the order of the tests, not by the number of their tests."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -57,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units | N
 
 @pytest.fixture(scope="session")
 def apiservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """The host's and the plane's API server; shared, so tests use namespaces of their own and kill nothing."""
+    """The host's and the plane's API server. They are shared, so tests use namespaces of their own and kill nothing."""
     pair = start_pair(tmp_path_factory.mktemp("apiservers"))
     yield pair
     pair.stop()
@@ -72,20 +72,20 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def file_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """One API server for one file, whose tests kill nothing, but change what others would rely on."""
+    """One API server for one file. Its tests kill nothing, but change what other tests would rely on."""
     with running("file", tmp_path_factory.mktemp("file")) as server:
         yield server
 
 
 @pytest.fixture
 def host_config(apiservers: Pair) -> KubeConfig:
-    """Admin of the host."""
+    """Client configuration of an admin of the host."""
     return apiservers.host.admin
 
 
 @pytest.fixture
 def plane_config(apiservers: Pair) -> KubeConfig:
-    """Admin of the plane."""
+    """Client configuration of an admin of the plane."""
     return apiservers.plane.admin
 
 
@@ -105,7 +105,10 @@ async def plane_client(plane_config: KubeConfig) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def namespace(host_client: Client, plane_client: Client) -> AsyncIterator[str]:
-    """A fresh namespace of one name on both sides; nothing that a later test's syncer would mirror stays in the plane's."""
+    """A new namespace of the same name on both sides.
+
+    At the end it holds nothing in the plane that a later test's syncer would mirror.
+    """
     name = f"test-{secrets.token_hex(4)}"
     for client in (host_client, plane_client):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -1,4 +1,4 @@
-"""The reader beside an audit trail's files, as the process that it is in a plane's pod."""
+"""The reader of an audit trail's files, as the process that it is in a plane's pod."""
 
 import json
 import signal
@@ -49,6 +49,6 @@ def test_it_waits_until_it_is_told_to_end() -> None:
     waiting = subprocess.Popen([*READER, "--wait"])
     try:
         waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(30) in {0, -signal.SIGTERM}  # the signal may come before it is waited for
+        assert waiting.wait(30) in {0, -signal.SIGTERM}  # the signal may come before the process waits for it
     finally:
         waiting.kill()

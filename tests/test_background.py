@@ -1,4 +1,4 @@
-"""What runs beside a test ends with it, and does not fail in silence."""
+"""A task next to a test ends with the test, and does not fail silently."""
 
 import asyncio
 

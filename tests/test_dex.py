@@ -1,4 +1,4 @@
-"""The identity provider of the tests gives tokens by each of its ways, and other keys after a restart."""
+"""The identity provider of the tests issues tokens in each of its flows, and has other keys after a restart."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def test_a_password_gives_a_token(dex: Dex) -> None:
     assert _claims(dex.password("ada", CONFIDENTIAL, SECRET))["aud"] == CONFIDENTIAL
 
 
-def test_who_is_no_user_has_none(dex: Dex) -> None:
+def test_an_unknown_user_gets_no_token(dex: Dex) -> None:
     with pytest.raises(urllib.error.HTTPError):
         dex.password("eve")
 

@@ -1,4 +1,4 @@
-"""An exception is known by its name, in logs and in `except`: no two of the product share one."""
+"""An exception is known by its name, in logs and in `except`: no two of the product share a name."""
 
 import ast
 from collections import defaultdict

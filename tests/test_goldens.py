@@ -1,4 +1,4 @@
-"""Files of differences say all that differs, and nothing else."""
+"""Files of differences contain all differences, and nothing else."""
 
 from pathlib import Path
 

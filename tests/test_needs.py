@@ -1,4 +1,4 @@
-"""What a machine lacks is said where a test begins, with who needs it and what to do; nothing waits for it without end."""
+"""A test on a machine that lacks something says so at its beginning: what needs it, and what to do. No wait is endless."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from tests.kit import machine, ports
 
 
 def told(ask: Callable[[], object]) -> str:
-    """Why a test is skipped; empty where it is not."""
+    """The reason why a test is skipped; empty if it is not skipped."""
     try:
         ask()
     except pytest.skip.Exception as skipped:

@@ -1,4 +1,4 @@
-"""The order in which files of tests are given out."""
+"""The order in which the files of tests are distributed."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A data folder is made once for all who ask for it at the same time, appears whole, and is everybody's own as a copy."""
+"""A data folder is created once for all processes that need it at a time, appears complete, and each gets its own copy."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_two_that_ask_at_once_have_it_made_once(tmp_path: Path) -> None:
     assert [(tmp_path / name / "db").read_text() for name in ("first", "second")] == ["made", "made"]
 
 
-def test_what_one_writes_into_its_copy_is_nobody_elses(tmp_path: Path) -> None:
+def test_a_write_into_one_copy_does_not_change_another(tmp_path: Path) -> None:
     prepared.copy("key", tmp_path / "first", leave)
     (tmp_path / "first" / "db").write_text("changed")
     prepared.copy("key", tmp_path / "second", leave)

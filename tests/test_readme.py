@@ -1,6 +1,7 @@
-"""What the README and the other pages say is run: word for word where no host is needed, else as far as its words are read.
+"""The commands in the README and the other pages are run: word for word without a host, otherwise as far as they are parsed.
 
-Blocks of shell go to a real API server by real helm and kubectl; `bulkhead` commands through its parser, `make` by `-n`.
+Shell blocks run against a real API server with real helm and kubectl; `bulkhead` commands go through its parser, `make` through
+`-n`.
 """
 
 import functools
@@ -39,7 +40,7 @@ def blocks(language: str, text: str = README) -> list[str]:
 
 
 def code(text: str) -> str:
-    """All code of a page, each piece on lines of its own: blocks of shell, what is set in by four blanks, between backticks."""
+    """All code of a page, each piece on lines of its own: shell blocks, lines indented by four blanks, text in backticks."""
     pieces = blocks("sh", text)
     for line in _FENCE.sub("", text).splitlines():
         pieces += [line.strip()] if line.startswith("    ") else re.findall(r"`([^`]+)`", line)
@@ -64,7 +65,7 @@ def commands(*pages: str) -> list[str]:
 @pytest.mark.parametrize("command", commands(*PAGES.values()))
 def test_every_command_is_one_that_bulkhead_knows(command: str) -> None:
     words = shlex.split(command)[1:]
-    if command not in commands(README) and len(words) <= 2:  # a page may name a command without what it takes
+    if command not in commands(README) and len(words) <= 2:  # a page may name a command without its arguments
         with pytest.raises(SystemExit) as ended:
             build_parser(words).parse_args([*words, "--help"])
         assert ended.value.code == 0
@@ -86,7 +87,7 @@ def test_every_target_of_make_is_there(line: str) -> None:
 
 
 def pushed(folder: Path) -> Path:
-    """The values file of a push that has been; `tests/images` push into registries."""
+    """The values file of a finished push; `tests/images` pushes into registries."""
     (push,) = (shlex.split(line) for line in INSTALL.splitlines() if " images push " in line)
     options = build_parser(push[1:]).parse_args(push[1:])
     digests = {image.title: DIGEST for image in catalogue.published()}
@@ -134,7 +135,7 @@ def test_a_registry_that_can_be_none_is_refused(wrong: str, tmp_path: Path) -> N
 
 
 def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_path: Path) -> None:
-    """Its lines for the cluster, on a real API server, where nothing runs the pods; `e2e/scenarios/install` runs all of it."""
+    """The README's commands for the cluster, on a real API server without a kubelet; `e2e/scenarios/install` runs all of it."""
     config = tmp_path / "kubeconfig"
     config.write_bytes(to_yaml(own_server.admin))
     programs = [binaries.ensure("helm")["helm"].parent, binaries.ensure("kubernetes")["kubectl"].parent]

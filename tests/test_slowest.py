@@ -1,4 +1,4 @@
-"""What a run cost is added up from its record, and told apart: what was computed, and what was waited for."""
+"""The cost of a run is added up from its record, divided into computing and waiting."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_a_run_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> Non
 def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that sleeps is waited for, one that computes is not; a fixture is timed without the one that it needs."""
+    """A sleeping child counts as waiting, a computing one does not; a fixture is timed without the fixture that it needs."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     monkeypatch.setenv("BULKHEAD_TEST_RECORD", "record")
     pytester.makepyfile(

@@ -29,7 +29,7 @@ async def _seen(events: Any) -> list[str]:
 
 
 async def test_events_come_late_together_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred at once are late once, not a hundred times."""
+    """A hundred simultaneous events are late once, not a hundred times."""
     names = [f"event-{number}" for number in range(100)]
     monkeypatch.setattr(strain, "watch_events", _events(*names))
     begun = time.monotonic()
@@ -77,7 +77,7 @@ def test_without_it_a_command_stays_as_it_is() -> None:
 
 
 def test_the_busy_loops_end_with_the_run() -> None:
-    """One whose parent has died does not go on for ever."""
+    """A busy loop whose parent has died ends too."""
     start = "import os, subprocess, sys\nargs = [sys.executable, '-c', sys.argv[1], str(os.getpid())]\n"
     start += "print(subprocess.Popen(args, stdout=subprocess.DEVNULL).pid)"
     parent = subprocess.Popen(["python3", "-c", start, strain._BUSY], stdout=subprocess.PIPE, text=True)

@@ -22,8 +22,9 @@ def main() -> int:
     if chosen.short:
         experiments = shortened(experiments)
     install.ensure_installed(note)
-    # The load and the floods stand for clients on other machines: their CPU time must not cost the neighbours their cores. This
-    # is set only after the host is up, whose processes would inherit it; prober and observer have a standing of their own.
+    # The load and the floods represent clients on other machines: their CPU time must not take cores from the neighbours. This
+    # is set only after the host is up, because the host's processes would inherit it. Prober and observer have CPU shares of
+    # their own.
     stand(Standing.LOAD)
     passed = Runner(host_api(), note, SHORT_PACE if chosen.short else Pace()).run(experiments)
     print(f"{'passed' if passed else 'FAILED'}; {RESULTS / 'chaos.json'}")

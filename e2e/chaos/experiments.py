@@ -28,7 +28,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("controller-killed", "controller killed while provisioning", faults.KillControllerMidway(), 120, "controller"),
 )
 
-# What a short run has instead: the same faults with the same proofs, for less long and with less of them.
+# The same faults with the same proofs for a short run: they last less long, or are smaller.
 SHORT: Mapping[str, Experiment] = {
     each.name: each
     for each in (
@@ -40,12 +40,12 @@ SHORT: Mapping[str, Experiment] = {
 
 
 def shortened(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
-    """The same experiments, each in its short form where it has one."""
+    """The same experiments; those that have a short form are in it."""
     return tuple(SHORT.get(item.name, item) for item in experiments)
 
 
 def named(wanted: list[str]) -> tuple[Experiment, ...]:
-    """The experiments with these names, all when none is given."""
+    """The experiments with these names; all experiments if the list is empty."""
     if not wanted:
         return EXPERIMENTS
     known = {item.name: item for item in EXPERIMENTS}

@@ -1,7 +1,7 @@
-"""Injects each fault, proves that it happened, lifts it, and checks that the target recovers. One small class per fault.
+"""Injects each fault, proves that it happened, lifts it, and checks that the target recovers. One small class for each fault.
 
-A fault touches its target alone. `inject` returns what shows that it happened; `lift` undoes what the tenant or the operator
-would undo; `recovered` raises `NotYetError` until the target works again by itself.
+A fault affects only its target. `inject` returns evidence that the fault happened. `lift` undoes what the tenant or the
+operator would undo. `recovered` raises `NotYetError` until the target works again by itself.
 """
 
 import signal
@@ -43,7 +43,7 @@ class Fault(Protocol):
     def recovered(self, scene: Scene) -> None: ...
 
     def over(self, scene: Scene) -> None:  # noqa: ARG002 -- for those of which something is left
-        """Raises `NotYetError` while something is left of it; of most nothing is."""
+        """Raises `NotYetError` while something is left of the fault; most faults leave nothing."""
         return
 
 
@@ -140,14 +140,14 @@ class FreezeEtcd(Fault):
 
 @dataclass(frozen=True, slots=True)
 class KillSyncerBeforeStatus(Fault):
-    """SIGKILL to the target's syncer at the moment its host pod appears, before it writes the status of the virtual pod."""
+    """SIGKILL to the target's syncer when its host pod appears, before the syncer writes the status of the virtual pod."""
 
     attempts: int = 5
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         proofs: list[Proof] = []
         for attempt in range(self.attempts):
-            # The moment is short: who strikes at it waits for no core.
+            # The moment is short, so this process must not wait for a core.
             machine.stand(machine.Standing.PROBE)
             try:
                 proofs = self._try(scene, f"between-{attempt}")
@@ -189,7 +189,7 @@ class KillSyncerBeforeStatus(Fault):
         pods = scene.target.api.list("Pod", "default")
         between = [pod for pod in pods if pod["metadata"]["name"].startswith("between-")]
         if not between:
-            raise NotYetError("no pod is left of those that were made while the syncer died")
+            raise NotYetError("no pod is left that was created while the syncer died")
         for pod in between:
             if not is_ready(pod):
                 raise NotYetError(workloads.describe(pod))
@@ -199,7 +199,7 @@ class KillSyncerBeforeStatus(Fault):
 
 @dataclass(frozen=True, slots=True)
 class FailClosedWebhook(Fault):
-    """A validating webhook in the target that has no server and that every write must pass."""
+    """A validating webhook in the target without a server, which every write must pass."""
 
     seconds: float = 20.0
 
@@ -240,7 +240,7 @@ class FailClosedWebhook(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Flood(Fault):
-    """Thousands of ConfigMaps and hundreds of CRDs written to the target as fast as it takes them."""
+    """Thousands of ConfigMaps and hundreds of CRDs, written to the target as fast as it accepts them."""
 
     config_maps: int = 5000
     definitions: int = 200
@@ -298,14 +298,14 @@ class Flood(Fault):
         tenant_works(scene.target)
 
     def over(self, scene: Scene) -> None:
-        """A plane that removes hundreds of definitions is slower than others."""
+        """A plane that removes hundreds of definitions needs more time than others."""
         kinds = len(scene.target.api.list("CustomResourceDefinition", labels="flood=yes"))
         workloads.expect(not kinds, f"{kinds} CRDs")
 
 
 @dataclass(frozen=True, slots=True)
 class KillControllerMidway(Fault):
-    """SIGKILL to the controller after it began to provision a new tenant and before that is Ready."""
+    """SIGKILL to the controller after it began to provision a new tenant and before that tenant is Ready."""
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         host = scene.host
@@ -337,7 +337,7 @@ def _syncer_ready(scene: Scene) -> None:
     pods = [item for item in scene.host.list("Pod", scene.target.plane) if item["metadata"]["name"].startswith("syncer")]
     if not pods or not all(is_ready(pod) for pod in pods):
         raise NotYetError("; ".join(workloads.describe(pod) for pod in pods) or "no syncer pod")
-    # The kubelet says so of one that was killed, until it has seen that.
+    # The kubelet reports a killed process as running until it has noticed.
     if not component_processes(scene.host, scene.target.plane, "syncer", "syncer"):
         raise NotYetError("no process of the syncer")
 

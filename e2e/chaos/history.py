@@ -1,4 +1,4 @@
-"""What the observer and the runner write down, one JSON line per record. Pure: reading and writing lines, no clock.
+"""The records that the observer and the runner write, one JSON line for each. Pure: it reads and writes lines, without a clock.
 
 All times are seconds of the machine's monotonic clock, which both processes share.
 """
@@ -15,7 +15,7 @@ Side = Literal["host", "virtual"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One request of the observer, as a tenant would have sent it; an empty error means that it was answered well."""
+    """One request of the observer, sent as a tenant would send it; `error` is empty if the answer was good."""
 
     at: float
     tenant: str
@@ -40,7 +40,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """A pod seen before is there no more."""
+    """A pod that was seen before no longer exists."""
 
     at: float
     side: Side
@@ -53,7 +53,7 @@ class PartSeen:
     """A container of the platform (planes, syncers, DNS, controller, addons): its pod's UID and restart count so far."""
 
     at: float
-    tenant: str  # empty for what belongs to no tenant
+    tenant: str  # empty for parts that belong to no tenant
     part: str  # the pod's readable name and the container
     pod_uid: str
     restarts: int
@@ -62,7 +62,7 @@ class PartSeen:
 
 @dataclass(frozen=True, slots=True)
 class LeaderSeen:
-    """Who held the controller's lease."""
+    """The holder of the controller's lease."""
 
     at: float
     holder: str
@@ -70,7 +70,7 @@ class LeaderSeen:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An experiment: from just before its fault until its target had recovered. The target of one may be the controller."""
+    """An experiment, from just before its fault until its target had recovered. The target may also be the controller."""
 
     experiment: str
     target: str
@@ -80,7 +80,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What shows that a fault happened, or did not."""
+    """Evidence that a fault happened, or that it did not."""
 
     experiment: str
     at: float

@@ -1,6 +1,7 @@
 """The design's invariants I1, I4, I6, I8 and I11 as checks over a recorded history. Pure: no clock, no network.
 
-Each check returns violations, in words; none means that the invariant held. What a history does not show is a violation too.
+Each check returns violations as sentences; an empty list means that the invariant held. If the history shows too little to
+judge, that is a violation too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +12,13 @@ from e2e.chaos.percentiles import percentile
 from e2e.chaos.sightings import LEAST_PROBES_A_SECOND, unseen_parts, unseen_pods
 
 QUIET_SECONDS = 30.0  # I1: how long after the last disturbance mirrors may still differ
-SLACK_SECONDS = 2.0  # two watches on two API servers are not one clock
+SLACK_SECONDS = 2.0  # the watches of two API servers do not share a clock
 CONTROLLER = "controller"
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyBound:
-    """What a neighbour's p99 may be: a factor of its own baseline, and an allowance in seconds."""
+    """The highest p99 that a neighbour may have: a factor of its own baseline, plus an allowance in seconds."""
 
     factor: float
     allowance: float
@@ -28,14 +29,15 @@ class LatencyBound:
 
 
 AIM = LatencyBound(1.25, 0.050)  # the design's I4
-# What a fault keeps busy at most: the API servers of the target and of a newcomer, a core each, the host's own, the generator.
+# The cores that a fault keeps busy at most: the API servers of the target and of a new tenant with one core each, the host's
+# API server, and the generator.
 SPARE_CORES = 4.0
 
 
 def bound_of(idle_cores: float, limit: LatencyBound) -> LatencyBound:
-    """Beyond what a run fails. With cores to spare before the first fault no neighbour has to wait for one: the design's bound.
+    """The bound beyond which a run fails. With spare cores before the first fault, it is the design's bound.
 
-    On an oversubscribed machine a neighbour waits for the machine too. It is held to `limit`, from `limits.yaml`.
+    On an oversubscribed machine a neighbour waits for the machine too. It must then keep `limit`, from `limits.yaml`.
     """
     return AIM if idle_cores >= SPARE_CORES else limit
 
@@ -57,12 +59,12 @@ class _Life:
     name: str
     begin: float
     end: float
-    leaving: float  # when its deletion had begun, at the latest when it was gone
-    refused: tuple[tuple[float, float], ...] = ()  # while it said that it may not run, and until a host pod is due after that
+    leaving: float  # when its deletion had begun; at the latest when the pod was gone
+    refused: tuple[tuple[float, float], ...] = ()  # while its status refused it, and until its host pod is due
 
 
 def one_to_one(history: History) -> list[Violation]:
-    """I1: never two host pods for one virtual UID; after 30 s of quiet every virtual pod has one, and no more exist."""
+    """I1: never two host pods for one virtual UID; after 30 s of quiet every virtual pod has one, and no others exist."""
     virtual, host = _lives(history, "virtual"), _lives(history, "host")
     found = [Violation("I1", "observer", text) for text in unseen_pods(history)]
     found += _twins(history, host)
@@ -73,7 +75,7 @@ def one_to_one(history: History) -> list[Violation]:
             found.append(Violation("I1", _experiment_at(history, moment), text))
     for life in host:
         originals = [item for item in virtual if item.virtual_uid == life.virtual_uid]
-        # A host pod on its way out is no longer live; how long its end takes is the kubelet's affair.
+        # A host pod that is being deleted is not live; how long it takes to end depends on the kubelet.
         for moment in _uncovered(history, replace(life, end=life.leaving), originals):
             text = f"tenant {life.tenant}: host pod {life.name} had no virtual pod at {moment:.1f}, after 30 s of quiet"
             found.append(Violation("I1", _experiment_at(history, moment), text))
@@ -84,7 +86,10 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
     """I4: while one tenant is broken, the others see no error and their p99 stays within the bound over their own baseline."""
     found = [] if history.spans else [Violation("I4", "observer", "no experiment was observed")]
     unknown = [tenant for tenant in history.tenants if tenant not in baseline]
-    found += [Violation("I4", "baseline", f"tenant {tenant}: it has none, unasked or unanswered") for tenant in unknown]
+    found += [
+        Violation("I4", "baseline", f"tenant {tenant}: there is no baseline; its API was not probed, or did not answer")
+        for tenant in unknown
+    ]
     for span in history.spans:
         for tenant in history.tenants:
             if tenant == span.target or tenant in unknown:
@@ -157,7 +162,7 @@ def only_wanted_deletions(history: History) -> list[Violation]:
 
 
 def faults_proven(history: History, experiments: Sequence[str]) -> list[Violation]:
-    """I11: every experiment ran and shows that its fault happened."""
+    """I11: every experiment ran and proves that its fault happened."""
     evidence = [record for record in history.records if isinstance(record, Evidence)]
     ran = {span.experiment for span in history.spans}
     found = [] if experiments else [Violation("I11", "run", "no experiment was asked for")]
@@ -182,7 +187,7 @@ def check_all(
 
 
 def baseline_p99(history: History, begin: float, end: float) -> dict[str, float]:
-    """Each tenant's own p99 (and the host's) in a window without faults; who fails even then has none."""
+    """The p99 of each tenant (and of the host) in a window without faults; a tenant that already fails there has no entry."""
     result = {}
     for tenant in (*history.tenants, HOST):
         probes = history.probes(tenant, begin, end)
@@ -214,7 +219,7 @@ def _lives(history: History, side: Side) -> list[_Life]:
 
 
 def _refusals(seen: Sequence[PodSeen], end: float) -> tuple[tuple[float, float], ...]:
-    """While a pod said that it may not run, and half a minute longer: then its host pod is due."""
+    """The time in which a pod's status was PodScheduled=False, and 30 s more; its host pod is due after that."""
     found: list[tuple[float, float]] = []
     since: float | None = None
     for look in seen:
@@ -239,9 +244,9 @@ def _twins(history: History, host: Sequence[_Life]) -> list[Violation]:
 
 
 def _uncovered(history: History, life: _Life, others: Sequence[_Life]) -> list[float]:
-    """Moments in the life of one at which, long after every disturbance, no counterpart existed; at most one is returned.
+    """Moments in a pod's life at which it had no counterpart, long after every disturbance; at most one is returned.
 
-    A counterpart may be seen first up to 30 s late, and may be seen to end up to 30 s early.
+    A counterpart may be first seen up to 30 s late, and its end may be seen up to 30 s early.
     """
     disturbed = [(span.begin, span.end + QUIET_SECONDS) for span in history.spans if span.target == life.tenant]
     disturbed += life.refused
@@ -268,7 +273,7 @@ def _change(before: PartSeen | None, now: PartSeen) -> str:
 
 
 def _is_target(history: History, owner: str, at: float) -> bool:
-    """Whether the owner was the target of an experiment then, or shortly before: restarts are reported late."""
+    """Whether an experiment had this owner as its target then or shortly before; restarts are reported late."""
     return any(span.target == owner and span.begin <= at < span.end + QUIET_SECONDS for span in history.spans)
 
 

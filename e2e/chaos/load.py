@@ -1,7 +1,8 @@
 """The light steady work of every tenant: two pods that stay, and one that comes and goes every few seconds.
 
-The pods that stay show whether running pods go on; the others show whether the whole life of a pod, from create to Running to
-gone, still works. Failures are counted, never raised: the target's are expected, the others' are judged by the runner.
+The pods that stay show whether running pods keep running. The others show whether the whole life of a pod still works, from
+create to Running to gone. Failures are counted and never raised: those of the target are expected, and the runner judges the
+others.
 """
 
 import threading
@@ -50,7 +51,7 @@ class Load:
             self._thread.join(timeout=30)
 
     def errors(self, begin: float, end: float) -> list[str]:
-        """What went wrong with pods that came within a window; that none was there at any time of it is an error too."""
+        """The errors of the pods that were created within a window; a window without any such pod is an error too."""
         if not any(turn.begin < end and begin < turn.end for turn in self.turns):
             return [f"{self.tenant.name}: no pod came or went: not observed"]
         return [turn.error for turn in self.turns if turn.error and begin <= turn.begin < end]
@@ -58,7 +59,7 @@ class Load:
     def _run(self) -> None:
         while not self._stop.is_set():
             begin = time.monotonic()
-            # A name of its own: a run that was broken off leaves its last pod.
+            # A new name for each pod: an interrupted run leaves its last pod behind.
             self.turns.append(self._turn(f"turn-{time.time_ns()}", begin))
             self._stop.wait(max(1.0, PERIOD - (time.monotonic() - begin)))
 
@@ -89,7 +90,7 @@ class Load:
 
 
 def stayers(tenant: Tenant) -> dict[str, tuple[str, str, int]]:
-    """Name -> (virtual UID, start time, restarts) of the pods that must go on; read from the tenant's API."""
+    """Name -> (virtual UID, start time, restarts) of the pods that must keep running; read from the tenant's API."""
     found = {}
     for name in STAYERS:
         pod = tenant.api.get("Pod", name, "default")

@@ -1,7 +1,7 @@
 """The observer: a process of its own that watches the pods of every tenant and of the host, and writes a history.
 
-It is neither controller nor syncer and shares no code with them, and it changes nothing. Every tenant's API is reached by its
-ClusterIP through the tenant's kubeconfig, the host through the admin's. What requests take, the prober measures.
+It shares no code with controller or syncer, and it changes nothing. It reaches every tenant's API by its ClusterIP with the
+tenant's kubeconfig, and the host with the admin's. The prober measures how long requests take.
 """
 
 import sys
@@ -39,7 +39,7 @@ class PodWatch:
                 self._recorder.stop.wait(0.5)
 
     def _refresh(self, tenant: Callable[[Obj], str | None]) -> str:
-        """Note all pods; the version to watch from, since an event from before the list would be noted as one of now."""
+        """Record all pods. Returns the version to watch from: an older event would be recorded as if it happened now."""
         current, version = self._api.snapshot("Pod", self._namespace, labels=self._labels)
         present = {item["metadata"]["uid"] for item in current}
         for item in current:
@@ -75,7 +75,7 @@ class PodWatch:
 
 
 def watch_platform(recorder: Recorder, host: Api) -> None:
-    """Restarts, replacements and memory kills of the platform's own containers, and who leads."""
+    """Restarts, replacements and memory kills of the platform's own containers, and the leader."""
     while not recorder.stop.is_set():
         begin = time.monotonic()
         try:
@@ -97,7 +97,7 @@ def _note_parts(recorder: Recorder, pod: Obj) -> None:
         return
     tenant = labels.get("bulkhead.dev/tenant", "")
     readable = metadata["name"]
-    for suffix in ("pod-template-hash",):  # a Deployment's pods differ in name with every replacement
+    for suffix in ("pod-template-hash",):  # a Deployment's pods have a different name after each replacement
         if suffix in labels:
             readable = readable.split(f"-{labels[suffix]}")[0]
     for container in pod.get("status", {}).get("containerStatuses") or []:
@@ -109,7 +109,7 @@ def _note_parts(recorder: Recorder, pod: Obj) -> None:
 
 
 def watches(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
-    """One loop per side and tenant, and one for the platform itself."""
+    """One loop for each side and tenant, and one for the platform itself."""
     for name, api in apis.items():
         yield partial(PodWatch(recorder, api, "virtual", None, "").run, partial(_always, name))
     yield partial(PodWatch(recorder, host, "host", None, names.MIRRORED).run, partial(_tenant_of, frozenset(apis)))

@@ -1,4 +1,4 @@
-"""Percentiles by the nearest-rank rule: every value returned was measured. Pure."""
+"""Percentiles by the nearest-rank rule: every value that is returned was measured. Pure."""
 
 import math
 from collections.abc import Sequence

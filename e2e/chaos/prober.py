@@ -1,9 +1,9 @@
-"""The prober: reads and writes every tenant's API and the host's at a steady rate, and records what each request took.
+"""The prober: reads and writes every tenant's API and the host's at a steady rate, and records how long each request took.
 
-It is a process of its own, apart from the observer: a process that parses lists of pods between two readings of the clock
-measures its own interpreter. Every tenant's API is reached by its ClusterIP through the tenant's kubeconfig, as a tenant's
-client would. The probes start one after another within a period: all at once, they would measure how they wake each other. It
-changes nothing but its own ConfigMap.
+It is a process of its own, separate from the observer: a process that parses lists of pods between two readings of the clock
+would measure its own interpreter. It reaches every tenant's API by its ClusterIP with the tenant's kubeconfig, as a tenant's
+client would. The probes start one after another within a period; started together, they would measure how they delay each
+other. It changes only its own ConfigMap.
 """
 
 import sys
@@ -16,13 +16,13 @@ from e2e.chaos.history import HOST, Probe
 from e2e.chaos.recorder import Recorder, record
 
 PERIOD = 0.1
-WRITE_EACH = 4  # one probe in four writes
+WRITE_EACH = 4  # one probe in four is a write
 MARK = "chaos-observer"
 _NAMESPACE = "default"
 
 
 def probe(recorder: Recorder, tenant: str, api: Api, offset: float) -> None:
-    """Probe one API until stopped. `offset`: when it begins within the period, in seconds."""
+    """Probe one API until stopped. `offset` is the delay of its first probe within the period, in seconds."""
     recorder.stop.wait(offset)
     count = 0
     while not recorder.stop.is_set():

@@ -1,7 +1,8 @@
-"""Writes a history: what the prober and the observer have in common, a queue of records, one writer, and an orderly end.
+"""Writes a history. Prober and observer share this: a queue of records, one writer, and an orderly end.
 
-All records of a process go through one queue to one writer, so that a slow disk delays no measurement. It ends on SIGTERM or
-after its deadline. Times are the machine's monotonic clock, so that histories of several processes can be merged.
+All records of a process pass through one queue to one writer, so that a slow disk delays no measurement. The process ends on
+SIGTERM or at its deadline. Times are those of the machine's monotonic clock, so that histories of several processes can be
+merged.
 
     python -m e2e.chaos.<prober|observer> --out FILE --seconds N TENANT=KUBECONFIG…
 """
@@ -34,7 +35,7 @@ class Recorder:
         self._queue.put(record, timeout=5)
 
     def write(self, seconds: float) -> None:
-        """Write until stopped, and then what is left."""
+        """Write until stopped, then write what is left in the queue."""
         deadline = time.monotonic() + seconds
         with self._path.open("w") as out:
             while not (self.stop.is_set() and self._queue.empty()) and time.monotonic() < deadline:
@@ -53,7 +54,7 @@ def record(description: str, loops: Start) -> int:
     parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
     chosen = parser.parse_args()
     recorder = Recorder(chosen.out)
-    # What is measured is how long others take, not how long this process waits for a core.
+    # The measurement is how long the APIs take, not how long this process waits for a core.
     stand(Standing.PROBE)
     signal.signal(signal.SIGTERM, lambda *_: recorder.stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner stops us in its own order

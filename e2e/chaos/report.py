@@ -1,4 +1,4 @@
-"""What a chaos run found, as a printed table and as chaos.json. Pure."""
+"""The findings of a chaos run, as a printed table and as chaos.json. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from e2e.chaos.percentiles import percentile
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the runner itself saw of one experiment: recovery of the target, and whether its pods went on."""
+    """What the runner itself saw of one experiment: whether the target recovered, and whether its pods kept running."""
 
     experiment: str
     title: str
@@ -39,7 +39,7 @@ class Row:
 def rows(
     history: History, baseline: Mapping[str, float], findings: Sequence[Finding], violations: Sequence[Violation]
 ) -> list[Row]:
-    """One row per experiment that was asked for, whether it ran or not."""
+    """One row for each requested experiment, whether it ran or not."""
     spans = {span.experiment: span for span in history.spans}
     return [_row(history, baseline, finding, spans.get(finding.experiment), violations) for finding in findings]
 
@@ -51,8 +51,8 @@ def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
 
 
 def bound_text(idle_cores: float, bound: LatencyBound) -> str:
-    """By which bound I4 was judged, and why."""
-    spare = f"{idle_cores:.1f} cores were idle before the first fault, {SPARE_CORES:.0f} are to spare"
+    """The bound that I4 was judged by, and why."""
+    spare = f"{idle_cores:.1f} cores were idle before the first fault; {SPARE_CORES:.0f} or more count as spare"
     said = f"I4: a neighbour's p99 over {bound.factor:g} x its baseline + {bound.allowance * 1000:.0f} ms fails the run"
     return (
         f"{said}: {spare}"
@@ -76,7 +76,7 @@ def as_json(
 
 
 def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
-    """A plain table; the width of a terminal is enough for it."""
+    """A plain table that fits the width of a terminal."""
     head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "NEIGHBOURS (errors, p99 / aim)")
     body = [
         (

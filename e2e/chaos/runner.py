@@ -38,7 +38,10 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long is looked, in seconds. With ten probes a second, a p99 of less than ten seconds would be the slowest probe."""
+    """How long the runner waits and measures, in seconds.
+
+    With ten probes a second, a p99 over less than ten seconds would be the slowest probe.
+    """
 
     baseline: float = 20.0
     least_span: float = 20.0  # of an experiment
@@ -51,7 +54,7 @@ _BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, Assert
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The time before the first fault, and how many cores had nothing to do in it."""
+    """The time before the first fault, and how many cores were idle in it."""
 
     begin: float
     end: float
@@ -124,7 +127,8 @@ class Runner:
         went_on, problem = False, ""
         self.note(f"{experiment.title}: the fault begins")
         try:
-            # A target that recovered from the fault before may fall once more, of a restart that was decided during it.
+            # A target that recovered from the previous fault may restart once more, if the restart was decided during the
+            # fault.
             before = until("the target before the fault", lambda: stayers(target), seconds=60, note=self._detail)
             try:
                 for proven, text in experiment.fault.inject(scene):
@@ -138,8 +142,8 @@ class Runner:
             until("the target to recover", recover, seconds=within, note=self._detail, patience=1)
             recovered = time.monotonic() - lifted
             went_on = stayers(target) == before
-            # What is left of a fault would be measured as part of the next one.
-            until("nothing to be left of the fault", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
+            # The next fault would measure whatever is left of this one.
+            until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
@@ -172,7 +176,7 @@ class Runner:
 
     @staticmethod
     def _broken_turns(history: History, loads: Sequence[Load]) -> list[Violation]:
-        """I4 for whole pods: while one tenant burns, the pods of the others still come and go."""
+        """I4 for whole pods: while one tenant is broken, the pods of the others still come and go."""
         return [
             Violation("I4", span.experiment, text)
             for span in history.spans

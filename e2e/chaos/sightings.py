@@ -1,8 +1,8 @@
-"""Whether the observer saw what a check judges: a history that shows nothing says nothing, and never that all is well. Pure.
+"""Whether the observer saw what a check judges: a history without sightings never proves that all is well. Pure.
 
-Whoever is watched is seen again and again: pods are listed every five seconds, parts of the platform and the leader every
-second, APIs are probed ten times a second. So half a minute without a sighting is a blind observer, unless who is watched was
-the target just then.
+The observer sees everything that it watches again and again. It lists pods every 5 s, parts of the platform and the leader
+every second, and probes APIs ten times a second. So 30 s without a sighting mean that the observer was blind, unless the tenant
+was the target just then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ def unseen_parts(history: History, platform: str) -> Iterator[str]:
 
 
 def _gap(history: History, owner: str, what: str, seen: Sequence[float]) -> Iterator[str]:
-    """The first time that was too long without a sighting; who was a target may be away until half a minute after."""
+    """The first time that was too long without a sighting; a target may be away until 30 s after its experiment."""
     if not seen:
         yield f"{what} was observed"
         return

@@ -1,8 +1,8 @@
 """`python -m e2e.conformance`: the upstream suite on the host and inside a tenant -> build/results/conformance.json.
 
-Needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, half an hour each on two cores;
-`--focus` takes a slice, and results of slices add up over runs until `--fresh` discards them. Ends with status 1 when a whole
-run shows less than was wanted.
+It needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, half an hour each on two
+cores. `--focus` runs a slice, and the results of slices add up over runs until `--fresh` discards them. The exit status is 1 if
+a whole run does not meet the expectations.
 
     programs, images (built here) -> tenant -> ginkgo on the host -> ginkgo in the tenant -> comparison
 """
@@ -29,7 +29,7 @@ Note = Callable[[str], None]
 
 
 def kept(side: str) -> Path:
-    """Where the results of one side are kept from slice to slice."""
+    """The file that keeps the results of one side from slice to slice."""
     return machine.RESULTS / f"conformance-{side}.specs.json"
 
 
@@ -39,7 +39,7 @@ def read(side: str) -> list[Spec]:
 
 
 def run_side(side: str, kubeconfig: Path, programs: dict[str, Path], chosen: argparse.Namespace, note: Note) -> list[Spec]:
-    """The chosen specs on one side, added to what is kept of it."""
+    """Run the chosen specs on one side, and add them to that side's kept results."""
     report = machine.RESULTS / f"conformance-{side}.json"
     note(f"running on the {side}: log {report.with_suffix('.log')}")
     focus, skip = chosen.focus, chosen.skip if chosen.serial else "|".join(part for part in (SERIAL, chosen.skip) if part)
@@ -63,10 +63,10 @@ def main() -> int:
     parser.add_argument("--tenant", default="conformance", help="the tenant's name")
     parser.add_argument("--keep", action="store_true", help="leave the tenant for another slice")
     parser.add_argument("--fresh", action="store_true", help="discard the results of earlier slices")
-    parser.add_argument("--skip-install", action="store_true", help="use what is installed")
+    parser.add_argument("--skip-install", action="store_true", help="use the installed Bulkhead as it is")
     chosen = parser.parse_args()
     begin = time.monotonic()
-    # A run that is ended from outside takes its tenant away all the same.
+    # If the run is terminated from outside, its tenant is removed all the same.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
 
     def note(text: str) -> None:

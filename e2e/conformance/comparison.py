@@ -1,7 +1,7 @@
-"""The suite on the host against the suite in a tenant: both counts and each difference with its reason. Pure but for files.
+"""The suite on the host compared with the suite in a tenant: both counts, each difference with its reason. Pure but for files.
 
-What a tenant cannot do by design stands in expected.yaml, a pattern and a reason each; a difference that no pattern explains
-counts as a fault of ours until it is explained. Results of slices add up: the later result of a spec counts.
+expected.yaml lists what a tenant cannot do by design, with a pattern and a reason each. A difference that no pattern explains
+counts as a fault of Bulkhead until it is explained. Results of slices add up: the later result of a spec counts.
 """
 
 import re
@@ -50,7 +50,7 @@ def load(path: Path = EXPECTED) -> tuple[Reason, ...]:
 
 
 def merged(before: Iterable[Spec], after: Iterable[Spec]) -> list[Spec]:
-    """All specs of both, each once, as it went last, sorted by name."""
+    """All specs of both, each once with its latest result, sorted by name."""
     found = {spec.name: spec for spec in (*before, *after)}
     return [found[name] for name in sorted(found)]
 
@@ -60,7 +60,7 @@ def passed(specs: Iterable[Spec]) -> set[str]:
 
 
 def differences(host: Sequence[Spec], tenant: Sequence[Spec], reasons: Sequence[Reason]) -> list[Difference]:
-    """Every spec that ran on both sides and passed on one alone."""
+    """Every spec that ran on both sides and passed on only one."""
     theirs = {spec.name: spec for spec in host}
     found = []
     for ours in tenant:
@@ -74,7 +74,7 @@ def differences(host: Sequence[Spec], tenant: Sequence[Spec], reasons: Sequence[
 
 
 def summary(host: Sequence[Spec], tenant: Sequence[Spec], reasons: Sequence[Reason]) -> dict[str, Any]:
-    """What conformance.json holds; `share` is of the specs that ran on both sides and passed on the host."""
+    """The content of conformance.json; `share` counts the specs that ran on both sides and passed on the host."""
     both = {spec.name for spec in host} & {spec.name for spec in tenant}
     host_passed, tenant_passed = passed(host), passed(tenant)
     wanted = host_passed & both
@@ -96,7 +96,7 @@ def summary(host: Sequence[Spec], tenant: Sequence[Spec], reasons: Sequence[Reas
 
 
 def complaints(result: Mapping[str, Any]) -> list[str]:
-    """What of a whole run is less than was wanted; empty is good."""
+    """The expectations that a whole run does not meet, as sentences; empty if it meets all."""
     found = []
     if result["host_passed"] < HOST_WANTED:
         found.append(f"{result['host_passed']} specs passed on the host, {HOST_WANTED} are wanted")

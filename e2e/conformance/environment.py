@@ -1,6 +1,7 @@
 """The tenant in which the suite runs: the example class, a quota for a plane of ordinary work, and the runtime that it names.
 
-Only what it made itself, by name, is removed. The class is as strict as the example: no rights over the node for anybody.
+It removes only the objects that it created itself, by name. The class is as strict as the example: no pod has rights over the
+node.
 """
 
 import contextlib
@@ -14,19 +15,19 @@ CLASS = RUNTIME = "bulkhead-conformance"
 # The suite expects that every node knows a container runtime of this name.
 HANDLER = "test-handler"
 DEFAULTS = {
-    # The smallest there is: the suite reads the shares of containers that ask for no CPU from their cgroup.
+    # The smallest request there is: the suite reads from the cgroup the shares of containers that request no CPU.
     "requests": {"cpu": "1m", "ephemeral-storage": "64Mi", "memory": "32Mi"},
     "limits": {"ephemeral-storage": "10Gi", "memory": "4Gi"},
 }
-# A plane of one tenant among many: it must not be taken for a cluster of its own to be filled with GPU pods.
+# A plane of one tenant among many: it must not look like a cluster of its own that may be filled with GPU pods.
 OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
 
 
 def tenant_class() -> Obj:
-    """The class of the example, with what the suite needs of it."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    """The class of the example, with the additions that the suite needs."""
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
-    # The suite requests a little and leaves the limit to the class: no ratio of the two holds for all of its pods.
+    # The suite requests little and leaves the limit to the class: no ratio of the two suits all of its pods.
     resources = {
         name: {key: value for key, value in bound.items() if key != "maxLimitRequestRatio"}
         for name, bound in standard["spec"]["quota"]["resources"].items()
@@ -38,7 +39,7 @@ def tenant_class() -> Obj:
 
 @contextlib.contextmanager
 def prepared(host: Api, name: str, *, keep: bool) -> Iterator[Tenant]:
-    """Make the tenant, and take it away again however the block ends (`keep` leaves it)."""
+    """Create the tenant, and remove it however the block ends (`keep` leaves it)."""
     host.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME}, "handler": HANDLER})
     host.apply(tenant_class())
     try:

@@ -1,8 +1,8 @@
-"""The images that the upstream suite needs, built here under the names that it uses: no registry is involved.
+"""The images that the upstream suite needs, built here under the names that the suite uses, without any registry.
 
-What runs in them is the suite's own Go programs, Debian's busybox, and Debian's builds of nginx, dig, curl and netcat where
-upstream has other builds of the same programs (`REPLACED` says which). Images of specs that are not conformance (NFS, iSCSI,
-CSI, GCE) are not made. It starts nothing, and only `import_all` imports anything.
+They contain the suite's own Go programs, Debian's busybox, and Debian's builds of nginx, dig, curl and netcat instead of
+upstream's other builds of the same programs (`REPLACED` lists them). Images of specs outside conformance (NFS, iSCSI, CSI, GCE)
+are not built. This module starts nothing, and only `import_all` imports anything.
 
     e2e.test --list-images ──> recipe by the last part of the name ──> layers (cached) ──> image tar ──> containerd
 """
@@ -25,7 +25,7 @@ from workstation.hostcluster.images.oci import Entry, ImageSpec, Layer
 TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "libc-bin", "netcat-openbsd", "util-linux")
 WEB = ("nginx-light",)
 SHELL = ("bash-static",)
-IMPORTED = machine.DATA / "containerd" / "imported-suite.json"  # goes with the host's images; a tar's name tells its content
+IMPORTED = machine.DATA / "containerd" / "imported-suite.json"  # goes with the host's images; a tar's name shows its content
 REPLACED: Mapping[str, str] = {
     "agnhost": "upstream's program; shell (bash) and tools from Debian instead of Alpine",
     "busybox": "Debian's static busybox, with bash as its shell",
@@ -69,7 +69,7 @@ class Kitchen:
     programs: Mapping[str, Path]
 
     def layer(self, name: str, entries: list[Entry]) -> Layer:
-        """One layer of a few entries; its key is all that goes into it."""
+        """One layer of a few entries; its cache key covers all that goes into it."""
         parts: list[str | bytes] = []
         for entry in entries:
             content = entry.content
@@ -77,7 +77,7 @@ class Kitchen:
         return cached_layer(self.shop.cache, name, key_of(parts), lambda: entries)
 
     def debian(self, name: str, packages: tuple[str, ...]) -> Layer:
-        """Debian's packages, extracted and never configured, on busybox's file system where /usr/bin is /bin."""
+        """Debian's packages, extracted but not configured, on busybox's file system, in which /usr/bin is /bin."""
         key = key_of((python_root.SUITE, *packages, _UNNEEDED.pattern))
 
         def fill(tree: Path) -> None:
@@ -105,8 +105,8 @@ def _shell(kitchen: Kitchen) -> tuple[Layer, ...]:
 def _rooted(kitchen: Kitchen) -> tuple[Layer, ...]:
     """Shell, tools, and the users that the suite expects."""
     users = [Entry("etc/passwd", "file", _PASSWD), Entry("etc/group", "file", _GROUP), Entry("uploads", "dir", mode=0o777)]
-    # Debian chooses one of several netcats when a package is configured, and these are not. Busybox's shell would take its
-    # own netcat whatever the path says.
+    # Debian chooses one of several netcats when it configures the package, which does not happen here. Busybox's shell would
+    # run its own netcat whatever the path is.
     users += [Entry("bin/nc", "link", "nc.openbsd"), Entry("bin/sh", "link", "bash")]
     return (*_shell(kitchen), kitchen.debian("tools", TOOLS), kitchen.layer("suite-users", users))
 
@@ -136,7 +136,7 @@ def _picture(folder: str) -> Callable[[Kitchen, str], ImageSpec]:
 
 
 def _busybox(kitchen: Kitchen, name: str) -> ImageSpec:
-    # Busybox's own shell does not hand on variables whose names it could not assign, such as `data-1`.
+    # Busybox's own shell does not pass on variables with names that a shell cannot assign, such as `data-1`.
     shell = (kitchen.debian("shell", SHELL), kitchen.layer("suite-sh", [Entry("bin/sh", "link", "bash-static")]))
     return ImageSpec(name, (*_shell(kitchen), *shell), ("sh",), (), "", _PATH)
 
@@ -197,14 +197,14 @@ RECIPES: Mapping[str, Callable[[Kitchen, str], ImageSpec]] = {
 
 
 def recipe_of(image: str) -> Callable[[Kitchen, str], ImageSpec] | None:
-    """How an image is made; None for those that no conformance spec runs, and for registries that must not answer."""
+    """How an image is built. None for images that no conformance spec runs, and for registries that must not answer."""
     if image.startswith(("invalid.", "gcr.io/")):
         return None
     return RECIPES.get(image.rpartition("/")[2].partition(":")[0])
 
 
 def import_all(cache: Path, programs: Mapping[str, Path], listed: list[str], note: Callable[[str], None]) -> dict[str, str]:
-    """Make and import every image that has a recipe; returns what stands in for upstream's build, by name."""
+    """Build and import every image that has a recipe. Returns what replaces upstream's build, by image name."""
     imported = json.loads(IMPORTED.read_text()) if IMPORTED.exists() else {}
     kitchen = Kitchen(build.Workshop(cache / "images", binaries.ensure, build.PROJECT), programs)
     ctr, socket = str(binaries.ensure("containerd")["ctr"]), str(RUN_DIR / "containerd" / "containerd.sock")

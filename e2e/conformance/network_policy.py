@@ -1,6 +1,6 @@
 """The upstream NetworkPolicy specs against the embedded host: `python -m e2e.conformance.network_policy`.
 
-Writes build/results/network-policy.json and ends with status 1 unless every spec that ran has passed.
+Writes build/results/network-policy.json, and ends with status 1 unless every spec that ran has passed.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from workstation.hostcluster import binaries
 
 REPORT = machine.RESULTS / "network-policy.json"
 FOCUS = r"\[sig-network\] Netpol|NetworkPolicyLegacy|NetworkPolicy API"
-# SCTP needs a kernel module that is a feature of its own upstream; dual stack is not what this host has.
+# SCTP needs a kernel module and is a feature of its own upstream; this host does not have dual stack.
 SKIP = r"SCTP|IPv6|DualStack"
 
 

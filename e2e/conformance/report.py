@@ -44,7 +44,7 @@ def as_markdown(result: Mapping[str, Any], parallel: float, version: str) -> str
 
 
 def main() -> int:
-    """Write the document; 1 where nothing was kept."""
+    """Write the document. Returns 1 if there are no kept results."""
     host, tenant = read("host"), read("tenant")
     if not host or not tenant:
         print("no results of both sides in build/results; run `make conformance` first", file=sys.stderr)

@@ -1,8 +1,8 @@
 """The upstream suite: built from its Go module, run with a focus, its report read.
 
-    go.mod -> e2e.test, ginkgo and the programs of its images (cache) -> run, in parallel where asked -> [Spec]
+    go.mod -> e2e.test, ginkgo and the programs of its images (cache) -> run, in parallel if requested -> [Spec]
 
-It changes nothing on the host but the namespaces that the suite makes and removes.
+On the host it changes only the namespaces that the suite creates and removes.
 """
 
 import functools
@@ -41,7 +41,7 @@ class SuiteError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One specification and how it went."""
+    """One specification and its result."""
 
     name: str
     state: str  # passed, failed, timedout, panicked, interrupted
@@ -58,7 +58,7 @@ def _run(what: str, command: list[str], *, cwd: Path | None = None, seconds: int
 
 
 def programs(cache: Path, wanted: Sequence[str] = _OF_SUITE) -> Mapping[str, Path]:
-    """`e2e.test`, `agnhost` and what else is wanted, built once for each version."""
+    """`e2e.test`, `agnhost` and further programs, built once for each version."""
     folder = cache / "binaries" / "e2e-suite" / VERSION
     folder.mkdir(parents=True, exist_ok=True)
     plain = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w"]
@@ -93,7 +93,7 @@ def listed_images(program: Path) -> list[str]:
 def run(
     programs: Mapping[str, Path], kubeconfig: Path, *, focus: str, skip: str, report: Path, seconds: int, processes: int = 1
 ) -> list[Spec]:
-    """Run the specs in focus, `processes` at a time; a spec that is not done in time counts as interrupted."""
+    """Run the specs in focus, `processes` at a time; a spec that does not finish in time counts as interrupted."""
     report.parent.mkdir(parents=True, exist_ok=True)
     raw = report.with_suffix(".ginkgo.json")
     raw.unlink(missing_ok=True)
@@ -110,7 +110,8 @@ def run(
         try:
             process.wait(timeout=seconds + 300)
         except BaseException:
-            # Ended, it still cleans up what its specs made, and writes its report. Not by SIGINT: a shell's job ignores that.
+            # On this signal it still cleans up after its specs and writes its report. SIGINT would not do: a shell's background
+            # job ignores it.
             process.terminate()
             process.wait(timeout=_LAST_SECONDS)
             raise

@@ -1,8 +1,5 @@
-"""The demo: from an empty machine to two tenants with GPU work, in steps that say what they do.
+"""The demo: from an empty machine to two tenants with GPU work. Each step says what it does.
 
-steps    one small function per step, over a context
-work     the steps inside the tenants
-slurm    a tenant in Slurm mode beside them, when asked for
-table    what the demo shows at its end (pure)
-manifests/  what the tenants apply
+steps one small function for each step, over a context work the steps inside the tenants slurm a third tenant in Slurm mode, on
+request table what the demo prints at its end (pure) manifests/ the objects that the tenants apply
 """

@@ -1,4 +1,4 @@
-"""What the steps of the demo pass to each other, and how progress is shown."""
+"""The data that the steps of the demo pass to each other, and how they show progress."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ TEAMS = ("team-a", "team-b")
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """Where a tenant's pod runs on the host."""
+    """The host node on which a tenant's pod runs."""
 
     tenant: str
     pod: str
@@ -30,7 +30,7 @@ class PodPlace:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was refused, and why."""
+    """A refusal that the demo shows: the object, the reason and the message."""
 
     tenant: str
     what: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ModeRow:
-    """A pod with GPUs of a tenant in one of the modes."""
+    """One pod with GPUs, of a tenant in one of the modes."""
 
     tenant: str
     mode: str
@@ -52,14 +52,14 @@ class ModeRow:
 
 @dataclass(slots=True)
 class Context:
-    """Filled in by the steps, in their order."""
+    """The state of a run; the steps fill it in, one after the other."""
 
     begin: float = field(default_factory=time.monotonic)
     host_api: Api | None = None
     teams: dict[str, Tenant] = field(default_factory=dict)
     ready_s: dict[str, float] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
-    shown: list[tuple[str, str]] = field(default_factory=list)  # what a step found out, for the table
+    shown: list[tuple[str, str]] = field(default_factory=list)  # what the steps found out, for the table
     step_s: dict[str, float] = field(default_factory=dict)
     slurm: Cluster | None = None
     modes: list[ModeRow] = field(default_factory=list)  # one tenant in each mode on the same node
@@ -91,7 +91,7 @@ class StepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what a person reads, what it does, and where to look when it fails."""
+    """One step: its title for the reader, what it does, and where to look if it fails."""
 
     title: str
     act: Callable[[Context], None]
@@ -114,5 +114,5 @@ def run_steps(steps: tuple[Step, ...], context: Context) -> None:
 
 
 def documents(name: str) -> list[Obj]:
-    """The objects of one of the demo's manifests."""
+    """The objects in one of the demo's manifests."""
     return [item for item in yaml.safe_load_all((MANIFESTS / name).read_text()) if item]

@@ -1,7 +1,7 @@
-"""What idle quota is good for: team-b borrows it, team-a takes it back for a gang that starts whole or not at all.
+"""What idle quota is good for: team-b borrows it, and team-a reclaims it for a gang that starts as a whole or not at all.
 
-both in cohort `demo` ──> team-b borrows ──> team-a's gang, two of three: waits, and nothing is taken back for it
-──> the third ──> what team-b borrowed goes back ──> all three start ──> team-b's pods say why they wait
+both in cohort `demo` ──> team-b borrows ──> team-a's gang, two of three: waits, and nothing is reclaimed for it
+──> the third ──> team-b's borrowed quota is reclaimed ──> all three start ──> team-b's pods say why they wait
 """
 
 import time
@@ -21,7 +21,7 @@ _SECONDS = 90.0
 
 
 def join(context: Context) -> None:
-    """Both tenants in a cohort that gives back at once, so that nobody has to wait for it here."""
+    """Both tenants join a cohort whose rules allow a reclaim at once, so that the demo does not have to wait for it."""
     work.remove(context, "lending-borrower.yaml", "lending-gang.yaml", "trainer.yaml", "too-much.yaml")
     for obj in install.example_objects():
         spec = obj["spec"]
@@ -42,14 +42,14 @@ def join(context: Context) -> None:
         quotas = [context.host.get("ResourceQuota", names.POD_QUOTA, context.teams[name].work) for name in TEAMS]
         hard = [int(quota["spec"]["hard"][f"requests.{GPU}"]) for quota in quotas]
         if hard != [total] * len(TEAMS):
-            raise NotYetError(f"the most that they may hold is {hard}, not {total}")
+            raise NotYetError(f"the two quotas allow {hard} GPUs, not {total} each")
 
     until("both quotas to have room for what can be borrowed", ceilings, seconds=_SECONDS, note=context.note)
     context.show(f"cohort {COHORT}", ", ".join(f"{name} has {number} GPUs" for name, number in given.items()))
 
 
 def borrow(context: Context) -> None:
-    """Five pods of four GPUs, of a tenant that has four GPUs of its own."""
+    """Five pods of four GPUs each, in a tenant with a quota of four GPUs."""
     team = context.teams[TEAMS[1]]
     for obj in documents("lending-borrower.yaml"):
         team.api.apply(obj)
@@ -68,20 +68,20 @@ def borrow(context: Context) -> None:
 
 
 def wait_whole(context: Context) -> None:
-    """Two pods of a gang of three: they start nothing, and nobody loses anything for them."""
+    """Two pods of a gang of three: none of them starts, and no other pod is evicted for them."""
     team = context.teams[TEAMS[0]]
     for obj in documents("lending-gang.yaml")[:-1]:
         team.api.apply(obj)
     said = workloads.wait_refused(team.api, GANG[0], "GangIncomplete", seconds=_SECONDS)
     context.refusals.append(Refusal(team.name, f"pod {GANG[0]} (8 GPUs, one of a gang of 3)", said["reason"], said["message"]))
     if _admitted(context, team):
-        raise AssertionError("a gang that is not complete was admitted in part")
+        raise AssertionError("a part of an incomplete gang was admitted")
     workloads.wait_available(context.teams[TEAMS[1]].api, "borrower", BORROWERS, seconds=10)
-    context.show("gang of 3, two there", f"waits: {said['message']}")
+    context.show("gang of 3, two created", f"waits: {said['message']}")
 
 
 def take_back(context: Context) -> None:
-    """With the third the gang is complete and within its quota: what is borrowed goes back, and all three start."""
+    """With the third pod the gang is complete and within its quota: borrowed quota is reclaimed, and all three start."""
     team, other = (context.teams[name] for name in TEAMS)
     begin, complete = time.monotonic(), time.time()
     team.api.apply(documents("lending-gang.yaml")[-1])
@@ -93,22 +93,22 @@ def take_back(context: Context) -> None:
 
     until("all three to run", running, seconds=_SECONDS, note=context.note)
     seconds = time.monotonic() - begin
-    # By what the ledger noted on each: a look in between may see one or two of three that it let pass together.
+    # The ledger's notes on the pods count: at a moment in between, only one or two of the three may have started.
     admitted = _admitted(context, team)
-    if len(admitted) != len(GANG) or any(each.at < complete for each in admitted.values()):
-        raise AssertionError(f"not all three were admitted, or one before the gang was complete at {complete}: {admitted}")
+    if len(admitted) != len(GANG) or any(item.at < complete for item in admitted.values()):
+        raise AssertionError(f"not all three pods were admitted after the gang was complete at {complete}: {admitted}")
     nodes = sorted({str(team.api.get("Pod", name, "default")["spec"]["nodeName"]) for name in GANG})
-    context.show("gang of 3, complete", f"took back what was lent, and runs on {', '.join(nodes)} after {seconds:.1f} s")
+    context.show("gang of 3, complete", f"reclaimed the lent GPUs, and runs on {', '.join(nodes)} after {seconds:.1f} s")
     _reason(context, other)
     _show_top(context)
 
     def metered() -> str:
         told = commands.bulkhead("usage", "--since", "1h", "--by", "owner", kubeconfig=machine.KUBECONFIG, check=False)
         if told.code or not told.out.strip():
-            raise NotYetError(told.text)  # before the controller has led for a while
+            raise NotYetError(told.text)  # until the controller has led for a while
         return told.out
 
-    for line in until("what is used to be metered", metered, seconds=_SECONDS).splitlines():
+    for line in until("the usage to be metered", metered, seconds=_SECONDS).splitlines():
         context.note(f"    {line}")
 
 
@@ -117,18 +117,18 @@ def _phase(team: Tenant, name: str) -> str:
 
 
 def end(context: Context) -> None:
-    """What borrowed ends, so that others of its tenant find quota."""
+    """The borrower's pods end, so that others of its tenant find quota."""
     work.remove(context, "lending-borrower.yaml")
 
 
 def _reason(context: Context, team: Tenant) -> None:
-    """What a pod says that was made again in place of one that was taken back, to its tenant and to the admin."""
+    """Why the successor of an evicted pod waits, as its tenant and as the admin read it."""
 
     def waiting() -> tuple[Obj, Obj]:
         pods = team.api.list("Pod", "default", labels="app=borrower")
         for pod in pods:
             said = workloads.condition(pod, "PodScheduled") or {}
-            # The first of its tenant says it with numbers, and those behind it that they are behind.
+            # The first waiting pod of a tenant has the message with numbers; the others only say that they wait behind it.
             if said.get("status") == "False" and said.get("reason") == "CohortExhausted":
                 return pod, said
         raise NotYetError("; ".join(workloads.describe(pod) for pod in pods))
@@ -170,8 +170,10 @@ STEPS: tuple[Step, ...] = (
         "kubectl describe tenants; kubectl -n bulkhead-system logs deploy/bulkhead-controller",
     ),
     Step("team-b: borrows what team-a leaves idle", borrow, "bulkhead top; bulkhead cohort demo"),
-    Step("team-a: a gang of three, of which two are there", wait_whole, "bulkhead why team-a gang-0"),
-    Step("team-a: the third comes, and the gang starts whole", take_back, "bulkhead why team-a gang-0; bulkhead cohort demo"),
+    Step("team-a: a gang of three, two of its pods created", wait_whole, "bulkhead why team-a gang-0"),
+    Step(
+        "team-a: the third pod comes, and the whole gang starts", take_back, "bulkhead why team-a gang-0; bulkhead cohort demo"
+    ),
 )
-# Before what follows in the same tenants.
-ENDS = Step("team-b: ends what it borrowed for", end, "bulkhead connect team-b -- kubectl get deployments")
+# Before the following steps in the same tenants.
+ENDS = Step("team-b: ends the work that it borrowed for", end, "bulkhead connect team-b -- kubectl get deployments")

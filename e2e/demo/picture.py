@@ -1,4 +1,4 @@
-"""`make picture`: docs/pictures/top.svg, what `bulkhead top` shows in the demo while team-b borrows GPUs of team-a.
+"""`make picture`: docs/pictures/top.svg, the output of `bulkhead top` in the demo while team-b borrows GPUs of team-a.
 
     demo, until team-b borrows ──> `bulkhead top` in a pseudo-terminal ──> bytes ──> `drawn`, pure ──> SVG
 
@@ -28,7 +28,7 @@ COLUMNS: Final = 84
 ROWS: Final = 40
 _SECONDS: Final = 60.0
 _CHUNK: Final = 1 << 16
-# What rich fills in, in the fonts that the reader has: its own format asks a host for one.
+# The frame that rich fills in, with the reader's own fonts: rich's default format loads one from a server.
 _FORMAT: Final = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <!-- written by `make picture`; do not edit -->
 <style>
@@ -69,7 +69,7 @@ def drawn(shown: str, title: str, columns: int) -> str:
 
 
 def in_terminal(arguments: tuple[str, ...], environment: dict[str, str]) -> str:
-    """What a command writes into a terminal of its own; raises `RuntimeError` where it fails or has no end."""
+    """The output of a command in a terminal of its own. Raises `RuntimeError` if the command fails or does not end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(arguments, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
@@ -87,7 +87,7 @@ def in_terminal(arguments: tuple[str, ...], environment: dict[str, str]) -> str:
 
 
 def _read(stream: int) -> bytes:
-    """The next bytes of a terminal; none once its last writer is gone, which Linux reports as an error."""
+    """The next bytes of a terminal; empty once its last writer is gone, which Linux reports as an error."""
     try:
         return os.read(stream, _CHUNK)
     except OSError:
@@ -95,7 +95,7 @@ def _read(stream: int) -> bytes:
 
 
 def main() -> int:
-    """The demo up to the moment of the picture; another `make demo` goes on from there."""
+    """Run the demo up to the moment of the picture; another `make demo` continues from there."""
     if os.geteuid() != 0:
         print("picture: the embedded host needs root; next: sudo make picture", file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
-"""The Slurm half of the demo: a tenant in Slurm mode beside one in Kubernetes mode, on the same node.
+"""The Slurm half of the demo: a tenant in Slurm mode next to one in Kubernetes mode, on the same node.
 
-Shown with `make demo SLURM=1`, and by itself once the Slurm images have been made; `SLURM=0` leaves it out.
+`make demo SLURM=1` shows it. Once the Slurm images have been built, it is shown by default; `SLURM=0` leaves it out.
 """
 
 import os
@@ -37,7 +37,7 @@ def start_cluster(context: Context) -> None:
 
 
 def run_jobs(context: Context) -> None:
-    """A batch job with GPUs by one user, and an interactive step by another."""
+    """One user submits a batch job with GPUs, and another runs an interactive step."""
     cluster = _cluster(context)
     script = "echo $(hostname) has GPUs $CUDA_VISIBLE_DEVICES: $(ls /dev/nvidia[0-9]*)"
     written = jobs.done(cluster, script, "-p", "gpu", "--gres=gpu:h100:2").strip()
@@ -48,7 +48,7 @@ def run_jobs(context: Context) -> None:
 
 
 def share_the_node(context: Context) -> None:
-    """Work of a Kubernetes tenant beside the Slurm tenant's workers: one node, one quota each, no GPU in two pods."""
+    """Work of a Kubernetes tenant next to the Slurm tenant's workers: one node, a quota for each, and no GPU in two pods."""
     cluster, team = _cluster(context), context.teams[TEAMS[1]]
     team.api.apply(workloads.pod(NEIGHBOUR, workloads.pod_spec(gpus=1)))
     workloads.wait_running(team.api, NEIGHBOUR, seconds=60)
@@ -79,13 +79,13 @@ def _conditions(pod: Obj) -> list[tuple[str, bool]]:
 
 def _cluster(context: Context) -> Cluster:
     if context.slurm is None:
-        raise RuntimeError("demo: a step used the Slurm cluster before it was there")
+        raise RuntimeError("demo: a step used the Slurm cluster before it was created")
     return context.slurm
 
 
 LOOK = f"bulkhead tenant describe {TEAM}; bulkhead connect {TEAM} -- kubectl -n slurm get pods"
 STEPS: tuple[Step, ...] = (
-    Step("make the Slurm images", make_images, "bulkhead host up --slurm"),
+    Step("build the Slurm images", make_images, "bulkhead host up --slurm"),
     Step(f"{TEAM}: a Slurm cluster in a tenant's plane", start_cluster, LOOK),
     Step(f"{TEAM}: GPU jobs by sbatch and srun", run_jobs, f"bulkhead slurm {TEAM} -- squeue"),
     Step("one tenant in each mode on the same node", share_the_node, LOOK),

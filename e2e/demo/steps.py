@@ -1,4 +1,4 @@
-"""The admin's half of the demo: host, images, chart, tenants, kubeconfigs. `work` holds the tenants' half."""
+"""The admin's half of the demo: host, images, chart, tenants, kubeconfigs. `work` has the tenants' half."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from e2e.demo import work
 from e2e.demo.context import TEAMS, Context, Step
 from e2e.names import GPU
 
-LOGS = f"look into {machine.DATA}/logs, or ask `bulkhead host status`"
+LOGS = f"look into {machine.DATA}/logs, or run `bulkhead host status`"
 CONTROLLER_LOG = "bulkhead tenant describe team-a; kubectl -n bulkhead-system logs deploy/bulkhead-controller"
 
 
@@ -42,7 +42,7 @@ def wait_for_planes(context: Context) -> None:
 
 
 def still_ready(context: Context) -> None:
-    """What changed on the way may have made a part start again: the tables show what there is once that is over."""
+    """Wait until both planes are Ready again, since the demo may have restarted a part; then the tables show the end."""
     tenants.wait_ready(context.host, TEAMS, seconds=60, note=context.note)
 
 
@@ -54,13 +54,13 @@ def fetch_kubeconfigs(context: Context) -> None:
 
 
 def _seconds_to_ready(tenant: Obj) -> float:
-    """From the tenant's own timestamps: for a tenant that was Ready before this run."""
+    """Seconds by the tenant's own timestamps, for a tenant that was Ready before this run."""
     ready = tenants.conditions(tenant)["Ready"]["lastTransitionTime"]
     return (datetime.fromisoformat(ready) - datetime.fromisoformat(tenant["metadata"]["creationTimestamp"])).total_seconds()
 
 
 STEPS: tuple[Step, ...] = (
-    Step("start the embedded host, its images included", start_host, LOGS),
+    Step("start the embedded host, and build its images", start_host, LOGS),
     Step("install Bulkhead's chart by helm", install_chart, "kubectl -n bulkhead-system get pods,events"),
     Step("apply the example class and tenants", apply_examples, "kubectl apply -f examples/"),
     Step("wait for both planes", wait_for_planes, CONTROLLER_LOG),
@@ -76,4 +76,4 @@ STEPS: tuple[Step, ...] = (
     ),
 )
 # At the end, before the tables.
-READY = Step("see that both planes are Ready", still_ready, CONTROLLER_LOG)
+READY = Step("check that both planes are Ready", still_ready, CONTROLLER_LOG)

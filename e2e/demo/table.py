@@ -1,4 +1,4 @@
-"""What the demo shows at its end, and demo.json. Reads the host and the tenants once; printing is separate."""
+"""What the demo prints at its end, and demo.json. It reads the host and the tenants once; printing is separate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -29,7 +29,7 @@ AFTER_SLURM = (*NEXT[:-3], ("be a Slurm user", ".venv/bin/bulkhead slurm team-s 
 
 
 def places(context: Context) -> list[PodPlace]:
-    """Each tenant's pods and their mirrors."""
+    """Each tenant's pods and their host pods."""
     found = []
     for team in context.teams.values():
         mirrors = {
@@ -52,7 +52,7 @@ def planes(context: Context) -> list[dict[str, Any]]:
         tenant = context.host.get("Tenant", name)
         quota = context.host.get("ResourceQuota", "tenant-quota", context.teams[name].work)
         standing = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(("", GPU))
-        # What waits for the ledger counts in the quota, and holds nothing.
+        # Pods that wait for the ledger count in the ResourceQuota, but hold nothing.
         used = standing["used"] if standing else whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
         pod = context.host.get("Pod", "plane-0", context.teams[name].plane)
         found.append(
@@ -70,7 +70,7 @@ def planes(context: Context) -> list[dict[str, Any]]:
 
 
 def complaints(rows: Sequence[Mapping[str, Any]], pods: Sequence[PodPlace]) -> list[str]:
-    """What of the tables shows that the demo did not work; a table without rows shows nothing."""
+    """Entries of the tables that prove that the demo did not work, as sentences; a table without rows proves it too."""
     found = [] if rows else ["no plane is there"]
     found += [f"the plane of {row['tenant']} is not ready" for row in rows if not row["ready"]]
     found += [] if any(pod.phase == "Running" for pod in pods) else ["no pod runs"]

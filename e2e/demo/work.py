@@ -1,4 +1,4 @@
-"""The tenants' half of the demo: everything here goes through a tenant's own API, with its own kubeconfig."""
+"""The tenants' half of the demo: everything here uses a tenant's own API, with its own kubeconfig."""
 
 from e2e import workloads
 from e2e.api import ApiError
@@ -8,7 +8,7 @@ from e2e.names import GPU
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
-# What is made of each manifest has one of these labels, if it is a pod.
+# Each pod from these manifests has one of these labels.
 APPS = {
     "gpu-job.yaml": ("gpu-job",),
     "trainer.yaml": ("trainer",),
@@ -21,12 +21,12 @@ APPS = {
 
 
 def clear(context: Context) -> None:
-    """Remove what an earlier run left, so that each run shows the same."""
+    """Remove what an earlier run left, so that each run shows the same result."""
     remove(context, *APPS)
 
 
 def remove(context: Context, *files: str) -> None:
-    """Remove what was made of these manifests, and wait until its pods are gone on the host too."""
+    """Remove the objects of these manifests, and wait until their pods are gone on the host too."""
     removed = [
         obj["metadata"]["name"]
         for team in context.teams.values()
@@ -51,7 +51,7 @@ def remove(context: Context, *files: str) -> None:
         if left or mirrored:
             raise NotYetError(f"still there: {', '.join(left)}; on the host: {len(mirrored)} pods")
 
-    until("the former work to be gone", gone, seconds=60, note=context.note)
+    until("the work of an earlier run to be gone", gone, seconds=60, note=context.note)
 
 
 def gpu_job(context: Context) -> None:
@@ -86,7 +86,7 @@ def service(context: Context) -> None:
         return answer.out.strip()
 
     answer = until("http://web to answer", ask, seconds=30)
-    context.show("Service by name", f"http://web from pod client said {answer!r}")
+    context.show("Service by name", f"http://web, requested by pod client, answered {answer!r}")
 
 
 def logs_and_exec(context: Context) -> None:
@@ -138,7 +138,7 @@ def exceed_quota(context: Context) -> None:
             raise NotYetError(f"the nodes of {team.name} show {number} GPUs, its limit is {limit}")
         return number
 
-    # A pod that has just come to a node moves what others show, one after the other.
+    # A pod that has just started changes what other nodes show, one node after the other.
     nodes = until("the nodes to show no more than the limit", shown, seconds=30)
     context.show("GPUs the tenant's nodes show", f"{nodes}, its limit is {limit}")
 

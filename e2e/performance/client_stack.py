@@ -1,9 +1,9 @@
 """What JSON codecs, event loops and kinds of writes cost: `python -m e2e.performance.client_stack`.
 
-Needs no root and no embedded host: it starts one etcd and one kube-apiserver of its own. Libraries that are not dependencies
-(orjson, uvloop) are measured where they are installed and named as missing where they are not. Time is CPU time of this
-process and of the API server, so a busy machine moves the figures little; of several rounds the smallest counts. It shares the
-platform's client, which is what it measures, and judges nothing.
+It needs neither root nor the embedded host: it starts its own etcd and kube-apiserver. Libraries that are not dependencies
+(orjson, uvloop) are measured if they are installed, and otherwise reported as missing. Time is CPU time of this process and of
+the API server, so a busy machine changes the figures little; of several rounds the smallest counts. It uses the platform's
+client, which is what it measures, and judges nothing.
 
     codecs: events and bodies in memory ── loops and clients: GET and POST on a real server ── writes: POST, PUT, patch, apply
     ──> build/results/client-stack.json and tables for docs/decisions/0016-client-stack.md
@@ -48,7 +48,7 @@ def _library(name: str) -> Any:
 
 
 def best_us(call: Callable[[], object], *, calls: int, rounds: int = 5) -> float:
-    """Microseconds of CPU a call, the least of several rounds."""
+    """Microseconds of CPU for each call; the smallest of several rounds."""
     least = float("inf")
     for _ in range(rounds):
         begin = time.process_time()
@@ -125,7 +125,7 @@ async def requests(server: ApiServer, count: int) -> Table:
 
 
 async def by_aiohttp(server: ApiServer, count: int) -> Table:
-    """The same reads and creations by the library that our own connections took the place of, with the same codec."""
+    """The same reads and creations with aiohttp, which the client's own connections replaced, with the same codec."""
     one, all_ = (f"{server.admin.server}{PODS.path(SPACE, *name)}" for name in (("one",), ()))
     connector = aiohttp.TCPConnector(limit=32, ssl=server.admin.ssl_context() or True)
     async with _client(server) as client, aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
@@ -147,7 +147,7 @@ async def by_aiohttp(server: ApiServer, count: int) -> Table:
 
 
 async def writes(server: ApiServer, count: int) -> Table:
-    """The ways to make an object and to change its labels."""
+    """The ways to create an object and to change its labels."""
     async with _client(server) as client:
         stage = Stage(server, client)
         await _fresh(client)
@@ -191,7 +191,7 @@ async def _fresh(client: Client) -> None:
 
 
 async def sample_event(server: ApiServer) -> bytes:
-    """A watch event of a pod as the server sends it, managed fields and status included."""
+    """A watch event of a pod as the server sends it, including managed fields and status."""
     async with _client(server) as client:
         await _fresh(client)
         made = await client.create(PODS, pods.pod("sample", SPACE))
@@ -219,7 +219,7 @@ def measure(server: ApiServer, count: int, calls: int) -> dict[str, Any]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """The printed tables, in the form in which the decision holds them."""
+    """The printed tables, in the form that the decision record uses."""
     lines = [f"One watch event of {result['event_bytes']} bytes; microseconds of CPU", "", "| codec | read | write a pod |"]
     lines.append("| --- | --- | --- |")
     read, write = result["codecs"]["read_event_us"], result["codecs"]["write_pod_us"]

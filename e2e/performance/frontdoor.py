@@ -1,8 +1,8 @@
-"""`python -m e2e.performance.frontdoor`: what the way in costs -> build/results/frontdoor.json.
+"""`python -m e2e.performance.frontdoor`: the cost of the proxy -> build/results/frontdoor.json.
 
-The proxy is measured as a process before a kube-apiserver that is another, so that nothing else of a host moves the figures;
-the new name of a plane that runs and a login, on the embedded host. How long bare nodes take to a Ready tenant is measured
-where the README's words are run (`e2e/scenarios/install`), and judged here: its file has to lie in build/results.
+The proxy runs as a plain process in front of a kube-apiserver in another, so that nothing else of a host changes the figures.
+The new name of a running plane and a login are measured on the embedded host. `e2e/scenarios/install` measures the time from
+bare nodes to a Ready tenant, as it runs the README's commands. That time is judged here, from its file in build/results.
 """
 
 import argparse
@@ -22,16 +22,16 @@ from e2e.performance.frontdoor_login import logins
 from e2e.progress import stopwatch
 
 LIMITS = Path(__file__).with_name("limits-frontdoor.yaml")
-# Measured by others: each leaves a JSON object here, whose fields are judged below its name.
+# Measured by other programs: each writes a JSON object here, and its fields are judged under its name.
 ELSEWHERE = ("install",)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="e2e.performance.frontdoor", description="What the way in costs.")
+    parser = argparse.ArgumentParser(prog="e2e.performance.frontdoor", description="What connections through the proxy cost.")
     parser.add_argument("--watches", type=int, default=Load().watches, help="open at once; 0 leaves that part out")
-    parser.add_argument("--requests", type=int, default=Load().requests, help="straight and by the proxy, each")
-    parser.add_argument("--no-host", action="store_true", help="leave out what needs the embedded host")
-    parser.add_argument("--no-install", action="store_true", help="leave out what `e2e/scenarios/install` measures before")
+    parser.add_argument("--requests", type=int, default=Load().requests, help="requests for each way, direct and by the proxy")
+    parser.add_argument("--no-host", action="store_true", help="leave out the parts that need the embedded host")
+    parser.add_argument("--no-install", action="store_true", help="leave out the figures that `e2e/scenarios/install` measures")
     chosen = parser.parse_args()
     note = stopwatch()
     limits = judgement.load(LIMITS)
@@ -47,13 +47,13 @@ def main() -> int:
 
 
 def _elsewhere() -> dict[str, Any]:
-    """What other benchmarks have left."""
+    """The results of other benchmarks."""
     paths = {name: RESULTS / f"frontdoor-{name}.json" for name in ELSEWHERE}
     return {name: json.loads(path.read_text()) for name, path in paths.items() if path.is_file()}
 
 
 def left_out(chosen: argparse.Namespace) -> tuple[str, ...]:
-    """The parts that a run was told not to measure."""
+    """The parts that the user told this run not to measure."""
     parts = {"watches": not chosen.watches, "login": chosen.no_host, "address": chosen.no_host, "install": chosen.no_install}
     return tuple(name for name, left in parts.items() if left)
 

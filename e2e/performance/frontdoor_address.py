@@ -1,4 +1,4 @@
-"""How long a name takes that a Tenant asks for: from the request until the plane, which runs on, has it in its certificate."""
+"""How long a Tenant waits for a new name: from its request until the certificate of the running plane includes it."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def new_name(host: Api, note: Callable[[str], None]) -> dict[str, Any]:
             until(f"the name {name}", partial(certified, host, _TENANT, name), seconds=_DEADLINE, interval=0.1)
             took.append(time.monotonic() - begin)
             note(f"a new name in the certificate after {took[-1]:.1f} s")
-        return {"new_name_s": round(percentile(took, 95), 2), "all_s": [round(each, 2) for each in took]}
+        return {"new_name_s": round(percentile(took, 95), 2), "all_s": [round(seconds, 2) for seconds in took]}
     finally:
         tenants.remove(host, _TENANT)
         host.patch("TenantClass", "standard", {"spec": {"exposure": None}})

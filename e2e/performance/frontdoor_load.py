@@ -1,8 +1,8 @@
-"""What the proxy adds to a request, and what a watch by it costs: a real HAProxy before a real kube-apiserver, no root.
+"""What the proxy adds to a request, and what a watch through it costs: a real HAProxy before a real kube-apiserver, no root.
 
-Requests go in turns straight to the server and by the proxy, so that both see the same machine. Each watch has a connection of
-its own, which is the dearest way: a client that has several watches shares one. The requests are made by the platform's own
-client and the proxy is configured by the platform's own code, which is shared on purpose: it is what runs.
+Requests alternate between the direct way and the proxy, so that both see the same machine. Each watch has a connection of its
+own, which is the most expensive case: real clients share one among several watches. The requests use the platform's own client,
+and the proxy is configured by the platform's own code. This is on purpose: production runs the same code.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from frontdoor.routes import Route
 from tests.kit.proxying import Proxy, proxy
 from tests.kit.servers import ApiServer
 
-NAME: Final = "kubernetes.default.svc"  # stands in the certificate of that server
+NAME: Final = "kubernetes.default.svc"  # is in the certificate of that server
 PROXIES: Final = 2  # as on a host; one could not open that many files everywhere
 _SEEN_SECONDS: Final = 120.0
 _AT_ONCE: Final = 16
@@ -38,7 +38,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of it."""
+    """The size of the load."""
 
     requests: int = 2000
     fresh: int = 300
@@ -72,7 +72,7 @@ async def measure(folder: Path, load: Load, note: Note) -> dict[str, Any]:
 
 
 async def latency(direct: KubeConfig, proxied: KubeConfig, load: Load) -> dict[str, Any]:
-    """Milliseconds at p50, straight and by the proxy, in turns."""
+    """Median in milliseconds, direct and through the proxy, alternating."""
     async with _client(direct) as one, _client(proxied) as other:
         kept = await _turns(load.requests, [lambda: _ask(one), lambda: _ask(other)])
     fresh = await _turns(load.fresh, [lambda: _ask_anew(direct), lambda: _ask_anew(proxied)])
@@ -109,10 +109,10 @@ async def _ask_anew(config: KubeConfig) -> None:
 
 
 async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: Note) -> dict[str, Any]:
-    """Open them, see what they take when nothing moves, and send all of them one event."""
+    """Open the watches, measure their memory while nothing changes, and send one event to all of them."""
     before = _memory(server, proxies)
     begin = time.monotonic()
-    opened = await asyncio.to_thread(_open_all, [each.port for each in proxies], _context(server.admin), number)
+    opened = await asyncio.to_thread(_open_all, [item.port for item in proxies], _context(server.admin), number)
     took = time.monotonic() - begin
     note(f"{len(opened)} watches open after {took:.0f} s")
     after = _memory(server, proxies)
@@ -123,8 +123,8 @@ async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: No
         seen = await asyncio.to_thread(_seen_by, opened)
         seen_after = time.monotonic() - begin
     finally:
-        for each in opened:
-            each.close()
+        for item in opened:
+            item.close()
     return {
         "open": len(opened),
         "opened_s": round(took, 1),
@@ -135,7 +135,7 @@ async def watches(server: ApiServer, proxies: list[Proxy], number: int, note: No
 
 
 def _memory(server: ApiServer, proxies: list[Proxy]) -> dict[str, int]:
-    return {"proxy": sum(pss_kib(each.process.pid) for each in proxies), "server": pss_kib(server.pid("kube-apiserver"))}
+    return {"proxy": sum(pss_kib(item.process.pid) for item in proxies), "server": pss_kib(server.pid("kube-apiserver"))}
 
 
 def _context(config: KubeConfig) -> ssl.SSLContext:
@@ -147,7 +147,7 @@ def _context(config: KubeConfig) -> ssl.SSLContext:
 
 def _open_all(ports: list[int], context: ssl.SSLContext, number: int) -> list[ssl.SSLSocket]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [each for each in pool.map(lambda at: _open(ports[at % len(ports)], context), range(number)) if each is not None]
+        return [item for item in pool.map(lambda at: _open(ports[at % len(ports)], context), range(number)) if item is not None]
 
 
 def _open(port: int, context: ssl.SSLContext) -> ssl.SSLSocket | None:
@@ -169,11 +169,11 @@ def _open(port: int, context: ssl.SSLContext) -> ssl.SSLSocket | None:
 
 
 def _seen_by(opened: Iterable[ssl.SSLSocket]) -> int:
-    """How many see the event in time."""
+    """The number of watches that see the event in time."""
     waiting, seen = selectors.DefaultSelector(), 0
-    for each in opened:
-        each.setblocking(False)
-        waiting.register(each, selectors.EVENT_READ)
+    for item in opened:
+        item.setblocking(False)
+        waiting.register(item, selectors.EVENT_READ)
     deadline = time.monotonic() + _SEEN_SECONDS
     while waiting.get_map() and time.monotonic() < deadline:
         for key, _ in waiting.select(1.0):

@@ -1,4 +1,4 @@
-"""How long a login takes without a browser: a certificate of an hour, asked for by somebody who has none kept."""
+"""How long a login takes without a browser: a user without a cached certificate requests one that is valid for one hour."""
 
 import statistics
 import tempfile
@@ -29,6 +29,6 @@ def logins(host: Api, note: Callable[[str], None]) -> dict[str, Any]:
                 commands.bulkhead(*words, environment=environment)
                 took.append(time.monotonic() - begin)
             note(f"a login took {took[-1]:.2f} s")
-        return {"seconds": round(statistics.median(took), 2), "all_s": [round(each, 2) for each in took]}
+        return {"seconds": round(statistics.median(took), 2), "all_s": [round(seconds, 2) for seconds in took]}
     finally:
         tenants.remove(host, _TENANT)

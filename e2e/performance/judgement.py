@@ -1,12 +1,12 @@
-"""Measured values against the reviewed limits. Pure but for reading the limits' file.
+"""Measured values compared with the reviewed limits. Pure, except for reading the file of limits.
 
     limits.yaml ──> Limit ──┐
                             ├──> Verdict ──> passes
     what a run measured ────┘
 
-Nothing measured is never a pass: a limit whose figure is missing fails and is named, unless the run was told to leave that part
-out. A limit can fail: it lies within three times the worst figure that is recorded, or its figure is a ratio to a control that
-the same run measures. A limit with neither is reported and never judged.
+A missing figure never passes: its limit fails and is named, unless the user told the run to leave that part out. A limit must
+be able to fail: it is at most three times the worst recorded figure, or its figure is a ratio to a control that the same run
+measures. A limit with neither is reported, but not judged.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 LIMITS = Path(__file__).with_name("limits.yaml")
-# A limit lies at most so many times beyond the worst that quiet runs have shown.
+# A limit is at most this many times the worst figure of quiet runs.
 MOST_TIMES = 3.0
 _KEYS = {"aim", "limit", "at_least", "control", "recorded"}
 _NONE = "none"
@@ -25,7 +25,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The worst figure of so many runs on a quiet machine."""
+    """The worst figure of a number of runs on a quiet machine."""
 
     worst: float
     runs: int
@@ -33,23 +33,23 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One entry of a limits' file."""
+    """One entry of a file of limits."""
 
     name: str
     aim: float
     limit: float
-    at_least: bool = False  # for what should be large
-    control: str = ""  # what the same run measures beside it, where the figure is a ratio to that
+    at_least: bool = False  # the limit is a minimum
+    control: str = ""  # the control that the same run measures, if the figure is a ratio to it
     recorded: Recorded | None = None
 
     @property
     def is_judged(self) -> bool:
-        """Whether anything says that this limit can fail."""
+        """Whether a recorded figure or a control proves that this limit can fail."""
         return bool(self.control) or self.recorded is not None
 
     @property
     def can_fail(self) -> bool:
-        """Whether the limit keeps the rule about what is recorded, where something is."""
+        """Whether the limit keeps the rule about recorded figures, if there is one."""
         if self.recorded is None:
             return True
         worst = self.recorded.worst
@@ -61,7 +61,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One limit, and the value that a run measured for it; None where it measured none."""
+    """One limit, and the value that a run measured for it; None if the run did not measure it."""
 
     limit: Limit
     value: float | None
@@ -90,7 +90,7 @@ class Verdict:
 
 
 def load(path: Path = LIMITS) -> dict[str, Limit]:
-    """The limits of one benchmark, by the path of the figure that each is about; a file that breaks the rules is refused."""
+    """The limits of one benchmark, by the path of the figure that they limit. A file that breaks the rules is refused."""
     document = yaml.safe_load(path.read_text())
     if set(document) != {"measured_by", "limits"}:
         raise ValueError(f"{path}: needs measured_by and limits, has {sorted(document)}")
@@ -98,7 +98,7 @@ def load(path: Path = LIMITS) -> dict[str, Limit]:
 
 
 def judge(measured: Mapping[str, Any], limits: Mapping[str, Limit], left_out: Collection[str] = ()) -> list[Verdict]:
-    """One verdict per limit. `left_out` names the figures, or what they begin with, that the run was told not to measure."""
+    """One verdict for each limit. `left_out` has the figures, or their prefixes, that the user told the run not to measure."""
     return [
         Verdict(limit, _value(measured, name), any(f"{name}.".startswith(f"{part}.") for part in left_out))
         for name, limit in limits.items()
@@ -106,12 +106,12 @@ def judge(measured: Mapping[str, Any], limits: Mapping[str, Limit], left_out: Co
 
 
 def passes(verdicts: Collection[Verdict]) -> bool:
-    """Whether a run kept its limits; one that was judged by none did not."""
+    """Whether a run kept its limits; a run without any judged limit did not."""
     return any(item.is_judged for item in verdicts) and not any(item.fails for item in verdicts)
 
 
 def complaints(verdicts: Collection[Verdict]) -> list[str]:
-    """Why a run does not pass, in words; empty where it does."""
+    """Why a run does not pass, as sentences; empty if it passes."""
     missing = [item.limit.name for item in verdicts if item.fails and item.value is None]
     beyond = [
         f"{item.limit.name} {item.value:g} ({item.limit.limit:g})" for item in verdicts if item.fails and item.value is not None
@@ -134,7 +134,7 @@ def as_text(verdicts: Iterable[Verdict]) -> str:
 def _entry(path: Path, name: str, entry: Mapping[str, Any]) -> Limit:
     sign = -1 if entry.get("at_least") else 1
     if not {"aim", "limit"} <= set(entry) <= _KEYS or sign * entry["limit"] < sign * entry["aim"]:
-        raise ValueError(f"{path}: {name}: needs an aim and a limit that is no better than it, has {entry}")
+        raise ValueError(f"{path}: {name}: needs an aim, and a limit that is not better than the aim; has {entry}")
     given = entry.get("recorded")
     if given != _NONE and not (isinstance(given, Mapping) and set(given) == {"worst", "runs"}) and "control" not in entry:
         raise ValueError(f"{path}: {name}: needs `recorded: {{worst: …, runs: …}}`, `recorded: none` or a control, has {entry}")

@@ -1,7 +1,7 @@
-"""`python -m e2e.performance.ledger`: what the ledger does in a second, and what it takes -> build/results/ledger.json.
+"""`python -m e2e.performance.ledger`: what the ledger does in a second, and what it costs -> build/results/ledger.json.
 
 The API server, the scheduler and kwok are processes of this benchmark, so it needs neither root nor the embedded host. The core
-alone is measured last, when nothing of that runs any more.
+by itself is measured last, when none of them runs.
 """
 
 import argparse
@@ -19,13 +19,13 @@ LIMITS = Path(__file__).with_name("limits-ledger.yaml")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="e2e.performance.ledger", description="What the ledger does, and what it takes.")
-    parser.add_argument("--pods", type=int, default=Shape().pods, help="how many are there at most")
+    parser = argparse.ArgumentParser(prog="e2e.performance.ledger", description="What the ledger does, and what it costs.")
+    parser.add_argument("--pods", type=int, default=Shape().pods, help="the highest number of pods at a time")
     parser.add_argument("--nodes", type=int, default=Shape().nodes, help="simulated ones, with 8 GPUs each")
     parser.add_argument("--singles", type=int, default=Shape().singles, help="pods that are admitted one by one")
     parser.add_argument("--gang", type=int, default=Shape().gang, help="pods of the one gang")
-    parser.add_argument("--victims", type=int, default=Shape().victims, help="pods of one GPU that are taken back at once")
-    parser.add_argument("--only-victims", action="store_true", help="leave out everything but these")
+    parser.add_argument("--victims", type=int, default=Shape().victims, help="pods of one GPU that are evicted at once")
+    parser.add_argument("--only-victims", action="store_true", help="run only the part with these")
     parser.add_argument("--no-core", action="store_true", help="leave out the core alone")
     chosen = parser.parse_args()
     shape = replace(

@@ -1,7 +1,7 @@
-"""`python -m e2e.performance.ledger_alone`: a process that runs the ledger and nothing else, on the cluster of KUBECONFIG.
+"""`python -m e2e.performance.ledger_alone`: a process that runs only the ledger, on the cluster of KUBECONFIG.
 
-For benchmarks: what the process takes is the ledger's. It ends by a signal, and prints on its way how long its turns took, how
-long the turn with the most victims took, and how many writes there were.
+For benchmarks: all that the process uses is used by the ledger. It ends by a signal. Meanwhile it prints the duration of its
+turns, the duration of the turn with the most victims, and the number of writes.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ class Turn:
     victims: int
     decide_s: float
     decide_cpu_s: float
-    # What all turns before this one took together.
+    # The duration of all turns before this one.
     before_s: float
 
 
 class Decider:
-    """Decides as the ledger does, and notes what each decision took."""
+    """Decides as the ledger does, and records how long each decision took."""
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
@@ -53,7 +53,7 @@ class Decider:
         return decisions
 
     def largest(self) -> dict[str, Any]:
-        """The turn with the most victims; nothing where no turn took anything back."""
+        """The turn with the most victims; empty if no turn evicted anything."""
         at = max(range(len(self.turns)), key=lambda number: self.turns[number].victims, default=None)
         if at is None or not self.turns[at].victims:
             return {}
@@ -83,7 +83,7 @@ async def run() -> None:
 
 
 def spent() -> dict[str, float]:
-    """How many turns there were, and how long they and their decisions took on average."""
+    """The number of turns, and their average duration and that of their decisions."""
     found = {}
     for name, histogram in (("turn", metrics.turn_seconds), ("decide", metrics.decide_seconds)):
         values = {sample.name.rsplit("_", 1)[-1]: sample.value for sample in _samples(histogram)}
@@ -93,7 +93,7 @@ def spent() -> dict[str, float]:
 
 
 def written() -> dict[str, int]:
-    """How many writes to pods there were of each kind; what the host refused counts as well."""
+    """The number of writes to pods of each kind, including those that the host refused."""
     found: dict[str, int] = {}
     for sample in _samples(metrics.writes):
         if sample.name.endswith("_total"):

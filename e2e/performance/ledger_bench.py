@@ -1,11 +1,12 @@
 """The ledger on a real API server with a real kube-scheduler, and kwok for the kubelets of 500 nodes with 8 GPUs; no root.
 
-    700 victims at once ──> many single pods ──> one gang of 512 ──> a full cluster: one GPU is taken back, pods that cannot run
+    700 victims at once ──> many single pods ──> one gang of 512 ──> a full cluster: one GPU is reclaimed, pods that cannot run
     ask why ──> 10,000 pods
 
-All of it runs on one machine, as the other benchmarks do; shapes are those that KAI and Kueue publish (500 nodes x 8, a gang of
-512). The ledger is a process of its own, so that its memory and CPU are its own. The generator shares the platform's client and
-its names, and the test bed of the ledger's tests: it says how fast the ledger is, not whether it is right.
+All of it runs on one machine, as in the other benchmarks. The shapes are those that KAI and Kueue publish (500 nodes x 8, a
+gang of 512). The ledger is a process of its own, so that its memory and CPU can be told apart. The generator uses the
+platform's client and its names, and the test bed of the ledger's tests. It measures how fast the ledger is, not whether it is
+right.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ _RACK: Final = "bulkhead.dev__rack"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How much of it."""
+    """The size of the load."""
 
     nodes: int = 500
     gpus: int = 8
@@ -50,8 +51,8 @@ class Shape:
     reclaims: int = 5
     verdicts: int = 20
     idle_seconds: float = 30.0
-    victims: int = 704  # pods of one GPU, on nodes of their own
-    only_victims: bool = False  # leave out what comes after them
+    victims: int = 704  # pods of one GPU each, on nodes of their own
+    only_victims: bool = False  # skip the parts after the victims
 
 
 async def measure(folder: Path, shape: Shape, note: Note) -> dict[str, Any]:
@@ -71,7 +72,7 @@ async def measure(folder: Path, shape: Shape, note: Note) -> dict[str, Any]:
 
 
 def scheduler_config(folder: Path, server: ApiServer) -> Path:
-    """The stock scheduler, but for its limit of 50 requests a second, which would be what is measured."""
+    """The stock scheduler without its limit of 50 requests a second, which would otherwise determine the result."""
     kubeconfig = folder / "scheduler.kubeconfig"
     kubeconfig.write_bytes(to_yaml(server.admin))
     path = folder / "scheduler.json"
@@ -97,7 +98,7 @@ class Bench:
         self._teams: list[str] = []
 
     async def prepare(self, server: ApiServer) -> None:
-        """Nodes in racks of 16, and ten tenants that lend each other all they have."""
+        """Nodes in racks of 16, and ten tenants that lend each other all their quota."""
         host, shape = self._host, self._shape
         (self._folder / "kubeconfig").write_bytes(to_yaml(server.admin))
         await host.install()
@@ -110,7 +111,7 @@ class Bench:
         await run_bounded(range(shape.nodes), node)
         cohort = await host.cohort("bench", reclaim={"minRuntime": "0s", "within": "10s"})
         total = shape.nodes * shape.gpus
-        # One owns nothing but what it lends; the ceilings are for the syncer to keep, and none is here.
+        # The first tenant owns no more than it lends. The syncer would keep the ceilings; there is no syncer here.
         for number in range(10):
             self._teams.append(await host.tenant(f"team{number}", total // 10, cohort, ceiling=1_000_000))
         self._note(f"{shape.nodes} nodes with {shape.gpus} GPUs, {len(self._teams)} tenants")
@@ -135,7 +136,7 @@ class Bench:
         return found | {"process": process.spent}
 
     async def _singles(self, begin: float) -> dict[str, Any]:
-        """Pods of one GPU, of ten tenants, all at the gate: from the start of the ledger's process to the last admission."""
+        """Pods of one GPU from ten tenants, all at the gate: from the start of the ledger's process to the last admission."""
         number = self._shape.singles
         admitted = await self._reaches(number, lambda pod: not gated(pod), 0.25)
         running = await self._reaches(number, _runs, 0.25)
@@ -147,7 +148,7 @@ class Bench:
         }
 
     async def _gang(self) -> dict[str, Any]:
-        """One gang, of pods with half a node each: from the first creation to all of it running."""
+        """One gang of pods with half a node each: from the first creation until all of it runs."""
         number, half = self._shape.gang, self._shape.gpus // 2
         begin = time.monotonic()
         gang = ("big", number)
@@ -159,16 +160,16 @@ class Bench:
         return {"gang512_s": round(running - begin, 1), "gang512_after_creation_s": round(running - created, 1)}
 
     async def _full(self) -> dict[str, Any]:
-        """All GPUs are held, most of them borrowed. An owner asks for one; and pods that cannot run want to know why."""
+        """All GPUs are held, most of them borrowed. An owner requests one; and pods that cannot run ask why."""
         shape = self._shape
         await self._create([(self._teams[0], f"f{at}", shape.gpus) for at in range(shape.nodes - 1)])
         await self._reaches(shape.nodes - 1, _runs, 0.5)
-        # The newest are small: each is what goes when one GPU is wanted.
+        # The newest pods are small: each is the victim if one GPU is needed.
         await self._create([(self._teams[0], f"one{at}", 1) for at in range(shape.gpus)])
         await self._reaches(shape.nodes - 1 + shape.gpus, _runs, 0.5)
         self._note("the cluster is full")
         took = [await self._until(self._teams[1], f"r{at}", 1, _runs) for at in range(shape.reclaims)]
-        self._note(f"one GPU is taken back in {statistics.median(took):.2f} s")
+        self._note(f"one GPU is reclaimed in {statistics.median(took):.2f} s")
         told = [await self._until(self._teams[0], f"v{at}", 1, _told) for at in range(shape.verdicts)]
         told += [await self._until(self._teams[2], f"v{at}", 2 * shape.gpus, _told) for at in range(shape.verdicts)]
         self._note(f"a pod knows why it waits after {statistics.median(told):.2f} s")
@@ -181,7 +182,7 @@ class Bench:
         }
 
     async def _many(self, pid: int) -> dict[str, Any]:
-        """Ten thousand pods, all GPUs held and the rest at the gate: memory, and CPU while little happens."""
+        """Ten thousand pods; all GPUs are held and the other pods wait at the gate. Memory, and CPU while little happens."""
         shape = self._shape
         total = shape.nodes * shape.gpus
         await self._create([(self._teams[at % 10], f"m{at}", 1) for at in range(shape.pods)])
@@ -202,7 +203,7 @@ class Bench:
         }
 
     async def _until(self, tenant: str, name: str, gpus: int, reached: Callable[[Obj], bool]) -> float:
-        """Seconds from the creation of one pod until it has got there."""
+        """Seconds from the creation of one pod until it has reached this state."""
         begin = time.monotonic()
         await self._host.run(tenant, name, gpus)
         while not reached(await self._host.get(tenant, name) or {}):
@@ -217,7 +218,7 @@ class Bench:
         return time.monotonic()
 
     async def _pod(self, tenant: str, name: str, gpus: int, gang: tuple[str, int] | None) -> None:
-        """Create one. Its quota is written to at each creation, and at times by the ledger: who comes too late tries again."""
+        """Create one pod; tried again if the quota has changed meanwhile, by another creation or by the ledger."""
         for _ in range(20):
             with contextlib.suppress(Conflict):
                 await self._host.run(tenant, name, gpus, gang=gang)
@@ -225,7 +226,7 @@ class Bench:
         raise TimeoutError(f"{name} of {tenant} is not created")
 
     async def _reaches(self, number: int, reached: Callable[[Obj], bool], pause: float) -> float:
-        """Wait until so many pods have got there; returns when that was seen."""
+        """Wait until this number of pods have reached a state. Returns when that was seen."""
         deadline = time.monotonic() + _WAIT
         while True:
             count = 0
@@ -238,7 +239,7 @@ class Bench:
             await asyncio.sleep(pause)
 
     async def _clear(self) -> None:
-        """No pods any more."""
+        """Delete all pods and wait until none is left."""
         for team in self._teams:
             space = names.work_namespace(team)
             left = [pod["metadata"]["name"] for pod in await self._host.pods(team)]

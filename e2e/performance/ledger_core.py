@@ -1,13 +1,14 @@
 """How many gangs a second the ledger's core admits, alone; a part of `make bench NAME=ledger`.
 
 The shape is the one that Kueue publishes for topology-aware scheduling: 640 nodes in ten racks of 64, two cohorts of three
-tenants, 15,000 workloads of 2, 4 or 8 pods that come at 40 a second. Here each node has eight GPUs, and racks are required,
-preferred or neither, a third each. A tenant's pods are at the gate as far as its ceiling goes, as its syncer has it.
+tenants, 15,000 workloads of 2, 4 or 8 pods that arrive at 40 a second. Here each node has eight GPUs. Racks are required for a
+third of the workloads, preferred for a third, and neither for a third. As with a real syncer, a tenant's pods are at the gate
+up to its ceiling.
 
     each virtual second: some end, some come ──> decide over everything ──> admitted ones run for 10 to 20 s
 
-Time is virtual. CPU time of `decide` alone is counted, of each turn the least of several rounds that are all alike, so a
-busy machine moves the figure little. It calls the ledger's own code, which is what it measures.
+Time is virtual. Only the CPU time of `decide` counts. Of each turn it is the smallest of several identical rounds, so a busy
+machine changes the figure little. It calls the ledger's own code, which is what it measures.
 """
 
 import random
@@ -26,7 +27,7 @@ _WORKLOADS: Final = 15_000
 _A_SECOND: Final = 40
 _TENANTS: Final = 6
 _ROUNDS: Final = 3
-# Pods, GPUs of each, seconds, how often: the small, medium and large ones of that benchmark.
+# Number of pods, GPUs of each, seconds, frequency: the small, medium and large workloads of that benchmark.
 _SHAPES: Final = ((2, 1, 10.0, 50), (4, 2, 15.0, 30), (8, 4, 20.0, 20))
 _TOPOLOGIES: Final = (None, Topology(RACK, required=True), Topology(RACK, required=False))
 _LINE: Final = ("", GPU)
@@ -34,7 +35,7 @@ _LINE: Final = ("", GPU)
 
 @dataclass(slots=True)
 class _Tenant:
-    """A tenant's workloads that are not at the gate yet, and how many GPUs its pods on the host ask for."""
+    """A tenant's workloads that are not at the gate yet, and the GPUs that its host pods request."""
 
     later: deque[tuple[Pod, ...]] = field(default_factory=deque)
     there: int = 0
@@ -63,7 +64,7 @@ class Bench:
         self.turns: list[float] = []
 
     def run(self) -> Mapping[str, int]:
-        """Until every workload was admitted: how many, and how much there was to look at."""
+        """Run until every workload was admitted: the number of gangs, and the size of the snapshots."""
         now = number = admitted = most = 0
         while admitted < self._waiting:
             for pod in self._ends.pop(now, ()):
@@ -95,31 +96,33 @@ class Bench:
         )  # fmt: skip
 
     def _reach_the_gate(self) -> None:
-        for each in self._later.values():
-            while each.later:
-                pods = each.later[0]
+        for item in self._later.values():
+            while item.later:
+                pods = item.later[0]
                 asked = sum(pod.asks[GPU] for pod in pods)
-                if each.there + asked > self._ceiling:
+                if item.there + asked > self._ceiling:
                     break
-                each.later.popleft()
-                each.there += asked
+                item.later.popleft()
+                item.there += asked
                 self._pods.update((pod.uid, pod) for pod in pods)
 
     def _turn(self, now: int) -> int:
-        """One decision, carried out at once: how many gangs it admitted."""
+        """One decision, applied at once. Returns the number of gangs that it admitted."""
         snapshot = Snapshot(self._tenants, self._nodes, tuple(self._pods.values()))
         begin = time.process_time()
         decisions = decide(snapshot, float(now))
         self.turns.append(time.process_time() - begin)
-        assert not decisions.reclaim, "all pods run shorter than what protects them from being taken back"
+        assert not decisions.reclaim, (
+            "all pods run for a shorter time than the minimum runtime that protects them from a reclaim"
+        )
         gangs = set()
-        for each in decisions.admit:
-            lasts = each.pod.lasts or 0.0
-            self._pods[each.pod.uid] = replace(
-                each.pod, stage=Stage.BOUND, node=each.node, admitted=float(now), ends_by=now + lasts
+        for admission in decisions.admit:
+            lasts = admission.pod.lasts or 0.0
+            self._pods[admission.pod.uid] = replace(
+                admission.pod, stage=Stage.BOUND, node=admission.node, admitted=float(now), ends_by=now + lasts
             )
-            self._ends.setdefault(now + int(lasts), []).append(each.pod)
-            gangs.add(each.pod.gang)
+            self._ends.setdefault(now + int(lasts), []).append(admission.pod)
+            gangs.add(admission.pod.gang)
         return len(gangs)
 
 

@@ -1,4 +1,4 @@
-"""The ledger as a process of its own, for as long as a part of its benchmark lasts."""
+"""The ledger as a process of its own, during one part of its benchmark."""
 
 import asyncio
 import contextlib

@@ -1,10 +1,10 @@
-"""A lender takes back from hundreds of pods at once, beside a control: the same pods, deleted by the one who borrowed.
+"""A lender reclaims quota from hundreds of pods at once. The control: the borrower deletes the same pods.
 
     borrower: 704 pods with a GPU each ──> lender: one gang that needs them all ──> noted ──> evicted ──> gang admitted
                                       └──> control: their owner deletes them, then the gang comes ──> gang admitted
 
-Kueue's issue 13148 tells of a scheduler that stood still for 700 victims. Both parts run on the same nodes, one after the
-other, so what else the machine does slows both.
+Kueue's issue 13148 describes a scheduler that stopped for 700 victims. Both parts run on the same nodes, one after the other,
+so that other load of the machine slows both.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _WAIT: Final = 240.0
 
 @dataclass
 class Times:
-    """When pods of one namespace were first seen to be somewhere, by name; seconds of the monotonic clock."""
+    """When pods of one namespace first reached a state, by name; in seconds of the monotonic clock."""
 
     client: Client
     space: str
@@ -48,7 +48,7 @@ class Times:
             yield
 
     async def _watch(self, version: str) -> None:
-        # The server ends a watch that does not keep up with it.
+        # The server ends a watch that cannot keep up with it.
         while True:
             async for event in self.client.watch(PODS, self.space, resource_version=version, timeout_seconds=3600):
                 version = event.meta.resource_version
@@ -65,7 +65,7 @@ class Times:
             self.gone.setdefault(name, now)
 
     async def all(self, what: str, number: int) -> float:
-        """Wait until so many pods have been seen there; returns when the last one was."""
+        """Wait until this number of pods have reached the state. Returns when the last one did."""
         deadline = time.monotonic() + _WAIT
         found = self.gone if what == "gone" else self.first[what]
         while len(found) < number:
@@ -81,7 +81,7 @@ class Victims:
     """Both parts."""
 
     def __init__(self, client: Client, host: LedgerHost, kubeconfig: Path, *, victims: int, gpus: int) -> None:
-        """`victims` pods with one GPU on nodes of `gpus`, which bear the label `LENT`."""
+        """`victims` pods with one GPU on nodes of `gpus`, which have the label `LENT`."""
         self._client = client
         self._host = host
         self._kubeconfig = kubeconfig
@@ -102,12 +102,12 @@ class Victims:
         found |= {**largest, "writes": written, "control_s": control, "times_control": round(found["admitted_s"] / control, 2)}
         note(
             f"{found['victims']} victims: decided in {found['decide_s']:.2f} s, all noted after {found['all_noted_s']:.1f} s, "
-            f"the lender's gang admitted after {found['admitted_s']:.1f} s; {control:.1f} s where their owner deletes them"
+            f"the lender's gang admitted after {found['admitted_s']:.1f} s; {control:.1f} s if their owner deletes them"
         )
         return {"victims": found}
 
     async def _control(self) -> float:
-        """The seconds from the first deletion by the owner until the gang, which comes after the last one, is admitted."""
+        """Seconds from the first deletion by the owner until the gang, which is created after the last one, is admitted."""
         victims = await self._lend("own")
         lender = Times(self._client, names.work_namespace(self._lender), {"admitted": _is_admitted})
         async with lender.watching():
@@ -120,7 +120,10 @@ class Victims:
         return round(admitted - begin, 2)
 
     async def _taken_back(self) -> dict[str, Any]:
-        """All from the beginning of the gang's creation, but for the first note: that from its end, when it is known whole."""
+        """All figures count from the beginning of the gang's creation, except the first note.
+
+        The first note counts from the end of the creation, when the ledger knows the whole gang.
+        """
         await self._lend("lent")
         looks = {"noted": _is_noted, "evicted": _is_ending}
         borrower = Times(self._client, names.work_namespace(self._borrower), looks)
@@ -144,7 +147,7 @@ class Victims:
         return {"first_noted_s": round(first - created, 2)} | {what: round(at - begin, 2) for what, at in times.items()}
 
     async def _lend(self, prefix: str) -> list[str]:
-        """The borrower runs on all that the lender has; returns the names of its pods."""
+        """The borrower runs on all quota of the lender. Returns the names of its pods."""
         victims = [f"{prefix}{number}" for number in range(self._victims)]
         space = names.work_namespace(self._borrower)
         seen = Times(self._client, space, {"running": _runs})
@@ -160,7 +163,7 @@ class Victims:
         await run_bounded(pods, lambda name: self._host.run(self._lender, name, self._gpus, **more))
 
     async def _clear(self) -> None:
-        """No pods any more."""
+        """Delete all pods and wait until none is left."""
         for tenant in (self._lender, self._borrower):
             space = names.work_namespace(tenant)
             left = [pod["metadata"]["name"] for pod in await self._host.pods(tenant)]

@@ -1,6 +1,6 @@
 """What a tenant's processes use, read from /proc: proportional and resident memory, and CPU time over a window.
 
-The proportional set size divides shared pages among those who share them, so the sum over tenants is what they use together.
+The proportional set size divides shared pages among the processes that share them, so the sum over tenants is their total use.
 """
 
 import os
@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """One tenant's processes and what they held at one moment."""
+    """One tenant's processes and their use at one moment."""
 
     tenant: str
     processes: tuple[Process, ...]
@@ -62,7 +62,7 @@ def controller_rss_mib(host: Api) -> float:
 
 
 def idle_percent(before: Footprint, after: Footprint, seconds: float) -> dict[str, float]:
-    """CPU time of each part between two moments, in percent of one core; processes that were replaced would falsify it."""
+    """CPU time of each part between two moments, in percent of one core; a process that was replaced meanwhile is an error."""
     if {process.pid for process in before.processes} != {process.pid for process in after.processes}:
-        raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should idle")
+        raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should be idle")
     return {part: 100.0 * (spent - before.parts_cpu_s[part]) / seconds for part, spent in sorted(after.parts_cpu_s.items())}

@@ -3,8 +3,8 @@
     unpacked packages of the image + the image's own files ──overlay──> a root ──chroot──> slurmctld, sackd, one slurmd per node
     a tenant's slurm.conf ──plain_config()──> the same scheduling, with this machine's addresses
 
-No container, no Kubernetes, no virtual network: daemons share the machine's kernel, address and hostname, and differ by port.
-The tenant's configuration stays word for word; only paths and addresses change. Everything is removed when the context ends.
+No container, no Kubernetes, no virtual network: daemons share the machine's kernel, address and hostname, and have different
+ports. The tenant's configuration stays as it is, except for paths and addresses. Everything is removed when the context ends.
 """
 
 import base64
@@ -33,7 +33,7 @@ CONTROLLER_PORT = 16817
 FIRST_NODE_PORT = 16820
 _SLURM_UID = 401
 _LOGS = "var/log/daemons"
-# Keys that say where things are, and those of parts that the plain cluster does without.
+# Keys with paths and addresses, and those of parts that the plain cluster does not have.
 _REPLACED = (
     "clustername", "slurmctldhost", "slurmctldport", "slurmctldaddr", "slurmdport", "statesavelocation", "slurmdspooldir",
     "slurmctldpidfile", "slurmdpidfile", "authalttypes", "authaltparameters", "maxnodecount", "nodeset", "nodename",
@@ -43,7 +43,7 @@ _REPLACED = (
 
 @dataclass(frozen=True, slots=True)
 class PlainNode:
-    """What each node says of itself."""
+    """The description of each node."""
 
     cpus: int = 2
     memory_mib: int = 512
@@ -51,7 +51,7 @@ class PlainNode:
 
 @dataclass(frozen=True, slots=True)
 class PlainSlurm:
-    """A cluster that is up; `run` is a user's command on it."""
+    """A running cluster; `run` runs a user's command on it."""
 
     root: Path
     nodes: tuple[str, ...]
@@ -70,12 +70,12 @@ class PlainSlurm:
 
 
 _PATH = "PATH=/usr/local/bin:/usr/bin:/usr/sbin"
-# A pod has one interface; here MPI would try every interface of the machine, those of all pods included.
+# A pod has one interface. Here MPI would try every interface of the machine, including those of all pods.
 _NETWORK = ("LANG=C.UTF-8", "UCX_NET_DEVICES=lo", "HYDRA_IFACE=lo")
 
 
 def plain_config(tenant_conf: str, host: str, nodes: Sequence[str], node: PlainNode) -> str:
-    """A tenant's slurm.conf with this machine's places: scheduling and plugins stay as they are."""
+    """A tenant's slurm.conf with the paths and addresses of this machine; scheduling and plugins stay as they are."""
     kept = [line for line in tenant_conf.splitlines() if "=" in line and line[:1] != "#" and not _replaced(line)]
     ours = [
         "ClusterName=plain", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={CONTROLLER_PORT}",
@@ -145,7 +145,7 @@ def _root() -> Iterator[Path]:
         yield root
     finally:
         _kill_all_in(root)
-        # Recursive and lazy: what a killed step may still hold open goes with it.
+        # Recursive and lazy: it also removes what a killed step may still hold open.
         for place in ("proc", "dev", "sys", ""):
             commands.run(["umount", "--recursive", "--lazy", str(root / place)], check=False)
         if not root.is_mount():
@@ -153,7 +153,7 @@ def _root() -> Iterator[Path]:
 
 
 def _kill_all_in(root: Path) -> None:
-    """End what daemons leave behind: steps outlive their slurmd, and a command that ran out of time its launcher."""
+    """End what daemons leave behind: steps outlive their slurmd, and a command that timed out outlives its launcher."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "root").readlink() == root:
@@ -198,7 +198,7 @@ def _owned(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _daemon(root: Path, *words: str, uid: int = 0) -> Iterator[None]:
-    """One daemon; its log lies in the root, at /var/log/daemons/<name>."""
+    """Start one daemon; its log is in the root, at /var/log/daemons/<name>."""
     log = root / _LOGS / "-".join(Path(word).name for word in words if word != "-D")
     log.parent.mkdir(parents=True, exist_ok=True)
     identity = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []

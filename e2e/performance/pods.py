@@ -32,7 +32,7 @@ RUNNING: Final[Obj] = {
 
 
 def pod(name: str, namespace: str) -> Obj:
-    """A pod that runs at once wherever kwok plays the kubelet, and nowhere else."""
+    """A pod that runs at once on any node for which kwok plays the kubelet, and on no other."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""Creates tenants and measures: ten one after another, ten at once, and the ten idling."""
+"""Creates tenants and measures: ten one after another, ten at once, and the ten while idle."""
 
 import statistics
 import time
@@ -104,7 +104,7 @@ class Bench:
             time.sleep(min(30.0, left))
 
     def _clear(self) -> None:
-        """No tenant of an earlier or this run stays, however it ended."""
+        """Remove all tenants of an earlier run or of this one, however it ended."""
         names = [self._name(number) for number in range(self.count)]
         for name in names:
             self.host.delete("Tenant", name)

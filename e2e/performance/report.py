@@ -1,4 +1,4 @@
-"""How a benchmark ends: its figures in build/results, its verdicts on the screen, and its exit status."""
+"""The end of a benchmark: its figures in build/results, its verdicts on the screen, and its exit status."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from e2e.performance.judgement import Limit
 
 
 def conclude(name: str, measured: Mapping[str, Any], limits: Mapping[str, Limit], *, left_out: Collection[str] = ()) -> int:
-    """Write build/results/<name>.json and print the table; 1 unless every limit was judged and kept, or left out on purpose."""
+    """Write build/results/<name>.json and print the table. Returns 1 unless every limit was kept, or left out on purpose."""
     verdicts = judgement.judge(measured, limits, left_out)
     complaints = judgement.complaints(verdicts)
     path = write(
@@ -36,7 +36,7 @@ def conclude(name: str, measured: Mapping[str, Any], limits: Mapping[str, Limit]
 
 
 def write(name: str, result: Mapping[str, Any]) -> str:
-    """Keep what was measured, whatever becomes of the run."""
+    """Write the figures, whether or not the run succeeds."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""`python -m e2e.performance.slurm`: Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json."""
+"""`python -m e2e.performance.slurm`: Slurm in a tenant and the same daemons started plainly -> build/results/slurm.json."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=plan.rounds)
     parser.add_argument("--workers", type=int, default=plan.workers, help="simulated workers")
     parser.add_argument("--queue", type=int, default=plan.queue, help="jobs in the queue")
-    parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
+    parser.add_argument("--skip-install", action="store_true", help="measure the installed Bulkhead as it is")
     chosen = parser.parse_args()
     note = stopwatch()
     limits = judgement.load(LIMITS)

@@ -1,8 +1,8 @@
-"""Measures a tenant's Slurm beside the same daemons started plainly, in turns on the same machine.
+"""Measures a tenant's Slurm and the same daemons started plainly, alternating on the same machine.
 
     tenant: created, first job ──> rounds of (tenant, plain) ──> idle memory ──> reclaim ──> simulated workers, long queue
 
-The plain side runs the tenant's own slurm.conf with other paths and addresses. While one side works, the other idles.
+The plain side runs the tenant's own slurm.conf with other paths and addresses. While one side works, the other is idle.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from workstation.hostcluster import cgroups
 from workstation.hostcluster.component import CGROUP
 
 NAME = "bench-slurm"
-GRACE = 5  # seconds that a job keeps a worker that has to go
+GRACE = 5  # seconds for which a job keeps a worker that has to go
 READY_DEADLINE = 600.0
 RUN_DEADLINE = 900.0
 
@@ -36,7 +36,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """The size of the measurements."""
 
     jobs: int = 1000
     rounds: int = 3
@@ -92,7 +92,7 @@ class Bench:
         """From the creation of the Tenant to the end of its first job."""
         found = clusters.slurm(node_set("cpu", replicas=2), _elastic(1)) | {
             "lease": {"graceSeconds": GRACE, "idleSeconds": 5},
-            # The queue is to hold what is measured beside the jobs that have just ended, which count for a while.
+            # The queue must hold the measured jobs in addition to those that have just ended, which count for a while.
             "extraConf": f"MaxJobCount={2 * self.plan.queue}\n",
         }
         begin = time.monotonic()
@@ -113,7 +113,7 @@ class Bench:
         return cluster, took
 
     def _round(self, number: int, cluster: Side, plain: Side) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Both sides, the first of them in turns."""
+        """Both sides, alternating which one is first."""
         order = [("tenant", cluster, "cpu"), ("plain", plain, "plain")]
         found = {name: self._measure(number, name, side, place) for name, side, place in (order if number % 2 else order[::-1])}
         return found["tenant"], found["plain"]
@@ -134,7 +134,7 @@ class Bench:
         return found
 
     def _idle(self, cluster: Cluster) -> dict[str, Any]:
-        """Memory of everything in the tenant's work namespace, some seconds after its last job; workers counted apart."""
+        """Memory of everything in the tenant's work namespace, some seconds after its last job; workers counted separately."""
         time.sleep(15)
         parts: dict[str, float] = {}
         pss = 0.0
@@ -152,7 +152,7 @@ class Bench:
         return {"idle_rss_mib": round(sum(parts.values()), 1), "idle_pss_mib": round(pss, 1), "idle_rss_parts_mib": parts}
 
     def _reclaim(self, cluster: Cluster) -> float:
-        """A GPU back from a running job, beyond the grace that the job has."""
+        """The time to reclaim a GPU from a running job, without the grace period of the job."""
         number = jobs.submit(cluster, "sleep 600", "-p", "gpu", "--gres=gpu:1", "--time=30")
         jobs.wait(cluster, number, "RUNNING", seconds=READY_DEADLINE)
         lowered = clusters.slurm(node_set("cpu", replicas=2)) | {"lease": {"graceSeconds": GRACE, "idleSeconds": 5}}
@@ -195,7 +195,7 @@ class Bench:
 
 @contextlib.contextmanager
 def beside_pods() -> Iterator[None]:
-    """Let this process and the plain daemons weigh as much as all pods together: a busy machine favours neither side."""
+    """Give this process and the plain daemons the CPU weight of all pods together: a busy machine favours neither side."""
     joined = []
     for top in cgroups.hierarchies():
         pods, own = top / CGROUP / "kubepods", top / CGROUP / "plain"
@@ -211,7 +211,7 @@ def beside_pods() -> Iterator[None]:
     finally:
         for top, own in joined:
             (top / "cgroup.procs").write_text(str(os.getpid()))
-            with contextlib.suppress(OSError):  # a step that still ends holds it; the next run takes it over
+            with contextlib.suppress(OSError):  # a step that is still ending holds it; the next run uses it again
                 own.rmdir()
 
 
@@ -222,4 +222,4 @@ def _elastic(maximum: int) -> dict[str, Any]:
 
 
 def _summed(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: figures.median_of([each[name] for each in rounds]) for name in rounds[0]}
+    return {name: figures.median_of([round_[name] for round_ in rounds]) for name in rounds[0]}

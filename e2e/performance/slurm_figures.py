@@ -1,6 +1,7 @@
-"""What the Slurm benchmark asks of a cluster, and how its answers become figures. Pure: text in, numbers out.
+"""What the Slurm benchmark runs on a cluster, and how its answers become figures. Pure: text in, numbers out.
 
-Each script runs on a login node, in a tenant's cluster and in the plain one alike: the way in is no part of what is measured.
+Each script runs on a login node, the same way in a tenant's cluster and in the plain one. The way into the login node is not
+measured.
 """
 
 import json
@@ -9,7 +10,7 @@ from typing import Any
 
 from e2e.chaos.percentiles import percentile
 
-# Each job is submitted by a process of its own, as users' scripts do; the queue is asked until it is empty.
+# A process of its own submits each job, as users' scripts do; the script polls the queue until it is empty.
 BATCH = """
 begin=$(date +%s%N)
 for n in $(seq "$1"); do sbatch -Q -p "$2" --mem=1 -o /dev/null --wrap true > /dev/null || exit 1; done
@@ -24,7 +25,7 @@ for n in $(seq "$1"); do
 done
 """
 
-# Held jobs, so that nothing but their number weighs on slurmctld.
+# Held jobs, so that only their number is a load for slurmctld.
 QUEUE = """
 for n in $(seq "$1"); do sbatch -Q --hold -p "$2" --array=1-1000 -o /dev/null --wrap true > /dev/null || exit 1; done
 for n in 1 2 3 4 5 6 7 8 9 10; do a=$(date +%s%N); squeue -h -r | wc -l >&2; b=$(date +%s%N); echo $((b - a)); done
@@ -50,7 +51,7 @@ def batch(text: str, jobs: int) -> dict[str, float]:
 
 
 def milliseconds(text: str) -> dict[str, float]:
-    """The median and the 95th percentile of nanoseconds, one a line."""
+    """The median and the 95th percentile of nanoseconds, one value a line."""
     values = [int(line) / 1e6 for line in text.split()]
     if not values:
         raise ValueError("latency: nothing was measured")
@@ -66,7 +67,7 @@ def ring(text: str) -> float:
 
 
 def ratios(tenant: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, float]:
-    """Tenant beside plain, larger is better: for latencies plain over tenant."""
+    """Tenant compared with plain, larger is better; for latencies, plain divided by tenant."""
     return {
         "submit": _ratio(tenant["batch"]["submit_per_s"], plain["batch"]["submit_per_s"]),
         "complete": _ratio(tenant["batch"]["complete_per_s"], plain["batch"]["complete_per_s"]),
@@ -83,4 +84,4 @@ def _ratio(one: float, other: float) -> float:
 
 def median_of(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Each figure's median over the rounds."""
-    return {name: round(percentile([each[name] for each in rounds], 50), 2) for name in rounds[0]}
+    return {name: round(percentile([round_[name] for round_ in rounds], 50), 2) for name in rounds[0]}

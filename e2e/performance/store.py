@@ -1,15 +1,15 @@
-"""What the programs of a plane use by how much its store holds: the figures that their memory limits follow from.
+"""What the programs of a plane use, depending on the size of its store: the figures behind their memory limits.
 
     python -m e2e.performance.store [--quota 512] [--small 200000] [--free]       (make bench NAME=store)
 
     large   ConfigMaps of 0.96 MB until etcd's quota stops them        small   as many small ConfigMaps as are asked for
     then, of each: everything listed by six clients at once, in pages and whole; all killed and started again; the API server
-    killed thrice beside what lists anew; after everything was deleted, the file made compact.
+    killed three times while clients list again; after everything was deleted, the file compacted.
 
-etcd, kube-apiserver and kube-controller-manager run as plain processes with a plane's own flags and environment; as root, each
-in a control group with its own memory limit, so that a limit that is too low shows as a program that was killed. `--free` lifts
-the limits and shows what they would take. Samples are the memory of their own (RssAnon), each 20 ms: pages of files are given
-back when somebody needs them.
+etcd, kube-apiserver and kube-controller-manager run as plain processes with a plane's own flags and environment. As root, each
+runs in a control group with its own memory limit, so that a limit that is too low shows as a killed program. `--free` lifts the
+limits and shows what the programs would use. Samples are anonymous memory (RssAnon), taken every 20 ms: the kernel frees the
+pages of files when another process needs them.
 """
 
 import argparse
@@ -40,19 +40,19 @@ LARGE: Final = 960_000
 CLIENTS: Final = 6
 _PATH: Final = f"/api/v1/namespaces/{SPACE}/configmaps"
 _LISTS: Final = ("/api/v1/configmaps?limit=500", "/api/v1/configmaps")
-_PUTS: Final = 100  # of one transaction
+_PUTS: Final = 100  # in one transaction
 _QUIET_SECONDS: Final = 8.0
 _START_SECONDS: Final = 180.0
 
 
 class Run:
-    """One plane, and a row for each thing that was done with it."""
+    """One plane, and a row for each action on it."""
 
     def __init__(self, plane: PlaneProcesses) -> None:
         self.plane = plane
         self.rows: list[dict[str, Any]] = []
         self._context = plane.admin.ssl_context()
-        # Its certificate has no address of this machine but loopback's first.
+        # The first addresses in its certificate are loopback's, not this machine's.
         self._etcd = ssl.create_default_context(cafile=str(plane.folder / "pki-etcd" / "ca.crt"))
         self._etcd.check_hostname = False
         client = plane.folder / "pki-apiserver"
@@ -60,15 +60,15 @@ class Run:
 
     @contextlib.contextmanager
     def row(self, name: str) -> Iterator[dict[str, Any]]:
-        """What each program used at most meanwhile, and which of them ended."""
+        """The highest use of each program meanwhile, and the programs that ended."""
         made: dict[str, Any] = {"what": name}
         begin, before = time.monotonic(), len(self.plane.kills)
         with Watch(self.plane) as watch:
             yield made
             made["seconds"] = round(time.monotonic() - begin, 1)
         made["most_mib"] = {program: round(most) for program, most in watch.most.items()}
-        time.sleep(1.0)  # one that is being killed is not gone yet
-        # As a kubelet does it; what ended by itself, because it waited in vain for another, was not killed.
+        time.sleep(1.0)  # a process that is being killed is not gone yet
+        # As a kubelet restarts it; a program that ended because it waited in vain for another one was not killed.
         self.plane.start()
         made["killed"] = self.plane.kills[before:]
         made["data_mib"] = self.data_mib()
@@ -87,7 +87,7 @@ class Run:
         return _open(url, self._context, method, data)[0]
 
     def etcd(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """One request to etcd, behind the API server's back."""
+        """One request to etcd, bypassing the API server."""
         url = f"https://{POD_IP}:{self.plane.ports[ETCD_HTTP_PORT]}/v3/{path}"
         status, answer = _open(url, self._etcd, "POST", json.dumps(body).encode())
         if status != 200:
@@ -106,7 +106,7 @@ def _open(url: str, context: ssl.SSLContext | None, method: str, data: bytes | N
 
 
 def fill_large(run: Run, most: int) -> int:
-    """Large ConfigMaps until one is refused; how many were taken."""
+    """Create large ConfigMaps until one is refused; the number that was accepted."""
     filling = base64.b64encode(os.urandom(LARGE * 3 // 4)).decode()
     taken = 0
     for number in range(most):
@@ -119,7 +119,7 @@ def fill_large(run: Run, most: int) -> int:
 
 
 def fill_small(run: Run, count: int) -> int:
-    """Small ConfigMaps as kubectl makes them, written into etcd: through the API it would take an hour."""
+    """Small ConfigMaps as kubectl creates them, but written into etcd: through the API it would take an hour."""
     for begin in range(0, count, _PUTS):
         puts = [{"requestPut": _small(number)} for number in range(begin, min(begin + _PUTS, count))]
         run.etcd("kv/txn", {"success": puts})
@@ -160,11 +160,11 @@ def lists(run: Run, when: str) -> None:
 
     for path in _LISTS:
         with run.row(f"{when}: {CLIENTS} x {path}") as row, ThreadPoolExecutor(CLIENTS) as pool:
-            row["failed"] = [each for each in pool.map(ask, [path] * CLIENTS) if each]
+            row["failed"] = [item for item in pool.map(ask, [path] * CLIENTS) if item]
 
 
 def again(run: Run, name: str, *killed: str) -> None:
-    """Programs killed and started, until the API answers and it is quiet."""
+    """Kill programs and start them, until the API answers and the load has ended."""
     run.plane.kill(*killed)
     with run.row(name) as row:
         deadline = time.monotonic() + _START_SECONDS
@@ -178,19 +178,19 @@ def again(run: Run, name: str, *killed: str) -> None:
 
 
 def answers(plane: PlaneProcesses) -> bool:
-    """Whether all of a plane runs and its API server is ready."""
+    """Whether all programs of the plane run and its API server is ready."""
     with contextlib.suppress(OSError, http.client.HTTPException):
         return plane.get("/readyz", timeout=5) > 0 and all(map(plane.runs, PROGRAMS))
     return False
 
 
 def emptied(run: Run) -> None:
-    """Deleted, forgotten and made compact, as the controller does it in a store that was full."""
+    """Delete everything, compact and defragment, as the controller does with a store that was full."""
     with run.row("everything deleted") as row:
         try:
             run.call("DELETE", _PATH)
         except (OSError, http.client.HTTPException) as error:
-            # Of very many the API server breaks off after its minute, and the next call goes on.
+            # With very many objects the API server ends the request after a minute, and the next call continues.
             row["failed"] = [type(error).__name__]
         time.sleep(_QUIET_SECONDS)
     with run.row("compacted and defragmented"):
@@ -233,7 +233,7 @@ def line(row: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="e2e.performance.store", description="What a plane uses by what its store holds.")
+    parser = argparse.ArgumentParser(prog="e2e.performance.store", description="What a plane uses, by the size of its store.")
     parser.add_argument("--quota", type=int, default=512, help="MiB that the store may hold")
     parser.add_argument("--large", type=int, default=100_000, help="large objects at most, until the quota stops them")
     parser.add_argument("--small", type=int, default=200_000, help="small objects")

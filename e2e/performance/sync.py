@@ -1,10 +1,10 @@
-"""`python -m e2e.performance.sync`: how fast and how cheap the mirror is -> build/results/sync.json.
+"""`python -m e2e.performance.sync`: how fast and how cheap mirroring is -> build/results/sync.json.
 
 For each N: 100 pods at once in each of N host namespaces (native), then 100 pods at once in each of N tenants, by the same
-generator, on simulated nodes that run nothing; three times, with one tenant nine times, and the pair with the ratio in the
-middle counts. With one tenant also 10 pods/s for a minute both ways, and 1,000 pods. There are N planes and no more while N
-tenants are measured. What another tool reached on other machines stands in limits-sync.yaml; judged is what was measured side
-by side.
+generator, on simulated nodes that run nothing. This happens three times, with one tenant nine times, and the pair with the
+median ratio counts. With one tenant also 10 pods/s for a minute both ways, and 1,000 pods. Exactly N planes exist while N
+tenants are measured. limits-sync.yaml lists what another tool reached on other machines. Only what was measured side by side is
+judged.
 """
 
 import argparse
@@ -38,9 +38,9 @@ def main() -> int:
     parser.add_argument("--volume", type=int, default=1000, help="pods of the one large tenant; 0 leaves that part out")
     parser.add_argument("--open-loop-seconds", type=int, default=60, help="0 leaves that part out")
     parser.add_argument("--idle-seconds", type=int, default=30)
-    parser.add_argument("--prefix", default="sync", help="what the names of tenants and namespaces begin with")
+    parser.add_argument("--prefix", default="sync", help="prefix of the names of tenants and namespaces")
     parser.add_argument("--keep", action="store_true", help="leave the tenants for another run")
-    parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
+    parser.add_argument("--skip-install", action="store_true", help="measure the installed Bulkhead as it is")
     chosen = parser.parse_args()
     note = stopwatch()
     plan = Plan(
@@ -52,7 +52,7 @@ def main() -> int:
         idle_seconds=chosen.idle_seconds,
     )
     limits = judgement.load(LIMITS)
-    # A run that is ended from outside takes its nodes, namespaces and tenants away all the same.
+    # If the run is terminated from outside, its nodes, namespaces and tenants are removed all the same.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     if not chosen.skip_install:
         install.ensure_installed(note)
@@ -62,14 +62,14 @@ def main() -> int:
         try:
             asyncio.run(bench.run())
         except BaseException as error:
-            # What was measured until then is not lost, whatever ended it.
+            # The figures so far are kept, whatever ended the run.
             report.write("sync", bench.found | {"broke_off": f"{type(error).__name__}: {error}"})
             raise
     return report.conclude("sync", bench.found, limits, left_out=left_out(plan, limits))
 
 
 def left_out(plan: Plan, limits: Iterable[str]) -> tuple[str, ...]:
-    """The parts that a run was told not to measure."""
+    """The parts that the user told this run not to measure."""
     judged = {name.split(".")[1] for name in limits if name.startswith("tenants.")}
     others = sorted(judged - {str(count) for count in plan.tenants})
     parts = {"open_loop": plan.open_loop_seconds, "volume": plan.volume}

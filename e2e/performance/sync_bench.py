@@ -1,7 +1,7 @@
-"""The synchronisation benchmark itself: which load runs when, and what is read before and after it.
+"""The synchronisation benchmark itself: the order of the loads, and what is read before and after each.
 
-one plane: rounds of a native and a tenant burst, one more for phases  ->  open loop, both ways  ->  many pods
-for each larger N, as many planes as that: rounds of bursts and phases
+one plane: rounds of a native and a tenant burst, one more for phases -> open loop, both ways -> many pods for each larger N, as
+many planes as that: rounds of bursts and phases
 """
 
 import asyncio
@@ -23,10 +23,11 @@ from e2e.performance.sync_setup import NAMESPACE, Setup, work_namespace
 
 OPEN_LOOP_RATE = 10.0
 SETTLE_SECONDS = 3.0
-# So long new planes are left to themselves before anything is measured.
+# New planes stay idle for this long before anything is measured.
 GROWN_SECONDS = 10.0
 WARM_UP_PODS = 10
-# A burst of 100 pods straight at the host is over in less than a second: one tenant takes more pairs to be as sure as five.
+# A burst of 100 pods in the host's own namespaces is over in less than a second: one tenant needs more pairs to be as exact as
+# five.
 BURSTS_AT_LEAST = 9
 INSIDE = ("queue", "translate", "host_create")
 PHASE = "bulkhead_syncer_phase_seconds"
@@ -34,7 +35,7 @@ PHASE = "bulkhead_syncer_phase_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured."""
+    """The size of the measurements."""
 
     tenants: tuple[int, ...]
     pods: int
@@ -44,18 +45,18 @@ class Plan:
     idle_seconds: int
 
     def pairs(self, tenants: int) -> int:
-        """Pairs of bursts for so many tenants: few tenants burst more often."""
+        """Pairs of bursts for this number of tenants: few tenants run more bursts."""
         return max(self.rounds, -(-BURSTS_AT_LEAST // tenants)) if self.rounds > 1 else 1
 
     @property
     def most_pods(self) -> int:
-        """The most pods that are there at any time."""
+        """The highest number of pods that exist at any time."""
         return max(max(self.tenants) * self.pods, self.volume, int(self.open_loop_seconds * OPEN_LOOP_RATE))
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """One tenant: where its pods are made, where they appear on the host, and what does the work."""
+    """One tenant: where its pods are created, where they appear on the host, and the process that mirrors them."""
 
     virtual: Target
     host: Target
@@ -73,7 +74,7 @@ class Bench:
         self.found: dict[str, Any] = {"pods_a_tenant": plan.pods, "tenants": {}}
 
     async def run(self) -> None:
-        """Measure all that was planned; what needs one plane alone comes before there are more."""
+        """Measure everything that was planned; the parts that need a single plane come before there are more."""
         async with contextlib.AsyncExitStack() as stack:
             host = await stack.enter_async_context(_client(KubeConfig.from_file(self._setup.host)))
             natives = [Target(host, name) for name in self._setup.natives]
@@ -94,7 +95,7 @@ class Bench:
             self.found["volume"] = await self._volume(native, plane)
 
     async def _grow(self, count: int, host: Client, stack: contextlib.AsyncExitStack) -> None:
-        """Have `count` planes, all of them at rest."""
+        """Have `count` planes, all of them idle."""
         for tenant, path in (await asyncio.to_thread(self._setup.planes, count))[len(self._planes) :]:
             client = await stack.enter_async_context(_client(KubeConfig.from_file(path)))
             mirrored = Target(host, work_namespace(tenant))
@@ -102,7 +103,7 @@ class Bench:
         await asyncio.sleep(GROWN_SECONDS)
 
     async def _warm_up(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
-        """Connections, caches of code and the first mirrored objects cost once, and not per pod: also after a restart."""
+        """Connections, caches of code and the first mirrored objects cost once, not for each pod; also after a restart."""
         for targets in (list(natives), [plane.virtual for plane in planes]):
             async with _all_watched(targets) as sights:
                 await burst(targets, WARM_UP_PODS, "warm", sights=sights)
@@ -114,14 +115,14 @@ class Bench:
         count = len(planes)
         await self._warm_up(natives, planes)
         rounds: list[dict[str, Any]] = []
-        # Should this break off, what was measured until then is there.
+        # If the run ends here, the figures so far are kept.
         self.found["tenants"][str(count)] = {"rounds": rounds}
         for number in range(self._plan.pairs(count)):
             if rounds:
                 await self._cleared((), planes)
             rounds.append(await self._round(natives, planes, f"{count}-{number}"))
             self._note(f"N={count}, round {number + 1}: {rounds[-1]}")
-        # Machines are not equally fast for a minute on end: the pair in the middle, and not the best or the sum, is the result.
+        # A machine's speed changes from minute to minute, so the result is the median pair, not the best one or the sum.
         result = sorted(rounds, key=lambda one: one["ratio"])[len(rounds) // 2]
         result["ratios"] = [one["ratio"] for one in rounds]
         result["syncer_cpu_ms_per_pod"] = statistics.median_high(one["syncer_cpu_ms_per_pod"] for one in rounds)
@@ -133,7 +134,7 @@ class Bench:
         return result
 
     async def _round(self, natives: Sequence[Target], planes: Sequence[Plane], prefix: str) -> dict[str, Any]:
-        """One pair: straight at the host, then the same in planes. The planes' pods stay."""
+        """One pair: in the host's own namespaces, then the same in planes. The planes' pods stay."""
         native = figures.speed(await self._burst(natives, self._plan.pods, f"n{prefix}"))
         await self._cleared(natives, ())
         idle = await self._usage(planes)
@@ -149,7 +150,7 @@ class Bench:
             return await burst(targets, pods, prefix, sights=sights)
 
     async def _phases(self, planes: Sequence[Plane], prefix: str) -> dict[str, float]:
-        """Where a pod's time goes; in a burst of its own, since the watches on the host take their share of the cores."""
+        """Where a pod's time goes. Measured in a burst of its own, because the watches on the host use some CPU."""
         before = [await plane.syncer.metrics() for plane in planes]
         virtual = [plane.virtual for plane in planes]
         hosts = [plane.host for plane in planes]
@@ -217,7 +218,7 @@ class Bench:
         return [await plane.syncer.usage() for plane in planes]
 
     async def _cleared(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
-        """Nothing is left of a load, on either side."""
+        """Delete the pods of a load on both sides, and wait until they are gone."""
         await asyncio.gather(*(clear(target) for target in (*natives, *(plane.virtual for plane in planes))))
         await asyncio.gather(*(empty(plane.host, label_selector=marks.MIRRORED) for plane in planes))
         await asyncio.sleep(1.0)
@@ -244,7 +245,7 @@ async def _all_watched(
 
 
 def _cost(before: Sequence[Usage], after: Sequence[Usage], pods: int) -> dict[str, float]:
-    """What the syncers used for so many pods, all together, and the largest of them in memory."""
+    """What the syncers used for this number of pods, all together, and the memory of the largest one."""
     cpu = sum(spent_s(first, last) for first, last in zip(before, after, strict=True))
     grown = sum(last.rss_mib - first.rss_mib for first, last in zip(before, after, strict=True))
     return {

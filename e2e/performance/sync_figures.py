@@ -1,10 +1,10 @@
-"""Turns what was observed into the figures of the report. Pure.
+"""Turns observations into the figures of the report. Pure.
 
 Phases of a tenant's pod, in the order in which they follow each other:
 
     created ── queue, translate, host_create ──> host pod there ── host_ready ──> host pod Ready ── status_up ──> virtual Ready
 
-The first three are the syncer's own counts (means of `bulkhead_syncer_phase_seconds`), the others are seen from outside.
+The first three are the syncer's own measurements (means of `bulkhead_syncer_phase_seconds`); the others are seen from outside.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One pod: when its creation was sent and answered, and when it was seen Ready; seconds of one clock."""
+    """One pod: when its creation was sent and answered, and when it was seen Ready; in seconds of one clock."""
 
     name: str
     sent: float
@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """One host pod as seen from outside: there, Ready, and its virtual pod Ready."""
+    """One host pod as seen from outside: when it existed, when it was Ready, and when its virtual pod was Ready."""
 
     there: float
     ready: float
@@ -52,13 +52,13 @@ def latency(samples: Sequence[Sample]) -> Figures:
 
 
 def added(native: Sequence[Sample], tenant: Sequence[Sample]) -> Figures:
-    """What a tenant's pods wait longer than the host's own, at the same percentile."""
+    """How much longer a tenant's pods wait than the host's own, at the same percentile."""
     ours, theirs = latency(tenant), latency(native)
     return {key: round(ours[key] - theirs[key], 1) for key in ours}
 
 
 def times(native: Sequence[Sample], tenant: Sequence[Sample]) -> Figures:
-    """How many times as long a tenant's pods wait, at the same percentile: machines and their moods cancel out."""
+    """How many times as long a tenant's pods wait, at the same percentile; the speed of the machine cancels out."""
     ours, theirs = latency(tenant), latency(native)
     return {key.removesuffix("_ms"): round(ours[key] / max(theirs[key], 0.1), 2) for key in ours}
 

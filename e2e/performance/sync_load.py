@@ -1,9 +1,9 @@
-"""The load of the synchronisation benchmark: one generator, whether its pods go straight to the host or into planes.
+"""The load of the synchronisation benchmark: the same generator, whether its pods go into host namespaces or into planes.
 
 It creates pods and watches them; it decides nothing and cleans up nothing. All times are of one monotonic clock, which is finer
 than the API's timestamps: `sent` when the request leaves, `ready` when the watch shows Ready.
 
-It writes and watches by the platform's own client, on both sides alike, so that client is in both figures of a ratio.
+It writes and watches with the platform's own client on both sides, so both figures of a ratio include that client.
 
     Target (client, namespace) x pods ── 20 writers in all ──> create ──> watch per target ──> Sample
 """
@@ -29,19 +29,19 @@ READY_DEADLINE = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where pods are made: one namespace behind one client."""
+    """Where pods are created: one namespace behind one client."""
 
     client: Client
     namespace: str
 
 
 class LoadError(RuntimeError):
-    """The load did not come to its end; the text says what was missing."""
+    """The load did not finish; the text says what was missing."""
 
 
 @dataclass(slots=True)
 class Sight:
-    """What one watch saw: when a pod was there first, and when it was Ready."""
+    """What one watch saw: when a pod first existed, and when it was Ready."""
 
     added: dict[Key, float] = field(default_factory=dict)
     ready: dict[Key, float] = field(default_factory=dict)
@@ -92,7 +92,7 @@ async def watching(target: Target, name: Callable[[Meta], Key | None] = own_key)
 
 
 async def burst(targets: Sequence[Target], count: int, prefix: str, *, sights: Sequence[Sight]) -> list[Sample]:
-    """`count` pods in each target, all asked for at once; returns when every one was seen Ready."""
+    """`count` pods in each target, all created at once. Returns when every pod was seen Ready."""
     waiting = iter([(target, f"{prefix}-{number}") for number in range(count) for target in targets])
     sent: dict[tuple[int, Key], tuple[float, float]] = {}
 
@@ -109,7 +109,7 @@ async def burst(targets: Sequence[Target], count: int, prefix: str, *, sights: S
 
 
 async def steady(target: Target, rate: float, seconds: float, prefix: str, *, sight: Sight) -> list[Sample]:
-    """`rate` pods a second, each at its time whatever became of the former ones."""
+    """`rate` pods a second, each at its own time, whether or not the former ones are ready."""
     sent: dict[tuple[int, Key], tuple[float, float]] = {}
     begin = time.monotonic()
 
@@ -155,11 +155,11 @@ async def clear(target: Target, *, seconds: float = 240.0) -> None:
     done = False
     while not done:
         try:
-            # One request for all. With twenty planes on two cores it takes longer than the minute that an API server gives it.
+            # One request for all pods. With twenty planes on two cores it takes longer than the API server's minute.
             await target.client.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"})
             done = True
         except (Timeout, Unavailable):
-            # What it has deleted stays deleted.
+            # Pods that it has deleted stay deleted.
             if time.monotonic() > deadline:
                 raise
     await empty(target, seconds=seconds)

@@ -1,6 +1,6 @@
 """A tenant's syncer seen from outside: CPU time and memory from /proc, metrics through the host's API, and its restart.
 
-It changes nothing but by `restart`, which kills the process as a crash would.
+It changes nothing, except that `restart` kills the process as a crash would.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _SELECTOR = "bulkhead.dev/component=syncer"
 
 
 class SyncerError(RuntimeError):
-    """The syncer is not where it should be."""
+    """The syncer is not where it should be; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Usage:
 
 
 def spent_s(before: Usage, after: Usage) -> float:
-    """CPU seconds between two looks; of two processes the difference would mean nothing."""
+    """CPU seconds between two measurements; an error if they are of two processes."""
     if before.pid != after.pid:
         raise SyncerError(f"syncer: process {before.pid} was replaced by {after.pid} while it was measured")
     return after.cpu_s - before.cpu_s
@@ -77,14 +77,14 @@ class Syncer:
         return await self._host.get_raw(f"/api/v1/namespaces/{self._namespace}/pods/{name}:8080/proxy/{path}")
 
     async def idle_percent(self, seconds: float) -> float:
-        """CPU of one core while nothing is asked of it."""
+        """CPU of one core while there is no load, in percent."""
         before, begin = await self.usage(), time.monotonic()
         await asyncio.sleep(seconds)
         after = await self.usage()
         return 100.0 * spent_s(before, after) / (time.monotonic() - begin)
 
     async def restart(self, *, seconds: float = 90.0) -> float:
-        """Kill it; seconds from the start of the next process until it has synced and looked at every key."""
+        """Kill it. Returns the seconds from the start of the next process until it has synced and processed every key."""
         old = await self.process()
         old.send(signal.SIGKILL)
         deadline = time.monotonic() + seconds

@@ -1,7 +1,7 @@
-"""Where the synchronisation benchmark runs: simulated nodes, host namespaces, tenants; made as needed and removed after.
+"""Where the synchronisation benchmark runs: simulated nodes, host namespaces, tenants; created as needed, removed afterwards.
 
-Planes are made when a load needs them, because idle ones take their share of the cores. Only what it made itself, by name, is
-removed.
+Planes are created when a load needs them, because idle planes use some CPU. It removes only the objects that it created itself,
+by name.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from workstation.hostcluster.kwok.nodes import node_status, simulated_node
 NAMESPACE = "bench"
 _PODS_A_NODE = 250
 _FIRST_NODE = 900  # beyond the simulated nodes that the host makes
-# What planes ask of CPU by default is more than two cores promise to twenty of them. It is a promise and a weight, no limit.
+# By default, twenty planes request more CPU than two cores have. A request is a reservation and a weight, not a limit.
 _MANY_PLANES = 15
-# More pods and Secrets than tenants of the example class may have.
+# Allows more pods and Secrets than the example class.
 _CLASS = "e2e-bench-sync"
 _OBJECTS = {"pods": 2000, "secrets": 4000}
 _MODEST = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
@@ -33,7 +33,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the benchmark may use: namespaces straight on the host, and as many planes as it asks for."""
+    """What the benchmark may use: namespaces on the host, and as many planes as it needs."""
 
     host: Path
     natives: tuple[str, ...]
@@ -41,13 +41,13 @@ class Setup:
     note: Note
 
     def planes(self, count: int) -> list[tuple[str, Path]]:
-        """The first `count` tenants, Ready, and their kubeconfigs; those that are missing are made."""
+        """The first `count` tenants, Ready, and their kubeconfigs; missing ones are created."""
         return _planes(machine.host_api(), self.tenants[:count], self.note, modest=len(self.tenants) > _MANY_PLANES)
 
     @classmethod
     @contextlib.contextmanager
     def prepared(cls, prefix: str, count: int, most_pods: int, note: Note, *, keep: bool) -> Iterator[Self]:
-        """Make it all, and take it away again however the block ends (`keep` leaves the tenants)."""
+        """Create everything, and remove it however the block ends (`keep` leaves the tenants)."""
         host = machine.host_api()
         chosen = [f"{prefix}-{number}" for number in range(count)]
         natives = [f"{prefix}-native-{number}" for number in range(count)]
@@ -60,7 +60,7 @@ class Setup:
                     tenants.make_namespace(host, name)
             yield cls(machine.KUBECONFIG, tuple(natives), tuple(chosen), note)
         finally:
-            note("taking away what was made")
+            note("removing what the benchmark created")
             for name in natives:
                 host.delete("Namespace", name)
             if not keep:
@@ -109,7 +109,7 @@ def _planes(host: Api, chosen: Sequence[str], note: Note, *, modest: bool) -> li
 
 
 def _class(host: Api) -> None:
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     quota = standard["spec"]["quota"]
     spec = standard["spec"] | {"quota": quota | {"objects": quota["objects"] | _OBJECTS}}
     host.apply(standard | {"metadata": {"name": _CLASS}, "spec": spec})

@@ -1,4 +1,4 @@
-"""End-to-end tests on the embedded host: what a newcomer does, what must not work, and what must repair itself.
+"""End-to-end tests on the embedded host: what a new user does, what must not work, and what must repair itself.
 
-They need root and run by `make e2e`; artefacts of failures lie under build/e2e/.
+They need root and run by `make e2e`. Artefacts of failures are under build/e2e/.
 """

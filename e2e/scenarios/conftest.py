@@ -1,6 +1,6 @@
-"""What all scenarios share: they need root and the embedded host, and a failure keeps what the host knew of it.
+"""What all scenarios share: they need root and the embedded host, and save the state of the host when a test fails.
 
-Each folder is a suite (`make e2e SUITE=<folder>`) with fixtures of its own, and takes the machine's only host for itself.
+Each folder is a suite (`make e2e SUITE=<folder>`) with fixtures of its own, and occupies the machine's only host.
 """
 
 from collections.abc import Generator
@@ -11,12 +11,12 @@ import pytest
 from e2e import artefacts, machine
 
 HERE = Path(__file__).parent
-# How long a test may take, in seconds. The first of a suite also waits for its host, and for what it builds.
+# How long a test may take, in seconds. The first test of a suite also waits for its host, and for what the suite builds.
 SECONDS = {"core": 1200, "slurm": 1800, "nodes": 900, "install": 2700, "upgrade": 900, "devices": 1800, "registry": 1200}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them all, and give each its time."""
+    """Mark all tests of the scenarios, and set their timeouts."""
     for item in items:
         if HERE in item.path.parents:
             suite = item.path.relative_to(HERE).parts[0]
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """A line of `-v` says how long the test took."""
+    """Show in a line of `-v` how long the test took."""
     if report.when == "call" and report.passed:
         return "passed", ".", f"PASSED in {report.duration:.0f} s"
     return None
@@ -35,7 +35,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep conditions, events and logs of a failure."""
+    """Save conditions, events and logs if a test fails."""
     report = yield
     lost = call.excinfo is not None and isinstance(call.excinfo.value, machine.HostDownError)
     if report.failed and call.excinfo is not None and not lost and machine.KUBECONFIG.exists():

@@ -1,10 +1,10 @@
-"""Whose turn it is on the machine's only host: most tests run beside each other, those that change it as a whole run alone.
+"""Turns on the machine's only host: most tests run at the same time as others, and tests that change the whole host run alone.
 
     beside others:  through the door -> onto the floor together        alone:  into the door, wait there -> the floor for itself
 
-Door and floor are two locked files. With a floor and no door, who wants it for itself would wait for ever behind others that
-come and go; who waits in the door keeps the next ones out. The kernel opens both when a process ends. Nothing is
-known here of tests or hosts.
+Door and floor are two locked files. With only a floor, a test that needs the host for itself would wait for ever while others
+come and go. A test that waits in the door keeps the next ones out. The kernel unlocks both when a process ends. This module
+knows nothing about tests or hosts.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ Note = Callable[[str], None]
 
 @dataclass(slots=True)
 class Turns:
-    """The turns of one process; all that share a folder share a host."""
+    """The turns of one process; all processes that share a folder share a host."""
 
     folder: Path
     note: Note
     _floor: TextIO | None = field(default=None, init=False)
 
     def take(self, what: str, *, alone: bool) -> None:
-        """Wait for the turn and keep it until `give`. While it waits, it prints which tests it waits for."""
+        """Wait for the turn and keep it until `give`. While it waits, it prints the tests that it waits for."""
         if self._floor is not None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ class Turns:
         self._mine.write_text(f"{what}{' alone' if alone else ''}")
 
     def give(self) -> None:
-        """Let others come."""
+        """End the turn, so that others can run."""
         if self._floor is None:
             return
         self._mine.unlink(missing_ok=True)
@@ -66,11 +66,11 @@ class Turns:
             if told == begin or now - told > REMIND_SECONDS:
                 told = now
                 wanted = "needs the host for itself" if alone else "runs beside others"
-                self.note(f"{what}: {wanted}, and waits for the end of {self._others() or 'another run'}")
+                self.note(f"{what}: {wanted}; waits for the end of {self._others() or 'another run'}")
             time.sleep(POLL_SECONDS)
 
     def _others(self) -> str:
-        """What those that live have said they hold."""
+        """The turns that other live processes have written down."""
         held = []
         for path in sorted(self.folder.glob("held-by-*")):
             with contextlib.suppress(FileNotFoundError):

@@ -2,7 +2,8 @@
 
     manifest ──> create ──> Ready and SlurmReady ──> Cluster ──> run("sinfo") = kubectl exec into a login pod
 
-Commands take the way that `bulkhead slurm` takes, without its checks, so that a test may run hundreds. Nothing is retried here.
+Commands run the same way as `bulkhead slurm` runs them, without its checks, so that a test may run hundreds. Nothing is retried
+here.
 """
 
 import shlex
@@ -20,7 +21,7 @@ from e2e.tenants import Tenant
 from e2e.workloads import is_ready
 
 ALICE = "alice"  # a user who administers the cluster
-BOB = "bob"  # one who does not
+BOB = "bob"  # a user who does not
 READY_SECONDS = 240.0
 
 
@@ -72,7 +73,7 @@ class Cluster:
         return dict(line.split(" ", 1) for line in lines if " " in line)
 
     def show(self, kind: str, name: str) -> dict[str, str]:
-        """The fields of `scontrol show`, of one object whose values hold no blanks."""
+        """The fields of `scontrol show` for one object; its values must not contain blanks."""
         return fields(self.run("scontrol", "-o", "show", kind, name).out)
 
     def pod(self, name: str) -> Obj:
@@ -82,7 +83,7 @@ class Cluster:
         return self.api.list("Pod", SLURM_NAMESPACE, labels="app.kubernetes.io/name=slurmd")
 
     def config(self, key: str) -> str:
-        """What slurmctld uses for a key of slurm.conf."""
+        """The value that slurmctld uses for a key of slurm.conf."""
         for line in self.run("scontrol", "show", "config").out.splitlines():
             name, _, value = line.partition("=")
             if name.strip() == key:
@@ -91,7 +92,7 @@ class Cluster:
 
 
 def fields(text: str) -> dict[str, str]:
-    """`Key=value Key=value` as a mapping; a key counts where it stands first."""
+    """`Key=value Key=value` as a mapping; the first occurrence of a key counts."""
     found: dict[str, str] = {}
     for word in text.split():
         key, separator, value = word.partition("=")
@@ -101,7 +102,7 @@ def fields(text: str) -> dict[str, str]:
 
 
 def node_set(name: str, **more: Any) -> Obj:
-    """Workers for a small machine: they promise Slurm more than they ask of the host."""
+    """Workers for a small machine: they declare more to Slurm than they request from the host."""
     return {"name": name, "replicas": 1, "cpus": 2, "memory": "512Mi", "requests": {"cpu": "20m", "memory": "64Mi"}} | more
 
 
@@ -141,7 +142,7 @@ def create(
     seconds: float = READY_SECONDS,
     note: Note | None = None,
 ) -> Cluster:
-    """Create a tenant with Slurm, or give the one that is there this spec, and wait until its users can work."""
+    """Create a tenant with Slurm, or give an existing one this spec, and wait until its users can work."""
     wanted = tenants.manifest(name, gpus=gpus, **spec(found, mode=mode))
     if host.find("Tenant", name) is None:
         host.create(wanted)

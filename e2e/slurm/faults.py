@@ -1,7 +1,7 @@
-"""Faults of a Slurm tenant, made from outside: a daemon killed, a pod deleted, a program of the plane that stands still.
+"""Faults of a Slurm tenant, caused from outside: a killed daemon, a deleted pod, a stopped program of the plane.
 
-Processes are found through the control group of the host pod that mirrors a pod, so nothing is asked of the tenant. Each fault
-proves that it happened. `Door` runs commands in a login node through the host, for the time in which the plane's API is away.
+Processes are found through the control group of the host pod of a virtual pod, so the tenant is not involved. Each fault proves
+that it happened. `Door` runs commands in a login node through the host while the plane's API is away.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from e2e.slurm.login import inside
 
 
 def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:
-    """SIGKILL to a daemon in a pod; returns when its process is gone and a new one runs."""
+    """SIGKILL to a daemon in a pod. Returns when its process is gone and a new one runs."""
     uid = mirror(host, cluster, pod)["metadata"]["uid"]
     before = _running(uid, program)
     proven, text = kill(before, f"{program} of {cluster.name}")
@@ -35,7 +35,7 @@ def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:
 
 
 def _running(uid: str, program: str) -> list[machine.Process]:
-    """A daemon's processes by the first word of their names: some write their state behind it."""
+    """A daemon's processes by the first word of their names; some daemons append their state to it."""
     return [process for process in machine.processes_of_pod(uid) if program in process.program.split(" ")[0]]
 
 
@@ -51,7 +51,7 @@ def mirror(host: Api, cluster: Cluster, pod: str) -> Obj:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A login node through the host's API alone."""
+    """A login node, reached only through the host's API."""
 
     namespace: str
     pod: str
@@ -67,7 +67,7 @@ class Door:
 
 @contextlib.contextmanager
 def frozen_api(host: Api, cluster: Cluster) -> Iterator[None]:
-    """The plane's API server stands still, however often it is restarted, until the block ends."""
+    """The plane's API server is stopped, however often it is restarted, until the block ends."""
     uid = host.get("Pod", "plane-0", names.plane_namespace(cluster.name))["metadata"]["uid"]
     over = threading.Event()
 

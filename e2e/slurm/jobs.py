@@ -1,6 +1,6 @@
-"""Batch jobs of a Slurm tenant: submit, follow to a state, read what they wrote.
+"""Batch jobs of a Slurm tenant: submit, follow to a state, read their output.
 
-Every wait has a deadline and names what it found last. Output is read through the login node, as a user would.
+Every wait has a deadline and reports what it saw last. Output is read through the login node, as a user would.
 """
 
 import re
@@ -34,11 +34,11 @@ def submit(cluster: Cluster, script: str, *options: str, user: str = ALICE) -> i
 
 
 def find(cluster: Cluster, number: int) -> Job | None:
-    """The job, or None where slurmctld has forgotten it or does not answer."""
+    """The job; None if slurmctld has forgotten it or does not answer."""
     outcome = cluster.run("scontrol", "-o", "show", "job", str(number), check=False)
     if outcome.code != 0:
         return None
-    # A name may hold a line break, and then the rest of the record is on another line.
+    # A name may contain a line break; the rest of the record is then on another line.
     line = " ".join(outcome.out.splitlines())
     return Job(
         number,
@@ -51,13 +51,13 @@ def find(cluster: Cluster, number: int) -> Job | None:
 
 
 def wait(cluster: Cluster, number: int, *states: str, seconds: float = 60.0) -> Job:
-    """Wait until the job is in one of the states (COMPLETED unless given)."""
+    """Wait until the job is in one of the states; COMPLETED by default."""
     wanted = states or DONE
 
     def probe() -> Job:
         job = find(cluster, number)
         if job is None:
-            raise NotYetError("slurmctld says nothing about it")
+            raise NotYetError("slurmctld does not report it")
         if job.state in OVER and job.state not in wanted:
             raise AssertionError(f"job {number} of {cluster.name} ended: {job}; it wrote: {output(cluster, number)[-500:]!r}")
         if job.state not in wanted:
@@ -68,7 +68,7 @@ def wait(cluster: Cluster, number: int, *states: str, seconds: float = 60.0) -> 
 
 
 def requeued(cluster: Cluster, numbers: Sequence[int]) -> int:
-    """The one of these jobs that was queued again. slurmctld counts that once the job's nodes are done with it."""
+    """The job among these that was requeued. slurmctld counts that once the job's nodes have finished with it."""
     found = [number for number in numbers if (job := find(cluster, number)) is not None and job.restarts]
     if len(found) != 1:
         raise NotYetError(f"queued again: {found}")
@@ -102,7 +102,7 @@ def done(cluster: Cluster, script: str, *options: str, user: str = ALICE, second
 
 
 def cancel_all(cluster: Cluster) -> None:
-    """No job of an earlier test stays."""
+    """Cancel all jobs of earlier tests."""
     cluster.run("scancel", "--user=alice", check=False)
     cluster.run("scancel", "--user=bob", check=False)
 

@@ -1,4 +1,4 @@
-"""How the judge becomes a user of a Slurm cluster in its login pod, without the command that users have for it. Pure."""
+"""How the tests become a user of a Slurm cluster in its login pod, without the command that users have for it. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,5 +10,5 @@ exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups --reset-en
 
 
 def inside(user: str, words: Sequence[str]) -> list[str]:
-    """What runs a command in the login pod as a user; each word arrives as it is, and no shell takes it apart."""
+    """The command line that runs a command in the login pod as a user; no shell splits the words again."""
     return ["sh", "-c", _BECOME, "sh", user, *words]

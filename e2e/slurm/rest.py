@@ -1,6 +1,6 @@
 """slurmrestd of a tenant, reached as its users reach it from outside: through the plane's API, with a token of Slurm's own.
 
-No answer is an error; an HTTP status is a value, because the tests want to see refusals.
+A missing answer is an error. An HTTP status is a value, because the tests examine refusals.
 """
 
 import http.client
@@ -13,7 +13,7 @@ from e2e.api import Api, Obj
 from e2e.slurm.clusters import Cluster
 
 VERSION = "v0.0.45"
-# slurmrestd itself says 401; what slurmctld does not believe comes back as 511.
+# slurmrestd itself answers 401; if slurmctld rejects the token, the answer is 511.
 REFUSED = frozenset({401, 511})
 PROXY = "/api/v1/namespaces/slurm/services/http:slurmrestd:6820/proxy"
 
@@ -27,7 +27,7 @@ class Answer:
 
 
 def token(cluster: Cluster, user: str, *, lifetime: str = "10m") -> str:
-    """A token by the command line, as an admin hands it out."""
+    """A token from the command line, as an admin issues it."""
     words = ("slurm", "token", cluster.name, "--user", user, "--lifetime", lifetime)
     return commands.bulkhead(*words, kubeconfig=machine.KUBECONFIG).out.strip().partition("=")[2]
 

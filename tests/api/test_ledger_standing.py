@@ -1,4 +1,4 @@
-"""What a tenant has, as an annotation: what was written is read, and what nobody wrote is nothing."""
+"""A tenant's standing as an annotation: what the ledger wrote is read, and anything else is ignored."""
 
 import pytest
 
@@ -17,5 +17,5 @@ def test_a_standing_comes_back_as_it_was_written() -> None:
     [None, 7, "", "[]", "{", '{"a": 3}', '{"a": {"used": 3}}', "x" * 70_000, "[" * 20_000],
     ids=lambda value: str(value)[:9],
 )
-def test_what_is_no_standing_says_no_number(text: object) -> None:
+def test_a_malformed_standing_is_ignored(text: object) -> None:
     assert read_standing({STANDING: text}) == {}

@@ -1,4 +1,4 @@
-"""What the host remembers of a plane's data, read from what anybody may have written there."""
+"""The host's record of a plane's data, read from fields into which any client may have written."""
 
 from typing import Any
 

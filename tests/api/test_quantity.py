@@ -88,7 +88,7 @@ def test_how_a_quantity_is_written(given_as: Any, written: str) -> None:
         2**63,
     ],
 )
-def test_what_is_no_quantity_is_refused(wrong: Any) -> None:
+def test_a_text_that_is_not_a_quantity_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidQuantityError):
         quantity.parse(wrong)
 
@@ -195,7 +195,7 @@ def test_what_is_written_is_the_same_number_and_in_a_status_no_sum_is_too_long(r
 
 
 @pytest.mark.parametrize("value", [True, False, None, 1.5, []])
-def test_what_is_neither_text_nor_number_is_no_quantity(value: Any) -> None:
+def test_only_texts_and_numbers_are_quantities(value: Any) -> None:
     with pytest.raises(InvalidQuantityError):
         quantity.parse(value)
     assert not quantity.same(value, value)

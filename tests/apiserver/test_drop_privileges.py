@@ -1,4 +1,4 @@
-"""The policy by which a plane takes privileges from Slinky's workers, on a real API server: from them, and from nobody else."""
+"""The policy by which a plane takes privileges from Slinky's workers, on a real API server: from them and no other pod."""
 
 import copy
 import secrets
@@ -132,7 +132,7 @@ async def test_no_other_pod_is_changed(policed: Client, owner: Obj) -> None:
     assert spec["containers"][0]["securityContext"] == FULL
 
 
-async def test_a_pod_that_nobody_owns_is_not_changed(policed: Client) -> None:
+async def test_a_pod_without_an_owner_is_not_changed(policed: Client) -> None:
     pod = copy.deepcopy(STOCK)
     del pod["metadata"]["ownerReferences"]
     assert await privileged(policed, pod)

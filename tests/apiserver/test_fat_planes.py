@@ -1,4 +1,4 @@
-"""A plane on a real API server that holds thousands of fat objects: what the controller takes of it, and what of its lists."""
+"""A plane on a real API server that holds thousands of fat objects: how much of it, and of its lists, the controller reads."""
 
 import asyncio
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The status of a Cohort on a real API server: what its tenants have together, and what of its rules cannot work."""
+"""The status of a Cohort on a real API server: the sum of its tenants, and which of its rules cannot work."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def test_it_says_what_runs_and_what_waits(ledger_host: LedgerHost) -> None
         found = await said(host, cohort, devices="6/8", waiting=1, borrowed=2)
         line = {"name": GPU, "nominal": 8, "used": 6, "borrowed": 2, "lent": 2, "waiting": 1}
         assert found["resources"] == [line]
-        # What somebody else wrote there does not stay.
+        # Another client's change of the status does not stay.
         await host.client.patch(COHORTS, cohort, {"status": {"waiting": 77, "tenantNames": ["forged"]}}, subresource="status")
         await host.run(owner, "mine", 1)
         found = await said(host, cohort, waiting=1, devices="7/8")
@@ -71,6 +71,6 @@ async def test_a_ledger_at_rest_says_so_too(ledger_host: LedgerHost) -> None:
         async def rests() -> bool:
             return ledger.resting
 
-        await until(rests, "nobody to need the ledger")
+        await until(rests, "no tenant to need the ledger")
         cohort = await host.cohort("later")
         await said(host, cohort, tenants=0, devices="0/0", reason="NoTenants")

@@ -1,7 +1,7 @@
 """A controller that dies at any of its writes, right before it counts and right after, and two that lead for a moment.
 
-Whoever comes next knows nothing but what the host has. An observer of its own sees every event: no GPU has two owners at any
-instant, no quota is passed. Each death is one run of the same small story, until one is long enough to see no death.
+The next leader knows only what the host has. An observer of its own sees every event: no GPU has two owners at any moment, and
+no quota is exceeded. Each death is one run of the same small story, until one run is long enough to have no death.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Ledge
     for dies_at in range(1, _WRITES):
         watched = Watched(host.client, most={space: 8}, room=rooms)
         async with watched.watching():
-            # Under other names each time: kwok deletes by name, whichever pod bears it by then.
+            # Under other names each time: kwok deletes by name, even if another pod has the name by then.
             for number in range(3):
                 await host.run(team, f"train-{dies_at}-{number}", 2, gang=("train", 3), own_priority=7)
             for number in range(4):

@@ -69,14 +69,14 @@ async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host
                 await host.client.patch(COHORTS, cohort, {"spec": {"consolidation": {"policy": "WhenBroken"}}})
                 large = await runs(host, team, "large")
                 (other,) = set(nodes) - {large["spec"]["nodeName"]}
-                (moved,) = await until(lambda: _copy(went), "somebody has seen which one went")
+                (moved,) = await until(lambda: _copy(went), "the test to see which pod went")
                 for name in ({"one", "two"} - {moved}) | {f"{moved}-again"}:
                     await runs(host, team, name, other)
     assert len(went) == 1, "one of the two"
 
 
 async def _made_again(host: LedgerHost, tenant: str, version: str, went: list[str]) -> None:
-    """Somebody makes another pod as soon as one is gone, whose note has said why."""
+    """Recreates a pod, with a note that says why, as soon as the former one is gone."""
     space = names.work_namespace(tenant)
     async for event in host.client.watch(PODS, space, resource_version=version, timeout_seconds=3600):
         meta = {} if event.type == "BOOKMARK" else event.object()["metadata"]
@@ -87,7 +87,7 @@ async def _made_again(host: LedgerHost, tenant: str, version: str, went: list[st
         assert note.cause == "Consolidated"
         assert note.message.startswith("it makes room for a larger workload")
         went.append(meta["name"])
-        # Under another name, as a ReplicaSet does: kwok deletes by name, whichever pod bears it by then.
+        # Under another name, as a ReplicaSet does: kwok deletes by name, even if another pod has the name by then.
         await host.client.create(PODS, owned(host, tenant, f"{meta['name']}-again"), space)
 
 

@@ -29,7 +29,7 @@ async def make_node(client: Client, case: dict[str, Any], name: str, only: dict[
     await client.create(NODES, {"metadata": made["metadata"] | {"labels": made["metadata"]["labels"] | only}})
     room = {"cpu": "8", "memory": "8Gi", "pods": "10"}
     await client.patch(NODES, name, {"status": {"capacity": room, "allocatable": room}}, subresource="status")
-    # In place of the taint that every new node bears.
+    # It replaces the taint that every new node has.
     spec = made["spec"] | {"taints": made["spec"].get("taints")}
     await client.patch(NODES, name, {"spec": spec})
 

@@ -25,7 +25,7 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Ledg
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
     owner, borrower = [await host.tenant(name, 2, cohort, ceiling=4) for name in ("owner", "borrower")]
     space = names.work_namespace(borrower)
-    # Nobody counts for it here, so it allows nothing.
+    # No controller counts for it here, so it allows nothing.
     spec = {"minAvailable": "100%", "selector": {"matchLabels": {"keep": "yes"}}}
     await host.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "keep"}, "spec": spec}, space)
     async with leading(Ledger(host.client, leads)), Watched(host.client, room=room).watching():
@@ -109,13 +109,13 @@ async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_th
         async def silent() -> bool:
             return ledger.VERDICT not in (await host.get(other, "new") or {})["metadata"]["annotations"]
 
-        await until(silent, "nothing is said any more")
+        await until(silent, "the report to end")
         # The control: where it still holds, it still stands.
         await host.told(team, "new", "OverQuota")
         assert len(await host.pods(team)) == len(await host.pods(other)) == 2
 
 
-async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: LedgerHost) -> None:
+async def test_without_a_tenant_in_a_cohort_no_pod_is_watched_until_there_is_one(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2, ceiling=4)
@@ -127,7 +127,7 @@ async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(l
         await host.run(team, "early", 1)
         await host.member()
         await host.admitted(team, 1)
-        # Nobody is any more, and a pod with the gate is there still.
+        # No tenant is in the cohort now, but a pod with the gate is still there.
         await host.run(team, "big", 2)
         await host.told(team, "big", "QuotaExceeded")
         await host.client.delete(TENANTS, member)

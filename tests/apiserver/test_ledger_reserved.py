@@ -1,4 +1,4 @@
-"""What the ledger tells metering on a real API server: which free devices it reserves, and that it reserves none any more."""
+"""What the ledger reports to metering on a real API server: which free devices it reserves, and when no longer."""
 
 from collections.abc import Sequence
 

@@ -76,7 +76,7 @@ async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_fo
     team = await host.tenant("team", 16)
     async with leading(Ledger(host.client, leads)):
         await host.run(team, "first", 3)
-        # The control: without a word of the driver nobody has any.
+        # The control: without the driver's ResourceSlices no node has any.
         await host.told(team, "first", "NeverFits", seconds=60)
         await driver.maps(SIMPLE)
         await driver.offers(there, 4)
@@ -97,7 +97,7 @@ async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_fo
         assert {(await running(host, team, f"train-{number}"))["spec"]["nodeName"] for number in range(2)} == {bare, there}
 
 
-async def test_nobody_is_refused_for_devices_that_nobody_counts(driver: Driver, ledger_host: LedgerHost) -> None:
+async def test_no_pod_is_refused_for_uncounted_devices(driver: Driver, ledger_host: LedgerHost) -> None:
     """What the class selects is not understood: the quota decides, and the scheduler says what there is."""
     host = ledger_host
     there = await host.node("n0", 0)

@@ -1,4 +1,4 @@
-"""The ledger and workers of Slurm on a real API server: noted, never evicted, shown on the board, spared when nobody waits."""
+"""The ledger and workers of Slurm on a real API server: noted, never evicted, shown on the board, spared when no pod waits."""
 
 import json
 from typing import Any
@@ -92,6 +92,6 @@ async def test_a_pod_that_only_looks_like_a_worker_is_evicted_like_any_other(led
 
         await until(running, "the pod to run")
         await host.run(owner, "mine", 2)
-        # Long before the deadline, and nobody's Slurm does anything.
+        # Long before the deadline; no Slurm controller acts here.
         await host.admitted(owner, 1)
         assert await host.pods(borrower) == []

@@ -1,7 +1,7 @@
 """Pods, slices of GPUs, claims and workers of Slurm on the same nodes of an API server, and nodes that go, hang or come again.
 
-An observer of its own sees every event. Whatever dies, goes or hangs: no GPU has two owners at any instant, nobody passes what
-the cohort has, who lends has its own back, and a worker of Slurm is left to its Slurm.
+An observer of its own sees every event. Whatever dies, goes or hangs: no GPU has two owners at any moment, no tenant uses more
+than the cohort has, lenders get their quota back, and only Slurm ends its workers.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class Slurm:
 
 @dataclass
 class WatchedToo(Watched):
-    """Beside what holds what: nobody but its Slurm ends a worker."""
+    """In addition to what pods hold: only its Slurm ends a worker."""
 
     def _check(self, what: str) -> None:
         super()._check(what)
@@ -208,7 +208,7 @@ async def let_go(host: LedgerHost, tenant: str, name: str) -> None:
         await host.client.patch(PODS, name, body, names.work_namespace(tenant))
 
 
-async def test_while_a_pod_ends_with_grace_its_gpus_are_nobody_elses(ledger_host: LedgerHost) -> None:
+async def test_while_a_pod_ends_with_grace_it_keeps_its_gpus(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 4): 4}
     team = await host.tenant("team", 8)
@@ -224,10 +224,13 @@ async def test_while_a_pod_ends_with_grace_its_gpus_are_nobody_elses(ledger_host
         await until(lambda: _on(host, team, "next"), "the next one is bound")
 
 
-async def test_who_lends_does_not_wait_for_what_a_lost_node_never_gives_back(
+async def test_a_lender_does_not_wait_for_gpus_that_a_lost_node_never_gives_back(
     ledger_host: LedgerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """slurm-bridge 49: a pod without a kubelet never ends. Another one that is lent goes in its stead, and it counts on."""
+    """slurm-bridge 49: a pod without a kubelet never ends.
+
+    Another borrowed pod is evicted instead, and the lost one still counts.
+    """
     monkeypatch.setattr(books, "OVERDUE_SECONDS", 2.0)
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(3)}

@@ -65,7 +65,7 @@ async def space(host_client: Client, namespace: str) -> AsyncIterator[str]:
 
 
 async def refusal(make: Callable[[], Awaitable[Obj]]) -> str:
-    """How the server refuses what `make` asks for; a quota or size that it has not heard of yet lets some of it through."""
+    """The refusal of a request from `make`; until the server has loaded a quota or size, it accepts some of them."""
     said = ""
 
     async def refused() -> bool:

@@ -1,6 +1,6 @@
-"""A real kube-apiserver believes the identity providers that it is told of, follows their changes, and believes nobody else.
+"""A real kube-apiserver trusts the identity providers of its configuration, follows their changes, and trusts no other.
 
-What one configuration says of providers is in `test_oidc_rules`, how the controller asks them in `test_oidc_asking`.
+`test_oidc_rules` tests the providers in a configuration, and `test_oidc_asking` how the controller asks them.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ async def test_two_providers_stand_beside_each_other(
 ) -> None:
     with running(tmp_path_factory.mktemp("other"), audiences=(OURS,)) as other:
         corp, partners = resolved("team-a", issuer_of(dex), issuer_of(other, name="partners", prefix="example.com:"))
-        # One whose keys were never seen is left out, and keeps nobody else from anything.
+        # A provider whose keys were never seen is left out, and affects no other provider.
         await plane.anew((corp, await keys_of(corp)), (partners, ""))
         tokens = dex.password("ada", OURS), other.password("ada", OURS)
         await plane.becomes(tokens[0], ADA)

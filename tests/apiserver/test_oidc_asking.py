@@ -35,14 +35,14 @@ WRONG: dict[str, tuple[Callable[[Dex], dict[str, Any]], str]] = {
     "no authority": (lambda _: {"certificateAuthority": None}, "certificateAuthority"),
     "a broken authority": (lambda _: {"certificateAuthority": "-----BEGIN CERTIFICATE-----"}, "can be read"),
     "nothing there": (lambda dex: {"url": dex.url.replace("/dex", "/x")}, "answers 404"),
-    "nobody there": (lambda _: {"url": "https://127.0.0.1:9/dex"}, "cannot be reached"),
+    "no server there": (lambda _: {"url": "https://127.0.0.1:9/dex"}, "cannot be reached"),
     "no such name": (lambda _: {"url": "https://nowhere.invalid/dex"}, "name"),
     "no document": (lambda dex: {"discoveryURL": f"{dex.url}/healthz"}, "discovery document"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_provider_that_is_none_is_told_with_its_cause(dex: Dex, name: str) -> None:
+async def test_an_unusable_provider_is_reported_with_its_cause(dex: Dex, name: str) -> None:
     wrong, word = WRONG[name]
     assert await keys_of(provider(dex))
     with pytest.raises(Fault, match=word):

@@ -83,7 +83,7 @@ async def test_groups_are_asked_for(plane: Believer, dexes: Providers) -> None:
     assert await plane.who(inside) is not None
     assert await plane.who(outside) is None
     assert await plane.who(grouped.password("ada", OURS)) is None
-    # Without a claim that has groups nobody is in one.
+    # Without a claim for groups no user is in a group.
     assert await plane.who(dexes["bare"].browser("linus", ["gpu-team-a", "eu"], OURS)) is None
 
 

@@ -48,7 +48,7 @@ async def _spaces(client: Client) -> dict[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run, what it said, and the namespaces of runs afterwards."""
+    """One run, its report, and the namespaces of runs afterwards."""
 
     report: Report
     said: list[str]
@@ -57,7 +57,7 @@ class Seen:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def seen(apiservers: Pair) -> Seen:
-    """All that the tests look at, in one run: each would wait as long for pods that nobody runs."""
+    """All that the tests look at, from one run: each run would wait just as long for pods that never start."""
     place = f"pulls-{secrets.token_hex(4)}"
     secret = {"metadata": {"name": "opaque"}, "type": "Opaque", "stringData": {".dockerconfigjson": "{}"}}
     values = _values(services={"range": _FREE}, images={"pullSecrets": ["opaque", "absent"]})
@@ -100,7 +100,7 @@ def test_what_a_killed_run_left_goes_with_the_next(seen: Seen) -> None:
     assert (seen.spaces[_KILLED], seen.spaces[_OTHER]) == (True, False)
 
 
-async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
+async def test_a_user_without_rights_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
     before = await _spaces(host_client)
     config = apiservers.host.config_for("nobody-in-particular", "nothing")
     async with Client(config, user_agent="tests", field_manager="tests") as client:

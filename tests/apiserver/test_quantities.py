@@ -40,7 +40,7 @@ EXPONENTS = tuple(f"{sign}{power}" for sign in ("e", "E", "e+", "e-") for power 
 
 
 async def kept(config: KubeConfig, spellings: Iterable[str]) -> dict[str, str]:
-    """What the server makes of each, in one request: a LimitRange may hold any number of types that nobody knows."""
+    """The server's form of each quantity, in one request: a LimitRange may hold any number of unknown types."""
     limits = [{"type": f"example.org/t{at}", "max": {"cpu": each}} for at, each in enumerate(spellings)]
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "spelled"}, "spec": {"limits": limits}}
     async with Client(config, user_agent="tests", field_manager="tests") as client:

@@ -66,7 +66,7 @@ class Volumes:
         return list(listed.items)
 
     async def withdraw(self) -> None:
-        """Share nothing any more, and wait until nothing of it is left."""
+        """Stop sharing, and wait until nothing of it is left."""
         for shared in (await self.host.list(kinds.SHARED_VOLUMES)).items:
             await self.host.delete(kinds.SHARED_VOLUMES, shared["metadata"]["name"])
 
@@ -92,7 +92,7 @@ async def found(client: Client, r: Resource, name: str, namespace: str | None = 
 
 
 async def bind(host: Client, plane: Client) -> None:
-    """What binders and protections do: bind a claim to the volume that it names, and let go what nobody uses."""
+    """What binders and protections do: bind a claim to the volume that it names, and release claims that no pod uses."""
     while True:
         for client, place in ((host, WORK), (plane, None)):
             for r, namespace in ((kinds.PERSISTENT_VOLUME_CLAIMS, place), (kinds.PERSISTENT_VOLUMES, None)):
@@ -207,7 +207,7 @@ async def test_it_moves_and_goes_with_its_shared_volume(volumes: Volumes) -> Non
     await volumes.gone("green", "shared.rw.data")
 
 
-async def test_what_cannot_be_read_any_more_stays_as_it_is(volumes: Volumes) -> None:
+async def test_what_can_no_longer_be_read_stays_as_it_is(volumes: Volumes) -> None:
     """The volume of the host that was named is gone, which says nothing of the bytes; tenants go on."""
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": NFS, "storageClassName": "x"}
     await volumes.host.apply(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": "source"}, "spec": spec})
@@ -286,4 +286,4 @@ async def test_what_pods_still_write_to_is_told_and_nothing_below_is_shared_unti
         last = volumes.loops.found(TENANT)
         return last is not None and not last.leaving and not last.troubles
 
-    await until(silent, "nothing to be said")
+    await until(silent, "the report to end")

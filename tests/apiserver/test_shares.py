@@ -203,7 +203,7 @@ async def test_what_a_tenant_changes_is_put_back(sharing: Sharing) -> None:
     await sharing.holds("red", "one")
     await sharing.plane.patch(kinds.SECRETS, "registry", {"data": {".dockerconfigjson": ENCODED["two"], "more": "eA=="}}, "red")
     await sharing.holds("red", "one")
-    # Nobody can write to it after that, so it makes way.
+    # The API server refuses all changes to it after that, so it must be replaced.
     before = await sharing.plane.patch(kinds.SECRETS, "registry", {"immutable": True, "data": {"more": "eA=="}}, "red")
     made = await sharing.holds("red", "one")
     assert made["metadata"]["uid"] != before["metadata"]["uid"]
@@ -229,7 +229,7 @@ async def test_an_object_of_the_tenants_own_is_left_alone_and_named(sharing: Sha
     assert found.conflicts == ("Secret red/registry",)
     await sharing.looked()
     assert (await sharing.copy("red"), await sharing.pulls("red")) == (before, [])
-    # Neither does it go when nothing is shared any more.
+    # It also stays when nothing is shared any longer.
     sharing.order()
     await sharing.holds("blue", None)
     assert await sharing.copy("red") == before
@@ -297,7 +297,7 @@ async def test_what_may_not_be_shared_is_named_and_what_was_there_stays(sharing:
     assert later is None or later["type"] == PULLS
 
 
-async def test_a_plane_full_of_our_label_is_left_alone_and_delays_nobody(
+async def test_a_plane_full_of_our_label_is_left_alone_and_delays_no_other(
     sharing: Sharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.inside, "MOST_COPIES", 5)
@@ -309,7 +309,7 @@ async def test_a_plane_full_of_our_label_is_left_alone_and_delays_nobody(
     found = await sharing.finds(lambda found: found.unread)
     assert found.unreadable
     assert "more than 10 objects" in found.unread
-    # The host has a namespace `default` too, and is the plane of somebody else here.
+    # The host has a namespace `default` too, and here plays the plane of another tenant.
     sharing.planes["team-b"] = sharing.host
     sharing.order(Share(REGISTRY, Where(names=("default",))), tenant="team-b")
     await until(lambda: _there(sharing.host, kinds.SECRETS, "registry", "default"), "the other tenant's copy")

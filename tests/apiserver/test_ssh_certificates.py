@@ -1,6 +1,6 @@
 """Requests for ssh certificates in a real plane, answered by the real desk of the controller, for a Tenant of a real host.
 
-Whoever asks does so with the rights that the platform gives and no others; each refusal stands beside one that is signed.
+Each request uses only the rights that the platform gives; each refusal has a signed request next to it.
 """
 
 import asyncio
@@ -189,11 +189,11 @@ async def test_an_identity_gets_all_that_the_tenant_lets_it_be_and_nothing_that_
     signed_by = found.signature_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     assert (signed_by.decode(),) == authority.trusted
     assert answer[names.SSH_HOST_KEY] == KEYS.ssh_host_key_public.strip()
-    # Root is for who administers the cluster.
+    # Administrators of the cluster may become root.
     assert users_of(await bed.asks(ADA)) == ["alice", "bob", "root"]
 
 
-async def test_who_has_no_identity_may_not_even_ask_and_nobody_sees_the_others(bed: Bed) -> None:
+async def test_a_user_without_identity_may_not_ask_and_no_user_sees_the_others(bed: Bed) -> None:
     body = request(ed25519.Ed25519PrivateKey.generate())
     for stranger in ("bulkhead:host:eve", "eve", "bulkhead:host:ada2"):
         async with bed.client(stranger) as client:
@@ -212,7 +212,7 @@ async def test_who_has_no_identity_may_not_even_ask_and_nobody_sees_the_others(b
     assert users_of(await bed.answer(named["metadata"]["name"])) == ["bob"]
 
 
-async def test_an_admin_of_the_plane_whom_the_tenant_does_not_name_is_refused(bed: Bed) -> None:
+async def test_an_admin_of_the_plane_that_the_tenant_does_not_name_is_refused(bed: Bed) -> None:
     denied = counted("denied")
     answer = await bed.asks("bulkhead:host:root", "system:masters")
     assert "in the identities of none" in answer[names.SSH_REFUSED]
@@ -233,7 +233,7 @@ async def test_a_certificate_ends_with_the_token_that_it_was_got_by(bed: Bed) ->
     assert "ends within seconds" in (await bed.asks_as(CORP, {names.TOKEN_ENDS: str(now - 5)}))[names.SSH_REFUSED]
 
 
-async def test_who_is_revoked_gets_no_other_and_others_do(bed: Bed) -> None:
+async def test_a_revoked_user_gets_no_other_certificate_and_others_do(bed: Bed) -> None:
     ends = {names.TOKEN_ENDS: str(int(datetime.now(UTC).timestamp()) + 300)}
     await bed.change(revoked=[{"name": CORP}], revokedUsers=["bob"])
     for refused in (await bed.asks_as(CORP, ends), await bed.asks(BOB)):
@@ -284,7 +284,7 @@ async def test_keys_that_are_weak_and_requests_that_are_none_are_refused(bed: Be
     assert "not signed with its own key" in answer[names.SSH_REFUSED]
 
 
-async def test_whoever_asks_without_end_waits(bed: Bed) -> None:
+async def test_a_user_who_asks_without_end_waits(bed: Bed) -> None:
     # They are there before the first is answered: that minute is none of a slow machine's.
     await bed.desks.forget(bed.tenant)
     async with bed.client(BOB) as client:

@@ -1,4 +1,4 @@
-"""A full store, on the real programs with a plane's own flags: it is said, its tenant can delete, and it opens again."""
+"""A full store, on the real programs with a plane's own flags: it is reported, its tenant can delete, and it opens again."""
 
 import os
 import time
@@ -119,7 +119,7 @@ class Filling:
         async def check() -> Store | None:
             nonlocal before
             await self.more()
-            # While room is being made, what was seen before that is said again.
+            # While room is being made, the earlier finding is reported again.
             found, seen = await look.again(), before
             before = found
             same = found is not seen and (found.revision, found.size, found.used) == (seen.revision, seen.size, seen.used)
@@ -156,7 +156,7 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert {obj["metadata"]["name"] for obj in (await client.list(CONFIG_MAPS, SPACE)).items} > {"after", made[-1]}
 
 
-async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(client: Client, look: Look) -> None:
+async def test_a_file_that_is_mostly_holes_is_rewritten_before_it_is_full(client: Client, look: Look) -> None:
     for number in range(18):
         await client.create(CONFIG_MAPS, large(f"large-{number}"))
     for number in range(16):
@@ -165,7 +165,7 @@ async def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full(cli
     assert (holes.size > QUOTA * 0.7, holes.full) == (True, False)
     # Compaction comes by itself, from etcd or its API server, minutes later.
     await compact(look, holes.revision)
-    await look.until(lambda store: bool(store.members) and store.size < QUOTA // 3, "the file is written anew")
+    await look.until(lambda store: bool(store.members) and store.size < QUOTA // 3, "the file is rewritten")
 
 
 async def test_what_is_full_of_old_versions_opens_without_a_deletion(client: Client, look: Look) -> None:

@@ -26,7 +26,7 @@ class Shared:
         self.others = f"others-{bed.tenant}"
 
     async def take(self, name: str, gpus: int, node: str | None = None) -> None:
-        """Another one's pod is placed."""
+        """Bind a pod of another tenant."""
         made = self.bed.gpu_pod(name, gpus)
         spec = made["spec"] | {"nodeName": node or self.bed.node}
         await self.bed.host.create(PODS, {"metadata": {"name": name}, "spec": spec}, self.others)
@@ -92,7 +92,7 @@ async def test_item_49_a_restart_of_either_changes_nothing_and_a_late_note_is_pu
     await bed.stop()
     await bed.start()
     await shared.sees(2)
-    # Nobody counts any more, and the pod is gone.
+    # No tenant in the cohort is left, and the pod is gone.
     await shared.leave("a")
     async with leading(Accelerators(bed.host)):
         await shared.sees(4)

@@ -97,7 +97,7 @@ async def test_item_50_why_the_host_does_not_place_it_stands_on_the_pod(bed: Syn
     assert not await gone(bed, "web")
 
 
-async def test_item_37_50_a_node_of_nobody_and_a_full_quota_are_said_on_the_pod(bed: SyncerBed) -> None:
+async def test_item_37_50_an_unknown_node_and_a_full_quota_are_reported_on_the_pod(bed: SyncerBed) -> None:
     await bed.create(own(bed, "astray"))
     await bed.bind_virtual("astray", "node-of-another")
     assert "node-of-another" in (await says(bed, "astray", "NodeNotVisible"))["message"]
@@ -121,7 +121,7 @@ async def test_item_37_a_pod_bound_by_hand_after_its_host_pod_was_made_goes_ther
         found = await bed.mirror("web")
         return found if found is not None and found["metadata"]["uid"] != first["metadata"]["uid"] else None
 
-    host: Obj = await until(again, "the host pod made anew")
+    host: Obj = await until(again, "the host pod to be recreated")
     assert pinned(host) == [[bed.node]]
     await bed.bind(host)
     await bed.run(host)
@@ -177,7 +177,7 @@ async def test_a_pod_that_was_placed_and_lost_while_the_syncer_was_away_is_told_
         status = ((await bed.virtual("held")) or {"status": {}})["status"]
         return status if status.get("reason") == "Lost" else None
 
-    assert (await until(lost, "its end is told to who waits for it"))["phase"] == "Failed"
+    assert (await until(lost, "its end to be reported"))["phase"] == "Failed"
     version = ((await bed.virtual("held")) or {})["metadata"]["resourceVersion"]
     await bed.patrolled()
     assert ((await bed.virtual("held")) or {})["metadata"]["resourceVersion"] == version, "told once"

@@ -131,7 +131,7 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     await bed.mirrored("more")
 
 
-async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: SyncerBed) -> None:
+async def test_item_53_the_largest_number_of_devices_in_a_claim_harms_no_other(bed: SyncerBed) -> None:
     requests = [
         {"name": f"r{number}", "exactly": {"deviceClassName": CLASS, "count": 1024, "tolerations": [{"operator": "Exists"}]}}
         for number in range(32)
@@ -169,7 +169,7 @@ async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_qu
     ways = [{"name": f"w{count}", "deviceClassName": CLASS, "count": count} for count in (1, 3)]
 
     async def counted() -> bool:
-        """The API server hears of a quota, and of its status, a moment later."""
+        """The API server learns of a quota, and of its status, a moment later."""
         said = await made("five", exactly={"deviceClassName": CLASS, "count": 5})
         if not said:
             await bed.host.delete(RESOURCE_CLAIMS, "five", bed.work)

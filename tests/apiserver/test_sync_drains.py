@@ -121,7 +121,7 @@ async def test_what_comes_to_a_drained_node_leaves_its_budget_too_and_a_restart_
     await bed.idle()
     await bed.patrolled()
     assert (await bed.mirrored("late"))["metadata"]["resourceVersion"] == before
-    # Uncordoned while nobody looked.
+    # Uncordoned while no syncer runs.
     await bed.stop()
     await uncordon(bed)
     await bed.start()
@@ -149,7 +149,7 @@ async def test_budgets_hold_for_as_long_as_the_class_says(host_client: Client, p
         assert await evict(bed, "a") == ""
 
 
-async def test_a_pod_that_does_not_translate_any_more_holds_up_no_drain(bed: SyncerBed) -> None:
+async def test_a_pod_that_no_longer_translates_holds_up_no_drain(bed: SyncerBed) -> None:
     await guard(bed)
     await bed.running("a", web(bed, "a"))
     await bed.plane.patch(PODS, "a", {"metadata": {"annotations": REFUSED}}, bed.space)

@@ -93,7 +93,7 @@ async def meet(plane: Turncoat, name: str) -> None:
     await asyncio.sleep(1)
 
 
-async def test_a_plane_that_turns_hostile_costs_nobody_anything(
+async def test_a_plane_that_turns_hostile_costs_no_other_tenant_anything(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:
     with turncoat(plane_config, tmp_path) as (plane, config):

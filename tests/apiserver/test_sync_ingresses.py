@@ -119,7 +119,7 @@ async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(
         ({"rules": [rule("OWN", "/a;}$x")]}, "spec.rules[0].http.paths[0].path"),
         ({"rules": [rule("OWN")], "tls": [{"secretName": "certificate"}]}, "spec.tls[0].hosts"),
     ],
-    ids=["another's host", "everybody's hosts", "no host", "default", "class", "statement", "certificate for everybody"],
+    ids=["another's host", "every host", "no host", "default", "class", "statement", "certificate for every host"],
 )
 async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: SyncerBed, spec: Obj, field: str) -> None:
     rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
@@ -245,7 +245,7 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
         bed.settings = settings_for(bed.tenant, **offer)
         await bed.start()
 
-    # Another domain instead of the one of before.
+    # Another domain instead of the former one.
     await offered(**OFFER | {"ingressDomains": ["other.example.org"]})
     for name in ("shop", "held"):
         await bed.uncopied(INGRESSES, name)

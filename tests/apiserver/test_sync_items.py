@@ -30,7 +30,7 @@ async def absent(bed: SyncerBed, name: str) -> bool:
     return await bed.virtual(name) is None
 
 
-async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_a_stranger(bed: SyncerBed) -> None:
+async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_not_ours(bed: SyncerBed) -> None:
     host = await bed.running("web")
     forged = copy.deepcopy({"metadata": {key: host["metadata"][key] for key in ("labels", "annotations")}})
     forged["metadata"]["name"] = "forged"
@@ -152,7 +152,7 @@ async def test_item_68_the_end_of_a_pod_is_reported_while_it_is_being_deleted(be
     await bed.plane.patch(PODS, "job", {"metadata": {"finalizers": None}}, bed.space)
 
 
-async def test_item_68_who_waits_for_the_end_of_a_pod_that_was_lost_hears_of_it(bed: SyncerBed) -> None:
+async def test_item_68_clients_that_wait_for_the_end_of_a_lost_pod_learn_of_it(bed: SyncerBed) -> None:
     pod = bed.pod("job")
     pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     host = await bed.running("job", pod)
@@ -280,7 +280,7 @@ async def test_item_83_events_about_services_and_claims_are_reported_in_the_tena
     assert found["message"] == f"no room for {bed.space}/data"
 
 
-async def test_item_88_concurrent_writers_are_nobodys_trouble(bed: SyncerBed) -> None:
+async def test_item_88_concurrent_writers_do_no_harm(bed: SyncerBed) -> None:
     host = await bed.running("web")
 
     async def plane(number: int) -> None:

@@ -1,10 +1,10 @@
-"""Kueue inside a plane, the real one, beside real API servers.
+"""Kueue inside a plane, the real one, next to real API servers.
 
-It takes ten minutes to build, so these tests are left out until somebody has asked for it:
+It takes ten minutes to build, so these tests are skipped unless it was built by:
 
     python -m workstation.hostcluster.binaries kueue
 
-Its webhooks are left out: what they would write on Jobs and pods, suspension and gate, the test writes itself. With webhooks it
+Its webhooks are left out: the test itself writes what they would write on Jobs and pods, suspension and gate. With webhooks it
 runs on the embedded host (`e2e/scenarios/core/test_kueue.py`).
 """
 

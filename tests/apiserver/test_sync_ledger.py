@@ -157,8 +157,8 @@ async def test_item_37_94_a_pod_that_is_made_again_for_other_cordons_is_gated_ag
 
 
 async def test_item_96_a_better_pod_takes_the_place_of_a_worse_one_that_waits(bed: Gated) -> None:
-    # By the limit of the settings: nobody here takes off a ResourceQuota what is gone.
-    # Times of creation are whole seconds, so here the order is one of priorities.
+    # The limit comes from the settings: no controller here subtracts deleted pods from a ResourceQuota. Times of creation are
+    # whole seconds, so priorities decide the order here.
     usual = await bed.priority("usual", 3)
     for number in range(2):
         made = bed.gang_pod(f"low-{number}", "low", 2, 4)
@@ -183,7 +183,7 @@ async def test_item_96_a_better_pod_takes_the_place_of_a_worse_one_that_waits(be
         await bed.says(f"low-{number}", "QuotaExceeded")
         await bed.stays_away(f"low-{number}")
     assert await bed.mirror("high") is not None
-    # What was admitted is not taken back, whoever waits.
+    # An admitted pod is not evicted, whichever pods wait.
     await bed.admit(found)
     higher = bed.gpu_pod("higher", 8)
     higher["spec"]["priorityClassName"] = urgent

@@ -85,7 +85,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Syn
         pair = (await host_service(bed), await host_service(bed, kind="Service"))
         return all(each is not None and each["spec"]["sessionAffinity"] == "None" for each in pair)
 
-    await until(plain, "no affinity on both any more")
+    await until(plain, "the affinity to be gone on both")
     assert uid_of(await served(bed)) == uid_of(first), "changed, not recreated"
 
     # A port that moves to another Service ends there.
@@ -230,7 +230,7 @@ async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: SyncerB
     await until(moved, "node ports at another address")
 
 
-async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: SyncerBed) -> None:
+async def test_item_79_an_address_that_another_service_has_is_passed_over(bed: SyncerBed) -> None:
     """All but one of the addresses that would be chosen first are Services that the syncer does not see."""
     body = {"spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}}
     taken = 0

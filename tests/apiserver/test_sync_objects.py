@@ -93,7 +93,7 @@ async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_
     async def reserved() -> str | None:
         address = f"10.112.2.{secrets.randbelow(250) + 1}"
         taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
-        with contextlib.suppress(Unprocessable):  # what somebody has already
+        with contextlib.suppress(Unprocessable):  # when the field is already set
             await bed.host.create(SERVICES, taken, bed.work)
             return address
         return None
@@ -208,7 +208,7 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
     await until(next_one, "a waiting pod takes the room")
 
 
-async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: SyncerBed) -> None:
+async def test_item_47_a_quota_that_is_not_counted_yet_is_waited_for(bed: SyncerBed) -> None:
     counted = {"pods": "5"}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": counted}}, bed.work)
     status: Obj = {"status": {"hard": counted}}
@@ -252,7 +252,7 @@ async def test_item_09_namespace_labels_reach_running_pods(bed: SyncerBed) -> No
 
 @pytest.mark.parametrize("r", [CONFIG_MAPS, SECRETS])
 async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: SyncerBed, r: Resource) -> None:
-    """A backup's label, a replicator's annotation and somebody's finalizer: the chart's policies let no syncer drop them."""
+    """A backup's label, a replicator's annotation, a controller's finalizer: the chart's policies let no syncer drop them."""
     name, key = f"noted-{bed.tenant}", "example.org/noted"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [r.plural]}
     here = {"matchLabels": {"kubernetes.io/metadata.name": bed.work}}

@@ -130,7 +130,7 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 
-async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(bed: SyncerBed) -> None:
+async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_not_a_deletion(bed: SyncerBed) -> None:
     await group(bed, "gang")
     first = await bed.copied(POD_GROUPS, "gang")
     name = first["metadata"]["name"]
@@ -193,7 +193,7 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
         await waits(bed, "train-0", "NotSupported", "the platform's host does not serve PodGroup")
         await bed.event("gang", "the platform's host does not serve PodGroup", reason="NotSupported")
         await bed.running("plain")
-        # A host that is given the gates is noticed without anybody's doing.
+        # The syncer notices by itself that a host now has the feature gates.
         restart(own_server, serving=True)
         pod = await bed.mirrored("train-0")
         assert pod["spec"]["schedulingGroup"]["podGroupName"] == (await bed.copy(POD_GROUPS, "gang") or {})["metadata"]["name"]

@@ -10,7 +10,7 @@ QUOTA = "requests.cpu"
 
 
 async def limit(bed: SyncerBed, used: str, hard: str) -> None:
-    """What the host counts of the tenant's CPU; nobody counts by himself where no controller manager runs."""
+    """The host's count of the tenant's CPU; without a controller manager the host does not count by itself."""
     quota = {"metadata": {"name": "tenant-quota", "namespace": bed.work}, "spec": {"hard": {QUOTA: hard}}}
     await bed.host.apply(RESOURCE_QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota"} | quota)
     status = {"hard": {QUOTA: hard}, "used": {QUOTA: used}}

@@ -46,7 +46,7 @@ class Told(SyncerBed):
         )
 
     async def tell(self, text: str = "", **more: Any) -> None:
-        """Write other settings, or a text that is none."""
+        """Write other settings, or a text that is not valid settings."""
         body = {"data": {FILE: text or self._file(**more)}}
         await self.host.patch(CONFIG_MAPS, CONFIG_MAP, body, self.settings.plane_namespace)
 
@@ -116,7 +116,7 @@ async def test_a_wider_bound_lets_those_start_that_were_refused(bed: Told) -> No
     await bed.mirrored("wide")
 
 
-async def test_who_joins_a_cohort_waits_at_the_gate_from_then_on(bed: Told) -> None:
+async def test_pods_of_a_tenant_that_joins_a_cohort_wait_at_the_gate_from_then_on(bed: Told) -> None:
     await bed.create(bed.gpu_pod("before"))
     before = await bed.mirrored("before")
     assert not gate.is_gated(before)

@@ -84,7 +84,7 @@ async def test_the_address_of_a_pod_that_is_gone_is_withdrawn(
     web, _ = await running_at(bed, "web", "10.244.9.1"), await running_at(bed, "other", "10.244.9.2")
     await by_hand(bed, "both", "10.244.9.1", "10.244.9.2")
     await by_hand(bed, "one", "10.244.9.1")
-    # Whoever holds the tenant's own object holds nothing on the host.
+    # A finalizer on the tenant's own object holds nothing on the host.
     await by_hand(bed, "held", "10.244.9.1", finalizers=["example.org/hold"])
     await shows(bed, "both", "10.244.9.1", "10.244.9.2")
     await shows(bed, "one", "10.244.9.1")
@@ -145,7 +145,7 @@ async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Sy
     await bed.event("one", "10.244.9.7 is not the address")
 
 
-async def test_a_dead_plane_is_no_reason_to_lead_to_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:
+async def test_a_dead_plane_keeps_no_service_on_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
         SyncerBed.open(host_client, plane) as bed,

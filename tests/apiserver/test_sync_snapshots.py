@@ -189,7 +189,7 @@ async def test_item_35_a_class_that_is_withdrawn_takes_nothing_with_it(bed: Sync
     await until(withdrawn, "the class gone from the plane")
     await controller_says(bed, "nightly", READY)
     await says(bed, "nightly", READY)
-    # Nothing at all is offered any more: data stays where it is, and no claim is filled from it.
+    # The class no longer offers anything: data stays where it is, and no claim is filled from it.
     await bed.stop()
     bed.settings = settings_for(bed.tenant)
     await bed.start()

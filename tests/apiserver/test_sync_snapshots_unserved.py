@@ -149,7 +149,7 @@ async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothin
     await take(bed, "nightly")
     first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
-    # Stored in another version, and nobody answers who could convert it.
+    # Stored in another version, and no webhook answers to convert it.
     there = await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
     old = there["spec"]["versions"][0]
     nobody = {"clientConfig": {"url": "https://127.0.0.1:9/"}, "conversionReviewVersions": ["v1"]}
@@ -208,7 +208,7 @@ async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_
     await bed.uncopied(VOLUME_SNAPSHOTS, "nightly", 120)
 
 
-async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: SyncerBed) -> None:
+async def test_item_35_a_definition_bent_to_any_shape_does_no_harm(bed: SyncerBed) -> None:
     # A watch from before goes on for a while with what the old definition leaves of the objects.
     await bed.stop()
     before = (await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME))["spec"]["versions"][0]

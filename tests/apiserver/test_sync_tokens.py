@@ -72,7 +72,7 @@ async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_
     again = await until(owned, "their owner again")
     assert again["metadata"]["ownerReferences"] == meta["ownerReferences"]
 
-    # What a pod left behind that owned nothing: nobody on the host would take it away.
+    # The secret of a deleted pod, without an owner: nothing on the host would delete it.
     gone = json.loads(json.dumps(secret).replace("web.", "gone."))
     kept = {key: gone["metadata"][key] for key in ("labels", "annotations", "namespace")}
     kept["name"] = bed.host_name("PodToken", kept["annotations"][marks.VIRTUAL_NAME])

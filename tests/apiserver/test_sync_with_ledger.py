@@ -39,7 +39,7 @@ class Shared:
             "labels": {labels.TENANT: bed.tenant},
             "annotations": {ledger.GIVEN: given.write(quota)},
         }
-        # The syncer's own count has to do: nobody here takes off a ResourceQuota what is gone.
+        # The syncer's own count must suffice: no controller here subtracts deleted pods from a ResourceQuota.
         await host.client.create(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": {"pods": "1000"}}}, bed.work)
         host.spaces.append(bed.work)
         self.other = await host.tenant("other", NOMINAL, self.cohort, CEILING, CEILING - NOMINAL)

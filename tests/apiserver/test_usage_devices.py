@@ -1,4 +1,4 @@
-"""What a real scheduler writes into claims is what metering reads there: what it gave, since when, for whom, and when no more.
+"""Metering reads in claims what a real scheduler writes: the devices, since when, for which pod, and when they are released.
 
 The scheduler and the controller of claims are real, the kubelet is kwok, the devices are in a ResourceSlice of the test.
 """

@@ -3,8 +3,8 @@
     syncer ──TLS──> Turncoat ─┬─ honest ──TLS──> the real plane, byte by byte
                               └─ a behaviour of `tests.kit.hostileserver`, on every connection, old ones cut first
 
-It counts what it was asked and what it sent, so that a test can show that the syncer did meet each behaviour. It runs in a
-thread with a loop of its own: a server that writes as fast as it can leaves no turn to whoever shares its loop.
+It counts its requests and the bytes that it sent, so that a test can show that the syncer did meet each behaviour. It runs in a
+thread with a loop of its own: a server that writes as fast as it can would leave no turn to other tasks of its loop.
 """
 
 import asyncio

@@ -60,9 +60,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a taint for longer": tolerating(key="drained", operator="Exists", effect="NoExecute", tolerationSeconds=61),
     "a taint for ever": tolerating(key="drained", operator="Exists", effect="NoExecute"),
     # Other pods.
-    "away from everybody": near("podAntiAffinity", {"namespaceSelector": {}}),
+    "away from all namespaces": near("podAntiAffinity", {"namespaceSelector": {}}),
     "away from another tenant": near("podAntiAffinity", {"namespaces": ["bh-team-b-work"]}),
-    "near everybody": near("podAffinity", {"namespaceSelector": {}}, weighted=True),
+    "near all namespaces": near("podAffinity", {"namespaceSelector": {}}, weighted=True),
     "near another tenant": near("podAffinity", {"namespaces": ["bh-team-b-work"]}),
     "very many nodes": pod(
         affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [asking_for(20)] * 10}] * 15}}}
@@ -101,7 +101,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a queue": marked(pod(), labels=QUEUE),
     "a queue by annotation": marked(pod(), annotations=QUEUE),
     "a part of the plane": marked(pod(), labels={"bulkhead.dev/component": "plane"}),
-    "a marker that nobody knows": marked(pod(), labels={"bulkhead.dev/anything": "x"}),
+    "an unknown marker": marked(pod(), labels={"bulkhead.dev/anything": "x"}),
     "an identity of a node's": marked(pod(), labels={"aadpodidbinding": "of-the-host"}),
     "another manager": marked(pod(), labels={"app.kubernetes.io/managed-by": "Helm"}),
     "a zone of its choice": marked(pod(), labels={"topology.kubernetes.io/zone": "a"}),
@@ -109,8 +109,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a network": marked(pod(), annotations={"k8s.v1.cni.cncf.io/networks": "of-the-host"}),
     "an annotation without a domain": marked(mirrored("ConfigMap"), annotations={"anything": "x"}),
     "a storage class in the old way": marked(claim(), annotations={"volume.beta.kubernetes.io/storage-class": "fast"}),
-    "a name in somebody's DNS": marked(service(), annotations={"external-dns.alpha.kubernetes.io/hostname": "x.org"}),
-    "settings that somebody holds": marked(mirrored("ConfigMap"), finalizers=["example.org/hold"]),
+    "a name in another owner's DNS": marked(service(), annotations={"external-dns.alpha.kubernetes.io/hostname": "x.org"}),
+    "settings with another's finalizer": marked(mirrored("ConfigMap"), finalizers=["example.org/hold"]),
     # What it claims.
     "an address of another tenant": service(clusterIP="10.112.8.20"),
     "a class of Ingress that is not offered": ingress("team-a.x.org", ingressClassName="internal"),
@@ -173,7 +173,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
 CHANGES: dict[str, Change] = {
     "a finalizer on a pod": Change(pod(), {"metadata": {"finalizers": ["example.org/hold"]}}),
     "a finalizer on a secret": Change(mirrored("Secret"), {"metadata": {"finalizers": ["example.org/hold"]}}),
-    "somebody's finalizer": Change(
+    "another's finalizer": Change(
         marked(pod(), finalizers=["example.org/scrub"]), {"metadata": {"finalizers": None}}, by_others=True
     ),
     "a queue later": Change(pod(), {"metadata": {"labels": QUEUE}}),
@@ -214,8 +214,8 @@ CHANGES: dict[str, Change] = {
     "a condition of the host": Change(
         pod(readinessGates=[{"conditionType": "example.org/warm"}]), ready(type="PodScheduled", status="True"), "status"
     ),
-    "a condition of nobody's": Change(pod(), ready(), "status"),
-    "without somebody's condition": Change(
+    "a condition of an unknown type": Change(pod(), ready(), "status"),
+    "without another's condition": Change(
         pod(), {"status": {"conditions": None}}, "status", by_others=True, status=ready(type="example.org/of-the-host")
     ),
 }
@@ -255,7 +255,7 @@ CHANGES_ALLOWED: dict[str, Change] = {
         "resize",
     ),
     "an ephemeral container": Change(pod(), {"spec": {"ephemeralContainers": [debugger()]}}, "ephemeralcontainers"),
-    "somebody's finalizer stays": Change(
+    "another's finalizer stays": Change(
         marked(pod(), finalizers=["example.org/scrub"]), {"metadata": {"labels": {"app": "db"}}}, by_others=True
     ),
 }

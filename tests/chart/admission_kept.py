@@ -28,7 +28,7 @@ KEPT: dict[str, Change] = {
     for name, made in {
         **pulls.KEPT,
         **ledger.KEPT,
-        "a resource that nobody may list any more": pod({"resources": {"limits": {"kvm/kvm": "1", "nvidia.com/gpu": "1"}}}),
+        "a resource that is no longer allowed": pod({"resources": {"limits": {"kvm/kvm": "1", "nvidia.com/gpu": "1"}}}),
         "node ports at another address": node_ports(externalIPs=["10.112.8.11"]),
         "a claim of a class that was withdrawn": devices({"deviceClassName": "of-the-host"}),
         "a claim with such an alternative": devices(choice({}, {"deviceClassName": "of-others"})),

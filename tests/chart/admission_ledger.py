@@ -38,7 +38,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "what is lent to an init container": pod(initContainers=[{"name": "i", "image": "x"} | LENT]),
     "a gang without its gate": of_a_gang(),
     "a gang without a size": noted(gang="train"),
-    "a gang of nobody": noted(gang="train", gang_size="0"),
+    "a gang without members": noted(gang="train", gang_size="0"),
     "a gang of too many": noted(gang="train", gang_size="4097"),
     "a gang of thousands": noted(gang="train", gang_size="10000"),
     "a gang of a fraction": noted(gang="train", gang_size="1.5"),
@@ -65,7 +65,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     NO_GATE_OF_A_GANG: ("a gang without its gate",),
     NO_GANG: (
         "a gang without a size",
-        "a gang of nobody",
+        "a gang without members",
         "a gang of too many",
         "a gang of thousands",
         "a gang of a fraction",
@@ -96,7 +96,7 @@ CHANGES: dict[str, Change] = {
     ),
     "a larger gang later": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang-size", "3")),
     "a gang later": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/gang": "train", "bulkhead.dev/gang-size": "2"}}}),
-    "no gang any more": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang", None)),
+    "a gang that is withdrawn": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang", None)),
     "a gang by its status": Change(pod(), annotated("bulkhead.dev/gang", "train"), "status"),
     "another own priority": Change(noted(own_priority="1"), annotated("bulkhead.dev/own-priority", "2")),
     "admitted by its word later": Change(noted(), annotated("ledger.bulkhead.dev/admitted", "{}")),
@@ -108,7 +108,7 @@ CHANGES: dict[str, Change] = {
 }
 REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "pod: the ledger's gate is taken away by the ledger": ("past the ledger's gate", "past the ledger's gate and its own"),
-    KEEPS: ("a larger gang later", "a gang later", "no gang any more", "a gang by its status", "another own priority"),
+    KEEPS: ("a larger gang later", "a gang later", "a gang that is withdrawn", "a gang by its status", "another own priority"),
 }
 # Made before its tenant had a cohort, or admitted since: written as ever.
-KEPT: dict[str, dict[str, Any]] = {"what is lent, of before": pod(LENT), "a gang of before": of_a_gang()}
+KEPT: dict[str, dict[str, Any]] = {"a lent resource in an older pod": pod(LENT), "an older gang": of_a_gang()}

@@ -205,8 +205,8 @@ class Change:
     made: dict[str, Any]
     patch: dict[str, Any]
     subresource: str | None = None
-    by_others: bool = False  # made, or marked, by somebody else before
-    status: dict[str, Any] | None = None  # what somebody else said of it in between
+    by_others: bool = False  # created or labelled by another user before
+    status: dict[str, Any] | None = None  # the status that another client has set in between
 
 
 EVERY_TAINT = [{"operator": "Exists"}]

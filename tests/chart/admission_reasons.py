@@ -1,4 +1,4 @@
-"""With which words the policies refuse the samples: where a rule is missing, others are said, or none."""
+"""The texts with which the policies refuse the samples: if a rule is missing, the text is another, or there is no refusal."""
 
 from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
@@ -123,9 +123,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "the platform's address of the API",
     ),
     "syncer: finalizers are set and removed by others": (
-        "a pod that somebody holds",
-        "a group that somebody holds",
-        "settings that somebody holds",
+        "a pod with another's finalizer",
+        "a group with another's finalizer",
+        "settings with another's finalizer",
     ),
     "pod: no host port": ("a port of the node",),
     "syncer: no annotation that means something to others on the host": (
@@ -136,7 +136,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a network",
         "an annotation without a domain",
         "a storage class in the old way",
-        "a name in somebody's DNS",
+        "a name in another owner's DNS",
     ),
     "service: only type ClusterIP": ("node port", "load balancer", "external name", "node ports that open a port"),
     "service: no externalName": ("a name of its own",),
@@ -194,13 +194,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         "every tenant's host",
         "a host that ends alike",
         "a host of no domain",
-        "everybody's host",
+        "a rule for every host",
         "nothing but a default backend",
         "a domain that its class does not offer",
     ),
     "ingress: only Services are published, and each by a rule": ("a default backend", "a resource as backend"),
     "ingress: paths consist of letters, digits and / - . _ ~": ("a path with a statement",),
-    "ingress: certificates for hosts of its own tenant": ("a certificate for everybody", "a certificate for another tenant"),
+    "ingress: certificates for hosts of its own tenant": ("a certificate for every host", "a certificate for another tenant"),
     "ingress: names a class that its tenant's class offers": ("no class", "a class of Ingress that is not offered"),
     "pod group: no Workload, which would be one of the host": ("a group of a workload of the host",),
     "pod group: no resource claims that its pods share": ("a group with claims",),
@@ -212,13 +212,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a pod in another namespace",
         "a secret in another namespace",
     ),
-    "snapshot: of a claim, never of an existing content": ("a snapshot's content of somebody",),
+    "snapshot: of a claim, never of an existing content": ("another's snapshot content",),
     "snapshot: of a class that is offered, and never changed": (
         "a snapshot of a class that is not offered",
         "a snapshot of the host's default class",
         "a snapshot of a class that others are offered",
     ),
-    "claim: the host chooses the volume": ("a volume of somebody",),
+    "claim: the host chooses the volume": ("another's volume",),
     "claim: those of shared volumes are the controller's": ("a shared volume's claim",),
     "pod: what is shared read-only is mounted read-only": ("what is shared read-only",),
     "claim: of a StorageClass that is offered to its tenant": (
@@ -232,7 +232,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "claim: no data from another namespace": ("a claim with data of another namespace",),
     "claim: data from a claim or a snapshot": ("a claim with data from anywhere",),
     "secret: no type that has a meaning on the host": ("a secret that the host fills",),
-    "syncer: only a mirrored pod may own an object": ("an owner that is no pod",),
+    "syncer: only a mirrored pod may own an object": ("an owner that is not a pod",),
     "syncer: in the plane's namespace only its records (plane-identity, placed-pods, placed-pods-recent) and events": (
         "the plane's namespace",
         "a pod in the plane's namespace",
@@ -244,7 +244,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "endpoints: of a Service in the same namespace": ("endpoints of no Service",),
     "endpoints: addresses, no names": ("endpoints by name",),
     "endpoints: each is one address, and names the pod of its own tenant that has it": (
-        "an endpoint of nobody",
+        "an endpoint without a pod",
         "an endpoint of another tenant's pod",
         "an endpoint that is a node",
         "an endpoint of a pod that may be any",
@@ -260,7 +260,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "disruption budget: minAvailable must be a number": (
         "a budget in per cent",
         "a budget of what may go",
-        "a budget of nothing said",
+        "a budget without a number",
         "a budget beyond all numbers",
     ),
     "disruption budget: leaves out the pods of a drain that is past its deadline": (
@@ -277,9 +277,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a budget of pods of every namespace",
     ),
     "pod: affinity terms select pods in its own namespace only": (
-        "away from everybody",
+        "away from all namespaces",
         "away from another tenant",
-        "near everybody",
+        "near all namespaces",
         "near another tenant",
     ),
     "pod: has at most 3072 terms, expressions and values in affinity, spreading, node selector and tolerations": (
@@ -305,7 +305,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "syncer: no label that means something to others on the host": (
         "a queue",
         "a part of the plane",
-        "a marker that nobody knows",
+        "an unknown marker",
         "an identity of a node's",
         "another manager",
         "a zone of its choice",
@@ -321,24 +321,24 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "another record of a secret",
         "another record of settings",
     ),
-    "syncer: an object without its marker is never adopted": ("somebody's pod", "somebody's secret", "somebody's settings"),
+    "syncer: an object without its marker is never adopted": ("another's pod", "another's secret", "another's settings"),
     "pod: no mount by which a container runtime hands out devices": ("an ephemeral container with devices by a mount",),
     "pod: no privileged ephemeral container, and none with an unmasked /proc": (
         "a privileged ephemeral container",
         "an ephemeral container with unmasked proc",
     ),
     "snapshot: contents, classes, groups and every status are the host's": ("a status of a snapshot",),
-    "claim: the host chooses the volume": ("a volume that is somebody's",),
+    "claim: the host chooses the volume": ("a later change to another's volume",),
     "snapshot: of a class that is offered, and never changed": ("another class of a snapshot",),
     "endpoints: only addresses of pods": ("endpoints that lead to the host's API",),
-    "endpoints: each is one address, and names the pod of its own tenant that has it": ("endpoints of nobody any more",),
+    "endpoints: each is one address, and names the pod of its own tenant that has it": ("endpoints that lose their pod",),
     "endpoints: at most 100 ports, each with its number": ("endpoints at every port now",),
     "endpoints: of a Service in the same namespace": ("endpoints that leave their Service",),
     "endpoints: managed by the syncer, not by a controller of the host": ("endpoints that the host's controller adopts",),
     "disruption budget: minAvailable must be a number": ("a budget in per cent now",),
     "disruption budget: its status is the host's": ("a budget that lets none go",),
     "pod: only the conditions of its status may be written": (
-        "an address of somebody's",
+        "an address of another pod",
         "another address beside none",
         "an address of a node",
         "an end",
@@ -355,13 +355,13 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "a pod that is ready",
         "a pod that is in the way",
         "a condition of the host",
-        "a condition of nobody's",
-        "without somebody's condition",
+        "a condition of an unknown type",
+        "without another's condition",
     ),
     "syncer: finalizers are set and removed by others": (
         "a finalizer on a pod",
         "a finalizer on a secret",
-        "somebody's finalizer",
+        "another's finalizer",
     ),
     "syncer: no label that means something to others on the host": (
         "a queue later",
@@ -384,14 +384,14 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
 }
 NOT_NOTED = "pod: the controller has not noted yet what this tenant may do; it does so when it next reconciles the tenant"
 DEFAULT_CLASS = "claim: of the host's default StorageClass, because none is offered to its tenant"
-# What is said under other facts than those of the samples, each in a test of its own.
+# Refusals under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
     DEFAULT_CLASS,
     NOT_NOTED,
     "pod: runs in a user namespace of its own",
     "pod: at level restricted it must not run as root, not even in a user namespace",
 )
-# And what is no create and no change.
+# Refusals of requests that are neither a create nor an update.
 OF_OTHER_REQUESTS = (
     "syncer: the host's scheduler alone binds pods",
     "syncer: a pod is deleted with a grace period of 1 to 3600 seconds",

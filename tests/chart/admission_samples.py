@@ -147,7 +147,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "the platform's variables": mirrored("ConfigMap", "devices-v1", data={"NVIDIA_VISIBLE_DEVICES": "all"}),
     "the platform's variables for a vendor": mirrored("ConfigMap", "devices-v1-amd", data={"AMD_VISIBLE_DEVICES": "all"}),
     "the platform's address of the API": mirrored("ConfigMap", "kubernetes-environment"),
-    "a pod that somebody holds": pod() | {"metadata": pod()["metadata"] | {"finalizers": ["example.org/hold"]}},
+    "a pod with another's finalizer": pod() | {"metadata": pod()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
     "a CDI annotation": pod()
     | {
@@ -197,12 +197,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "every tenant's host": ingress("*.x.org"),
     "a host that ends alike": ingress("xteam-a.x.org"),
     "a host of no domain": ingress("team-a.y.org"),
-    "everybody's host": ingress("team-a.x.org") | {"spec": ingress("team-a.x.org")["spec"] | {"rules": [{}]}},
+    "a rule for every host": ingress("team-a.x.org") | {"spec": ingress("team-a.x.org")["spec"] | {"rules": [{}]}},
     "a default backend": ingress("team-a.x.org", defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
     "nothing but a default backend": ingress(defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
     "a resource as backend": with_path(backend={"resource": {"kind": "Secret", "name": "x"}}),
     "a path with a statement": with_path(path="/a;}$x", pathType="ImplementationSpecific"),
-    "a certificate for everybody": ingress("team-a.x.org", tls=[{"secretName": "c"}]),
+    "a certificate for every host": ingress("team-a.x.org", tls=[{"secretName": "c"}]),
     "a certificate for another tenant": ingress("team-a.x.org", tls=[{"hosts": ["team-b.x.org"]}]),
     "no class": ingress("team-a.x.org", ingressClassName=None),
     "a snippet": ingress("team-a.x.org")
@@ -215,13 +215,14 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a group with claims": pod_group(resourceClaims=[{"name": "a", "resourceClaimName": "c"}]),
     "a group before others": pod_group(priorityClassName="of-the-host"),
     "a group that goes whole": pod_group(disruptionMode="PodGroup"),
-    "a group that somebody holds": pod_group() | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
+    "a group with another's finalizer": pod_group()
+    | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "another tenant's group": pod_group() | {"metadata": pod_group()["metadata"] | {"namespace": "bh-team-b-work"}},
-    "a snapshot's content of somebody": snapshot(source={"volumeSnapshotContentName": "content"}),
+    "another's snapshot content": snapshot(source={"volumeSnapshotContentName": "content"}),
     "a snapshot of a class that is not offered": snapshot(volumeSnapshotClassName="of-the-host"),
     "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
     "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
-    "a volume of somebody": claim(volumeName="of-somebody"),
+    "another's volume": claim(volumeName="of-somebody"),
     "a shared volume's claim": claim() | {"metadata": claim()["metadata"] | {"name": "shared.rw.x"}},
     "what is shared read-only": pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "shared.ro.x"}}]),
     "a claim of a class that is not offered": claim(storageClassName="of-the-host"),
@@ -235,7 +236,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     ),
     "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
-    "an owner that is no pod": mirrored("ConfigMap")
+    "an owner that is not a pod": mirrored("ConfigMap")
     | {
         "metadata": mirrored("ConfigMap")["metadata"]
         | {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "1"}]},
@@ -264,7 +265,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         | {"labels": MARKS | {key: value for key, value in SLICE_LABELS.items() if key != "kubernetes.io/service-name"}}
     },
     "endpoints by name": endpoints(addressType="FQDN"),
-    "an endpoint of nobody": with_endpoint(targetRef=None),
+    "an endpoint without a pod": with_endpoint(targetRef=None),
     "an endpoint of another tenant's pod": with_endpoint(
         targetRef={"kind": "Pod", "namespace": "bh-team-b-work", "name": "p", "uid": "1"}
     ),
@@ -285,7 +286,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     ),
     "a budget in per cent": budget(minAvailable="100%"),
     "a budget of what may go": budget(minAvailable=None, maxUnavailable=0),
-    "a budget of nothing said": budget(minAvailable=None),
+    "a budget without a number": budget(minAvailable=None),
     "a budget beyond all numbers": budget(minAvailable=100001),
     "a budget of every pod": budget(selector={}),
     "a budget of another tenant's pods": budget(
@@ -393,9 +394,9 @@ CHANGES: dict[str, Change] = {
     "another record of settings": Change(
         mirrored("ConfigMap"), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
     ),
-    "somebody's pod": Change(pod(labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
-    "somebody's secret": Change(mirrored("Secret", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
-    "somebody's settings": Change(mirrored("ConfigMap", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "another's pod": Change(pod(labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "another's secret": Change(mirrored("Secret", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "another's settings": Change(mirrored("ConfigMap", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
     "an ephemeral container with devices by a mount": Change(
         pod(volumes=SCRATCH),
         {"spec": {"ephemeralContainers": [debugger(volumeMounts=[{"name": "v", "mountPath": f"{DEVICE_MOUNTS}/all"}])]}},
@@ -412,12 +413,12 @@ CHANGES: dict[str, Change] = {
         "ephemeralcontainers",
     ),
     "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
-    "a volume that is somebody's": Change(claim(), {"spec": {"volumeName": "of-somebody"}}),
+    "a later change to another's volume": Change(claim(), {"spec": {"volumeName": "of-somebody"}}),
     "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),
     "endpoints that lead to the host's API": Change(
         endpoints("10.244.0.5"), {"endpoints": endpoints("10.96.0.1")["endpoints"]}
     ),
-    "endpoints of nobody any more": Change(endpoints("10.244.0.5"), {"endpoints": [{"addresses": ["10.244.0.5"]}]}),
+    "endpoints that lose their pod": Change(endpoints("10.244.0.5"), {"endpoints": [{"addresses": ["10.244.0.5"]}]}),
     "endpoints at every port now": Change(endpoints("10.244.0.5"), {"ports": [{"name": "every"}]}),
     "endpoints that leave their Service": Change(
         endpoints("10.244.0.5"), {"metadata": {"labels": {"kubernetes.io/service-name": None}}}
@@ -427,7 +428,7 @@ CHANGES: dict[str, Change] = {
     ),
     "a budget in per cent now": Change(budget(), {"spec": {"minAvailable": "50%"}}),
     "a budget that lets none go": Change(budget(), {"status": {"disruptionsAllowed": 0}}, "status"),
-    "an address of somebody's": Change(pod(), {"status": {"podIP": "10.244.7.7", "podIPs": [{"ip": "10.244.7.7"}]}}, "status"),
+    "an address of another pod": Change(pod(), {"status": {"podIP": "10.244.7.7", "podIPs": [{"ip": "10.244.7.7"}]}}, "status"),
     "another address beside none": Change(pod(), {"status": {"podIPs": [{"ip": "fd00::1"}]}}, "status"),
     "an address of a node": Change(
         pod(), {"status": {"hostIP": "172.31.255.9", "hostIPs": [{"ip": "172.31.255.9"}]}}, "status"

@@ -149,7 +149,7 @@ async def in_force(client: Client, admin: Client) -> None:
     for name in (
         "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
         "a claim for devices of the host", "another tenant's host", "a group with claims",
-        "a snapshot's content of somebody", "a claim with data from anywhere", "endpoints of no Service",
+        "another's snapshot content", "a claim with data from anywhere", "endpoints of no Service",
         "a budget in per cent",
     ):  # fmt: skip
         if name not in left_out(REFUSED):

@@ -1,6 +1,7 @@
 """The controller keeps the definitions of our kinds at its release, by the chart's rights and held by its policy.
 
-As after an upgrade from a chart that merely had them in `crds/`: they are there, older, and nobody's but helm's.
+The start is as after an upgrade from a chart that merely had them in `crds/`: they exist, they are older, and only helm owns
+them.
 """
 
 import copy
@@ -141,7 +142,7 @@ async def test_definitions_of_a_former_chart_are_brought_up_and_what_they_define
     assert definitions.release_of(after)
     assert (await admin.get(kinds.TENANTS, "stays"))["metadata"]["uid"] == made["metadata"]["uid"]
 
-    # Once they are right, nothing is written any more.
+    # Once they are right, the controller writes nothing more.
     async def nothing_written() -> bool:
         """The API server's own controllers write the status some moments after a change."""
         there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, TENANTS)

@@ -53,7 +53,7 @@ async def ask(client: Client, name: str, **spec: Any) -> None:
 
 
 async def refused(client: Client, resource: Resource, name: str) -> str:
-    """What is said to whoever deletes it; tried without deleting, as both policies and Tenants are learned of by watches."""
+    """The refusal of its deletion; a dry run, because the server learns of both policies and Tenants by watches."""
 
     async def no() -> str | None:
         try:
@@ -84,7 +84,7 @@ async def test_a_class_in_use_stays_and_says_whose_it_is(admin: Client) -> None:
     assert "`bulkhead tenant delete team-a`" in said
     with pytest.raises(ApiError, match="is in use by"):
         await admin.delete(kinds.TENANT_CLASSES, "gold")
-    # Nobody's goes, and anything may be said of one that stays.
+    # A class without users can be deleted, and one that stays can be changed.
     await admin.delete(kinds.TENANT_CLASSES, "silver")
     await admin.patch(kinds.TENANT_CLASSES, "gold", {"spec": {"description": "the best"}})
     await admin.delete(kinds.TENANTS, "team-a")
@@ -176,7 +176,7 @@ async def test_without_tenants_or_their_definition_everything_goes(server: ApiSe
                 return True
             return False
 
-        await until(unknown, "Tenants to be no kind any more")
+        await until(unknown, "the kind Tenant to be gone")
         await free(client, kinds.TENANT_CLASSES, "silver")
 
 

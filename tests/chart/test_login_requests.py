@@ -1,7 +1,7 @@
-"""Requests for people's certificates as the host's API server lets them in: how large they may be, whoever files them.
+"""Requests for user certificates as the host's API server admits them: how large they may be, and from which user.
 
-The controller reads every one of them. Each refusal is tried against a real API server with the chart's policy, beside one
-that is let in; and the policy is taken away once, so that the same request is let in without it.
+The controller reads every one of them. Each refusal is tried against a real API server with the chart's policy, next to a
+request that is admitted. Once the policy is removed, and the same request is then admitted.
 """
 
 import base64
@@ -115,7 +115,7 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def alice(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
-    """Somebody with every right, whom only the policy can refuse."""
+    """A user with every right, whom only the policy can refuse."""
     async with Client(server.config_for("alice", "system:masters"), user_agent="tests", field_manager="tests") as client:
         yield client
 

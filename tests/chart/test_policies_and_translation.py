@@ -117,7 +117,7 @@ async def test_item_18_what_is_translated_is_let_through(policed: ApiServer, adm
         refusals = [""]
 
         async def let_in() -> bool:
-            """Once the server knows the classes and facts that were just written: it hears of them a moment later."""
+            """Once the server knows the classes and facts that were just written: it learns of them a moment later."""
             try:
                 await syncer.create(Resource(kind.group, kind.version, kind.plural, kind.kind, True), host)
             except ApiError as error:

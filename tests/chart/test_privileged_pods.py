@@ -1,6 +1,6 @@
-"""A pod with privileges beyond baseline never comes to a work namespace, whoever asks and wherever in the pod it stands.
+"""A pod with privileges beyond baseline never enters a work namespace, for any user, and wherever in the pod the privilege is.
 
-Planes let such pods exist, so that their refusal is read on them; here is why that gains nothing.
+Planes admit such pods, so that their users can read the refusal on them; these tests show that this gains nothing.
 """
 
 import re
@@ -106,7 +106,7 @@ def unrefused(answers: dict[str, str], by: "re.Pattern[str]") -> dict[str, str]:
 
 
 @pytest.mark.apiserver
-async def test_pod_security_of_the_namespace_refuses_it_to_everybody(admin: Client) -> None:
+async def test_pod_security_of_the_namespace_refuses_it_to_every_user(admin: Client) -> None:
     spec = plane_spec(tenant="team-p", service_slice="10.112.12.0/22")
     await apply_all(admin, namespaces(spec))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": spec.work_namespace}}

@@ -103,7 +103,7 @@ async def test_an_uninstallation_under_tenants_is_refused_with_a_sentence_and_ch
     assert "Tenant team-a is there" in said
     assert "`bulkhead tenant delete team-a`" in said
     assert await host.missing() == set()
-    # Helm goes on as if nobody had asked.
+    # Helm continues as if the check had not been requested.
     assert "deployed" in host.helm("status", "bulkhead")
     host.helm("upgrade", "bulkhead", str(CHART), "--set", "controller.replicas=2")
     with pytest.raises(ApiError, match=r"it needs tenants\.bulkhead\.dev"):
@@ -154,14 +154,14 @@ async def test_definitions_without_objects_may_be_deleted_and_others_always(host
         kinds.CUSTOM_RESOURCE_DEFINITIONS, {"metadata": {"name": "tenantclasses.example.org"}, "spec": spec}
     )
     await host.client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "tenantclasses.example.org")
-    # Other ConfigMaps and Secrets beside the controller are nobody's business.
+    # The policy does not touch other ConfigMaps and Secrets in the controller's namespace.
     probe: Obj = {"metadata": {"name": "x", "namespace": "bulkhead-system", "labels": {"status": "deployed"}}}
     await host.client.apply(kinds.CONFIG_MAPS, probe)
     await host.client.delete(kinds.CONFIG_MAPS, "x", "bulkhead-system")
     await gone(host)
 
 
-async def test_what_stays_hinders_nobody_once_the_definitions_are_gone(host: Installation) -> None:
+async def test_what_stays_does_no_harm_once_the_definitions_are_gone(host: Installation) -> None:
     await host.forgotten()
     host.helm("uninstall", "bulkhead")
     for name in ("tenantclasses.bulkhead.dev", "tenants.bulkhead.dev"):

@@ -117,7 +117,7 @@ def test_planes_are_placed_as_the_values_say() -> None:
     assert told.spread == (placement.Spread("topology.kubernetes.io/zone", hard=True),)
 
 
-def test_nobody_reads_metrics_where_the_values_say_so() -> None:
+def test_metrics_are_closed_if_the_values_say_so() -> None:
     assert peers(environment("--set-json", "networkPolicy.metricsFrom=[]")["BULKHEAD_METRICS_FROM"]) == ()
 
 

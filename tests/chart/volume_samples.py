@@ -45,7 +45,7 @@ REFUSED: dict[str, Obj] = {
     "a volume of a type that is not shared": volume(LOCAL),
     "a volume for another tenant": volume(claimRef=_FOR | {"namespace": "bh-team-b-work"}),
     "a volume for the system": volume(claimRef=_FOR | {"namespace": "kube-system"}),
-    "a volume for nobody": volume(without="claimRef"),
+    "a volume without a claim": volume(without="claimRef"),
     "a volume for a claim of the tenant's own": volume(claimRef=_FOR | {"name": "data"}),
     "a volume of another's name": volume(name="pv"),
     "a volume without a mark": volume(marks={}),

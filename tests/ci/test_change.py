@@ -51,7 +51,7 @@ def test_what_is_not_committed_belongs_to_it(clone: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give the clone to somebody else")
-def test_root_sees_the_clone_of_somebody_else(clone: Path) -> None:
+def test_root_sees_the_clone_of_another_user(clone: Path) -> None:
     for path in (clone, clone / ".git"):
         os.chown(path, 65534, 65534)
     assert set(change.look(clone).files or ()) == COMMITTED
@@ -65,7 +65,7 @@ def test_without_a_base_everything_counts(clone: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["0" * 40, "no commit", "another branch"])
-def test_a_base_that_is_no_ancestor_is_an_error(clone: Path, base: str) -> None:
+def test_a_base_that_is_not_an_ancestor_is_an_error(clone: Path, base: str) -> None:
     if base == "another branch":
         git(clone, "checkout", "-q", "--orphan", "other")
         git(clone, "commit", "-qm", "elsewhere")

@@ -80,7 +80,7 @@ async def test_it_accepts_and_waits_until_the_tenant_says_so(
 
     done, _ = await asyncio.gather(cli("tenant", "accept-data", name, "--yes"), recover())
     assert (done.code, done.out) == (0, f"tenant {name}: the plane is accepted as it is\n"), done.err
-    # Again: there is nothing to accept any more.
+    # Again: nothing is left to accept.
     again = await cli("tenant", "accept-data", name, "--yes")
     assert (again.code, again.out) == (0, f"tenant {name}: its data is not reported as lost; nothing to accept\n")
 

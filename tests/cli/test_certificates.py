@@ -53,7 +53,7 @@ def leaf(pem: str) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pem.encode())
 
 
-async def test_the_certificate_is_of_an_hour_and_says_who_the_host_takes_one_for(cli: Cli, tenant: str) -> None:
+async def test_the_certificate_lasts_an_hour_and_names_the_hosts_user(cli: Cli, tenant: str) -> None:
     done = await cli("kubeconfig", tenant, "--static")
     assert (done.code, done.err) == (0, "")
     config = KubeConfig.from_bytes(done.out.encode(), hostile=True)
@@ -130,7 +130,7 @@ async def test_none_is_kept_of_a_former_tenant_of_the_name_nor_one_that_was_revo
     assert len(kept_in(own_cache)) == 1
 
 
-async def test_who_may_not_log_in_is_told_whom_to_ask(
+async def test_a_user_without_the_right_to_log_in_is_told_to_ask_an_admin(
     cli: Cli, tenant: str, apiservers: Pair, host_client: Client, tmp_path: Path
 ) -> None:
     for name in ("files-requests", "may-log-in"):

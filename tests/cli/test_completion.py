@@ -93,7 +93,7 @@ def test_bash_completes_what_follows_an_equals_sign(programs: dict[str, str]) ->
         ("bulkhead connect x -- /etc/host.co", "bulkhead connect x -- /etc/host.conf "),
     ],
 )
-def test_who_presses_tab_gets_the_rest_of_the_word(programs: dict[str, str], typed: str, shown: str) -> None:
+def test_tab_completes_the_word(programs: dict[str, str], typed: str, shown: str) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], programs | {"TERM": "dumb", "PS1": "> "})  # noqa: S606
@@ -164,7 +164,7 @@ async def test_a_host_that_says_nothing_is_waited_for_a_second(cli: Cli, tmp_pat
     assert took < 10  # a second, and what a busy machine takes to start it
 
 
-async def test_a_plugin_for_credentials_asks_nobody_anything(cli: Cli, tmp_path: Path) -> None:
+async def test_a_plugin_for_credentials_asks_no_questions(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(
         '{"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}], "clusters": [{"name":'

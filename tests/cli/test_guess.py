@@ -1,4 +1,4 @@
-"""What somebody may have meant: names that are alike, and nothing where none is."""
+"""Suggestions for a mistyped name: similar names, and nothing if none is similar."""
 
 import argparse
 

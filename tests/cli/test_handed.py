@@ -1,4 +1,4 @@
-"""Somebody without any right on the host, with the one file that an admin hands out; a real API server, Dex, and command."""
+"""A user without any right on the host, with the one file that an admin hands out; a real API server, Dex, and command."""
 
 import asyncio
 import contextlib
@@ -98,12 +98,12 @@ class Person:
 
 @pytest.fixture
 def person(dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    # Whoever runs the tests may have an embedded host, whose kubeconfig a person has not.
+    # The machine may have an embedded host, whose kubeconfig this user does not have.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     return Person(dex, tmp_path)
 
 
-async def test_one_file_is_all_that_somebody_needs(plane: Believer, dex: Dex, person: Person, tmp_path: Path) -> None:
+async def test_one_file_is_all_that_a_user_needs(plane: Believer, dex: Dex, person: Person, tmp_path: Path) -> None:
     path = file_of(tmp_path, dex, tenant_at(plane.server.url, plane.server.authority.pem.decode()))
     done = await person("login", "-f", str(path))
     assert done.code == 0, done.err
@@ -143,7 +143,7 @@ async def test_a_server_of_another_name(plane: Believer, dex: Dex, person: Perso
         assert (await person("login", "team-a", *half)).code == 2
 
 
-async def test_who_is_revoked_is_told_whom_to_ask(
+async def test_a_revoked_user_is_told_to_ask_an_admin(
     plane: Believer, dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -157,7 +157,7 @@ async def test_who_is_revoked_is_told_whom_to_ask(
 
 
 def closing() -> Iterator[int]:
-    """A server that closes every connection, as the proxy does for names that are nobody's."""
+    """A server that closes every connection, as the proxy does for unknown names."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -172,13 +172,13 @@ def closing() -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("case", ["no name", "nobody listens", "closed", "another tenant", "no certificate"])
-async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["no name", "no server listens", "closed", "another tenant", "no certificate"])
+async def test_why_a_tenant_is_not_reached(case: str, dex: Dex, person: Person, tmp_path: Path) -> None:
     other = Authority("other").pem.decode()
     with contextlib.contextmanager(closing)() as port:
         server, authority, said = {
             "no name": ("https://team-a.invalid", other, "the name team-a.invalid is not known here"),
-            "nobody listens": ("https://127.0.0.1:9", other, "whether it is exposed"),
+            "no server listens": ("https://127.0.0.1:9", other, "whether it is exposed"),
             "closed": (f"https://127.0.0.1:{port}", other, "the tenant is gone or is no longer exposed"),
             "another tenant": (f"https://127.0.0.1:{dex.port}", other, "not the tenant of this file, or has a new CA"),
             "no certificate": (f"https://127.0.0.1:{dex.port}", "x", "its file has no certificate"),
@@ -188,7 +188,7 @@ async def test_why_nobody_arrives(case: str, dex: Dex, person: Person, tmp_path:
             assert done.code == 1, done.err
             assert said in done.err
             assert "tenant team-a: " in done.err
-    # Nobody had to sign in for that.
+    # No user had to sign in for that.
     assert person.browser.shown == []
 
 
@@ -247,7 +247,7 @@ CHANGES: dict[str, Change] = {
     "a word twice": lambda _, __, words: words.extend(["--client-id", "other"]),
     "a name that leads upwards": lambda _, __, words: operator.setitem(words, 2, "../../.bashrc"),
     "a port of the system": lambda _, __, words: words.extend(["--redirect-port", "22"]),
-    "an authority that is none": lambda _, __, words: words.extend(["--issuer-ca-data", "!"]),
+    "a malformed authority": lambda _, __, words: words.extend(["--issuer-ca-data", "!"]),
     "no verification": lambda _, cluster, __: cluster.update({"insecure-skip-tls-verify": True}),
     "no authority": lambda _, cluster, __: cluster.pop("certificate-authority-data"),
     "an authority of this machine": lambda _, cluster, __: cluster.update(
@@ -267,7 +267,7 @@ def changed(data: bytes, change: str) -> bytes:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"[" * 100_000, b"{" * 100_000, b"\xff\xfe", b"a: &a [*a]", b"x", b"{}"])
-def test_what_is_no_file_at_all_is_refused(data: bytes) -> None:
+def test_a_malformed_file_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, ConfigError)):
         handed.read(data)
 
@@ -290,7 +290,7 @@ def test_clocks_that_differ_are_told_by_a_fresh_token_alone() -> None:
     assert arrival.skew(Tokens("x", "", time.time(), 0)) == 0.0
 
 
-async def test_an_admin_hands_it_out_and_is_told_that_nobody_reaches_it(
+async def test_an_admin_hands_it_out_and_is_told_that_it_reaches_no_server(
     cli: Cli, controller: Controller, plane: Believer, dex: Dex, host_client: Client
 ) -> None:
     issuer = {"name": "corp", "url": dex.url, "audiences": ["bulkhead-{tenant}"], "certificateAuthority": dex.ca}

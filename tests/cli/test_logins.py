@@ -70,7 +70,7 @@ def test_a_revocation_of_which_the_plane_does_not_hear_is_an_error(reason: str, 
         revoke._check_followed(found)
 
 
-async def test_who_is_revoked_gets_no_certificate_until_that_is_lifted(cli: Cli, tenant: str, host_client: Client) -> None:
+async def test_a_revoked_user_gets_no_certificate_until_that_is_lifted(cli: Cli, tenant: str, host_client: Client) -> None:
     assert (await cli("kubeconfig", tenant, "--static")).code == 0
     done = await cli("revoke", tenant, "bulkhead:host:admin", "--no-wait")
     assert done.code == 0, done.err
@@ -98,7 +98,7 @@ async def test_while_the_ca_is_to_be_replaced_nothing_is_signed(cli: Cli, tenant
 
 
 @pytest.mark.parametrize("words", [(), ("alice", "--all"), ("--lift", "x", "--all"), ("x", "--lift", "y")])
-async def test_a_revocation_that_says_not_whom_is_refused(
+async def test_a_revocation_without_a_user_is_refused(
     cli: Cli, tenant: str, host_client: Client, words: tuple[str, ...]
 ) -> None:
     assert (await cli("revoke", tenant, *words)).code == 2

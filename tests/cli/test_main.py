@@ -44,7 +44,7 @@ async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("closed", "shows"), [("", True), ("2>&-", True), (">&-", False), (">&- 2>&-", False)])
-def test_closed_outputs_are_no_fault(closed: str, shows: bool) -> None:
+def test_closed_outputs_are_not_an_error(closed: str, shows: bool) -> None:
     line = f"{sys.executable} -m workstation.cli.main images list {closed}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr, "proxy" in done.stdout) == (0, "", shows)
@@ -56,7 +56,7 @@ def test_how_long_ago_may_be_more_than_a_day(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d", "0s", "-5m", "nan", "infd", "3651d", "1e9w", "tomorrow", "2026-11-01"])
-def test_what_is_no_time_is_refused_with_what_would_be_one(text: str) -> None:
+def test_a_malformed_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="such as 30m, 36h, 7d or 2w"):
         values.since(text)
 
@@ -74,14 +74,14 @@ def test_what_can_be_no_objects_name_is_wrong_usage(
 
 def test_help_and_version_load_nothing_heavy() -> None:
     code = "import sys; from workstation.cli.main import main; main(['version']); print(*sorted(sys.modules))"
-    # Whoever runs the tests may have a host, which would be asked.
+    # The machine may have a host, which the command would otherwise ask.
     nowhere = os.environ | {"KUBECONFIG": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", code], env=nowhere, capture_output=True, text=True, check=True, timeout=60)
     loaded = done.stdout.split()
     assert not {"aiohttp", "asyncio", "httpx", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
 
 
-def test_who_asks_no_identity_provider_loads_no_client_for_one() -> None:
+def test_a_command_without_identity_provider_loads_no_client_for_one() -> None:
     code = "import sys; from workstation.cli import access, connect, login; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
     assert not {"aiohttp", "httpx", "pydantic", "rich"} & set(loaded)

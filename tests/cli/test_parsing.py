@@ -293,7 +293,7 @@ async def test_ctrl_c_is_one_line_and_130(silent_host: Any, form: tuple[str, ...
 
 
 @pytest.mark.parametrize("words", ["version --client", "--help", "--version", "completion bash", "images list"])
-def test_a_reader_that_went_away_is_no_fault(words: str) -> None:
+def test_a_reader_that_went_away_is_not_an_error(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as out:
@@ -305,6 +305,6 @@ def test_a_reader_that_went_away_is_no_fault(words: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1023", "65536", "1e4", "٨٠٨٠", "99999999999999"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_a_malformed_port_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a port between 1024 and 65535"):
         values.port(text)

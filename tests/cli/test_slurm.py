@@ -216,7 +216,7 @@ READY_AGAIN = {"status": {"conditions": [{"type": "SlurmReady", "status": "True"
             [seen("slurmctld", trouble="no such image"), seen("slurmdbd", trouble="too large")],
             "pod slurmctld-0: NotAllowed: no such image",
         ),
-        # Of another program's pod, and of one that only has its name, nothing is said.
+        # It reports nothing about another program's pod, nor about a pod that only has its name.
         ([seen("slurmctld"), seen("slurmdbd", trouble="too large")], "its pod does not run"),
         (
             [seen("slurmctld", trouble="forged") | {"metadata": {"name": "slurmctld-0"}}, seen("login", ready=True)],
@@ -270,19 +270,19 @@ def test_wrong_usage(words: list[str]) -> None:
         ([{"name": "bob"}], "bob", "bob"),
     ],
 )
-def test_who_runs_a_command(users: list[dict[str, Any]], asked: str | None, chosen: str) -> None:
+def test_which_user_runs_a_command(users: list[dict[str, Any]], asked: str | None, chosen: str) -> None:
     assert slurm.choose_user({"users": users}, asked) == chosen
 
 
 @pytest.mark.parametrize("asked", ["mallory", "bob -c id", "-l", "", "bob\n"])
-def test_who_may_not(asked: str) -> None:
+def test_which_users_may_not(asked: str) -> None:
     with pytest.raises(CliError):
         slurm.choose_user({"users": [{"name": "bob"}]}, asked)
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `setpriv` that changes nothing and an `id` and `getent` that know everybody, so that the words can be followed."""
+    """A `setpriv` that changes nothing, and an `id` and `getent` that know every user, so that the arguments can be checked."""
     folder = tmp_path_factory.mktemp("programs")
     scripts = {
         "setpriv": 'while [ "$1" != -- ]; do echo "$1"; shift; done; shift; exec "$@"',

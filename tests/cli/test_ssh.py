@@ -135,7 +135,7 @@ async def test_ssh_gets_a_certificate_a_known_host_and_a_way_and_its_code_is_pas
     assert len((await plane_client.list(CSR)).items) == 2
 
 
-async def test_nobody_is_another_user_than_the_tenant_says(
+async def test_a_user_is_only_the_slurm_user_that_the_tenant_names(
     cli: Cli, red: str, recorder: dict[str, str], tmp_path: Path, apiservers: Pair
 ) -> None:
     refused = await cli("ssh", red, "--user", "bob", **recorder)
@@ -151,7 +151,7 @@ async def test_nobody_is_another_user_than_the_tenant_says(
         (tmp_path / "words").unlink(missing_ok=True)
 
 
-async def test_who_logged_in_needs_nothing_else(cli: Cli, red: str, recorder: dict[str, str], tmp_path: Path) -> None:
+async def test_a_user_who_logged_in_needs_nothing_else(cli: Cli, red: str, recorder: dict[str, str], tmp_path: Path) -> None:
     login = tmp_path / "red.yaml"
     assert (await cli("login", red, "--write", str(login))).code == 0
     environment = recorder | {"KUBECONFIG": "/nonexistent"}
@@ -231,7 +231,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answering:
 WAY = Way(Host(), "red", tunnel="never")
 
 
-def test_an_answer_is_kept_for_who_asked_until_shortly_before_its_end(
+def test_an_answer_is_kept_for_its_user_until_shortly_before_its_end(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = certificate.current(WAY)
@@ -259,7 +259,7 @@ def test_an_answer_is_kept_for_who_asked_until_shortly_before_its_end(
         ({"host_key": "@cert-authority * ssh-ed25519 AAAA"}, "no host key"),
     ],
 )
-def test_an_answer_that_is_none_is_refused_and_nothing_kept(answering: Answering, change: dict[str, Any], says: str) -> None:
+def test_a_malformed_answer_is_refused_and_nothing_kept(answering: Answering, change: dict[str, Any], says: str) -> None:
     for field, value in change.items():
         setattr(answering, field, value)
     with pytest.raises(CliError, match=says):
@@ -273,7 +273,7 @@ def test_of_a_host_key_one_line_is_taken(answering: Answering) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "says"), [(20, "20 minutes behind"), (-20, "20 minutes ahead of"), (1, "")])
-def test_a_clock_that_is_wrong_is_named_and_keeps_nobody_out(
+def test_a_wrong_clock_is_reported_and_keeps_no_user_out(
     answering: Answering, capsys: pytest.CaptureFixture[str], minutes: int, says: str
 ) -> None:
     answering.at += timedelta(minutes=minutes)
@@ -285,7 +285,7 @@ def test_a_clock_that_is_wrong_is_named_and_keeps_nobody_out(
     assert bool(shown) is bool(says)
 
 
-def test_files_that_others_may_read_are_written_anew(answering: Answering) -> None:
+def test_files_that_others_may_read_are_rewritten(answering: Answering) -> None:
     found = certificate.current(WAY)
     kept = found.key.read_text()
     found.key.chmod(0o644)

@@ -31,7 +31,7 @@ async def test_create_sends_what_the_options_say(cli: Cli, host_client: Client, 
     assert spec["access"]["admins"] == [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "ml"}]
 
 
-async def test_create_takes_quantities_and_refuses_what_is_none(cli: Cli, host_client: Client, name: str) -> None:
+async def test_create_accepts_quantities_and_refuses_other_texts(cli: Cli, host_client: Client, name: str) -> None:
     done = await cli(
         "tenant", "create", name, "--class", "standard", "--gpus", "1k", "--quota", "memory=512Gi", "--quota", "cpu=0.5e3",
         "--no-wait",
@@ -139,7 +139,7 @@ async def test_create_refuses_in_words(cli: Cli, arguments: list[str], code: int
 
 
 @pytest.mark.parametrize("content", ["[", "kind: Pod\n", "- kind: Tenant\n", "kind: Tenant\nspec: []\nmetadata: x\n", "\x00"])
-async def test_a_file_that_is_no_tenant_is_a_usage_error(cli: Cli, tmp_path: Path, content: str) -> None:
+async def test_a_file_without_a_tenant_is_a_usage_error(cli: Cli, tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(content)
     assert (await cli("tenant", "create", "-f", str(path))).code == 2

@@ -141,9 +141,7 @@ async def test_another_device_signs_in_by_a_code(dex: Dex, browser: Browser) -> 
 
 
 @pytest.mark.parametrize("proves", [True, False], ids=["a provider that knows proofs", "one that does not"])
-async def test_the_code_for_another_device_is_worthless_to_who_has_only_that(
-    proves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_code_for_another_device_is_worthless_by_itself(proves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keycloak refuses a client that has to prove in the browser, unless it proves here too."""
     asked: list[dict[str, str]] = []
 
@@ -169,7 +167,7 @@ async def test_the_code_for_another_device_is_worthless_to_who_has_only_that(
 
 
 def _enter(dex: Dex, code: str) -> None:
-    """Enter the code, and sign in as somebody whom the proxy before Dex names."""
+    """Enter the code, and sign in as the user that the proxy before Dex names."""
     opener = dex._opener()
     opener.addheaders = [("X-Remote-User", "linus")]
     form = urllib.parse.urlencode({"user_code": code}).encode()

@@ -1,4 +1,4 @@
-"""`bulkhead quota try`: what of a changed quota is taken, and what is said of a class that would not allow it."""
+"""`bulkhead quota try`: which part of a changed quota is accepted, and what it prints if the class would not allow it."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PLAIN = Tenant("red", "c", shares={("", GPU): Share(8, None, 6), ("", "cpu"): Sh
 KINDS = Tenant("red", "c", shares={("h100", GPU): Share(8), ("a100", GPU): Share(16)})
 
 
-def test_only_nominal_changes_and_nobody_lends_more_than_it_has() -> None:
+def test_only_nominal_changes_and_no_tenant_lends_more_than_it_has() -> None:
     assert changed(PLAIN, {GPU: "4", "cpu": "1500m"}) == {
         ("", GPU): Share(4, None, 4),
         ("", "cpu"): Share(1500, 0, 0),

@@ -34,7 +34,7 @@ def test_a_crash_tells_its_exit_code() -> None:
     ]
 
 
-def test_a_container_that_is_being_created_is_no_trouble() -> None:
+def test_a_container_that_is_being_created_is_not_in_trouble() -> None:
     container = {"name": "etcd", "state": {"waiting": {"reason": "ContainerCreating"}}}
     assert troubles([pod("plane-0", containerStatuses=[container])], []) == []
 

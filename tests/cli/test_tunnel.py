@@ -166,7 +166,7 @@ def of(made: Plane, port: int, name: str | None = None) -> bytes:
 async def test_a_server_that_answers_under_its_name_needs_no_tunnel(tmp_path: Path) -> None:
     async with plane("team-a", tmp_path) as a, plane("team-b", tmp_path) as b:
         assert await asyncio.to_thread(tunnel.answers, of(a, a.port))
-        # Somebody else has the address in this network.
+        # Another machine has the address in this network.
         assert not await asyncio.to_thread(tunnel.answers, of(a, b.port))
         assert not await asyncio.to_thread(tunnel.answers, of(a, a.port, "other.example.org"))
         assert not await asyncio.to_thread(tunnel.answers, of(a, 1))

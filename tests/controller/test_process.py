@@ -37,7 +37,7 @@ async def _holder(client: Client) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A host of this file's own, on which nobody else leads."""
+    """A host of this file's own, on which no other controller leads."""
     with running("led", tmp_path_factory.mktemp("led")) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""What a stranger copies from the pages: their blocks of YAML, and their command lines."""
+"""What readers copy from the pages: their blocks of YAML, and their command lines."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parents[2]
-# The decisions quote what was weighed and not only what is; nobody copies from them.
+# The decisions also quote alternatives that were rejected; readers do not copy from them.
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
 # Also as part of a numbered step, where it is set in by up to three blanks.
 _FENCED = re.compile(r"^( {0,3})```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every block of YAML in README, docs and examples is one that works as a stranger copies it.
+"""Every block of YAML in README, docs and examples works as a reader copies it.
 
 Whole objects are created on a real API server, which refuses unknown fields. A part of a Tenant or a TenantClass stands for the
 example of its kind with that part in it. Then each Tenant is admitted with the class of its page, as the controller would.
@@ -25,7 +25,7 @@ from tests.kit.crds import install
 from tests.kit.helmchart import rendered
 from tests.kit.snapshotting import serve_snapshots
 
-# What a block begins with that is a part of something, and the kind that it is a part of; empty: nobody judges it here.
+# The first words of a block that is a part of something, and the kind that it is a part of; empty: not checked here.
 PARTS = {
     "# the TenantClass": "TenantClass",
     "# the Tenant": "Tenant",
@@ -45,7 +45,7 @@ BLOCKS = [*yaml_blocks(), *EXAMPLES]
 
 
 def objects(block: Block) -> list[Obj]:
-    """The whole objects that a block stands for; values of the chart are none."""
+    """The whole objects that a block stands for; values of the chart are not objects."""
     part = next((kind for start, kind in PARTS.items() if block.text.startswith(start)), None)
     if part in ("", "values"):
         return []
@@ -136,7 +136,7 @@ def test_nothing_is_passed_over() -> None:
     indented = [
         f"{page}: {line}" for page in PAGES for line in page.read_text().splitlines() if line.startswith("    apiVersion:")
     ]
-    assert indented == [], "a block of YAML is fenced, or nobody judges it"
+    assert indented == [], "a block of YAML must be fenced, or no test checks it"
     alone = [block for block in BLOCKS if not any(block.text.startswith(start) for start in PARTS)]
     assert all("kind" in each for block in alone for each in yamlfiles.documents(block.text))
     assert sum(len(objects(block)) for block in BLOCKS) > 15

@@ -30,5 +30,5 @@ def test_groups_come_longest_first_and_what_runs_alone_last() -> None:
 
 def test_a_test_may_stand_in_another_group_than_its_file() -> None:
     assert group_of(f"{CORE}/test_preflight.py::test_this_host_is_fit") == "test_preflight"
-    assert runs_alone(f"{CORE}/test_preflight.py::test_policies_that_nobody_enforces_are_found_out")
+    assert runs_alone(f"{CORE}/test_preflight.py::test_policies_that_are_not_enforced_are_found_out")
     assert group_of(f"{CORE}/test_quota.py::test_any[x::y.py-1]") == "gpus"

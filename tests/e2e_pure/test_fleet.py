@@ -70,7 +70,9 @@ def test_what_is_left_of_a_tenant_is_named_whichever_it_was(host: Recorder) -> N
     assert "gone two" in host.asked
 
 
-def test_a_tenant_that_could_not_be_made_fails_whoever_takes_it(host: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenant_that_could_not_be_created_fails_each_test_that_takes_it(
+    host: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def never(*_: object) -> None:
         raise WaitTimeoutError("PlaneReady=False")
 

@@ -52,7 +52,7 @@ def test_pods_and_nodes_of_a_trace_are_read_as_what_they_stand_for(gated: bool) 
 
 
 class First:
-    """So many GPUs for whoever came first, pod by pod."""
+    """A fixed number of GPUs for the first pods to come, pod by pod."""
 
     def __init__(self, gpus: int) -> None:
         self.free = gpus

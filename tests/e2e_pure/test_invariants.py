@@ -160,10 +160,10 @@ def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
     assert text in found[0].text
 
 
-def test_who_has_no_baseline_is_not_judged_by_any() -> None:
+def test_a_tenant_without_a_baseline_is_not_judged_by_any() -> None:
     probed = history(probes("b", 0.010), probes("c", 0.010), span())
     found = invariants.neighbours_unharmed(probed, {"a": 0.010, "b": 0.010})
-    assert [item.text for item in found] == ["tenant c: it has none, unasked or unanswered"]
+    assert [item.text for item in found] == ["tenant c: there is no baseline; its API was not probed, or did not answer"]
     failing = history(probes("b", 0.010), probes("c", 0.010)[1:], Probe(51.0, "c", "read", 5.0, "timeout"))
     assert set(invariants.baseline_p99(failing, 51, 100)) == {"b"}
 
@@ -315,7 +315,7 @@ def test_a_history_without_parts_or_a_leader_is_named() -> None:
     ]
 
 
-def test_a_leader_without_a_name_leads_nobody() -> None:
+def test_a_leader_without_a_name_counts_as_none() -> None:
     found = invariants.no_restart_elsewhere(history(led("", 0), span()))
     assert [item.text for item in found] == ["platform: no leader was observed"]
 

@@ -22,7 +22,7 @@ FILES = {
     "frontdoor": frontdoor.LIMITS,
     "slurm": slurm.LIMITS,
 }
-# Nobody wrote down what these were. Each is reported and judges nothing until a run is recorded in its limits' file.
+# No figure was recorded for these. Each is reported, and judges nothing until a run is recorded in its file of limits.
 NOT_RECORDED = {"provision": {"controller_rss_mib"}, "slurm": {"ready_s", "idle_rss_mib", "reclaim_s"}}
 
 

@@ -48,7 +48,7 @@ def test_a_syncer_whose_pods_are_all_lost_has_not_recovered() -> None:
         KillSyncerBeforeStatus().recovered(scene)
 
 
-def test_nobody_is_waited_for_only_by_mistake() -> None:
+def test_waiting_for_an_empty_list_is_an_error() -> None:
     with pytest.raises(ValueError, match="no tenant is named"):
         tenants.wait_ready(NO_API, [])
     with pytest.raises(ValueError, match="no node is named"):

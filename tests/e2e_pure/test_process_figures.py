@@ -1,4 +1,4 @@
-"""What a process uses is measured of that process: one that is gone, or was replaced, is no small figure but an error."""
+"""The use of a process is measured on that process: if it is gone or was replaced, that is an error, not a small figure."""
 
 import os
 import subprocess

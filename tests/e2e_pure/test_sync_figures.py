@@ -20,7 +20,7 @@ def test_speed_counts_from_the_first_request_to_the_last_ready() -> None:
     assert found == {"pods_per_s": 2.0, "p50_ms": 900.0, "p99_ms": 1800.0}
 
 
-def test_no_samples_are_no_speed() -> None:
+def test_without_samples_there_is_no_speed() -> None:
     with pytest.raises(ValueError, match="no samples"):
         figures.speed([])
 

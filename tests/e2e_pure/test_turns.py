@@ -44,7 +44,7 @@ def test_what_changes_nothing_runs_beside_others(first: Taker, tmp_path: Path) -
     assert second.said == []
 
 
-def test_who_needs_the_host_alone_waits_for_all_says_so_and_goes_before_those_that_come_later(
+def test_a_test_that_needs_the_host_alone_waits_for_all_says_so_and_goes_before_later_ones(
     first: Taker, tmp_path: Path
 ) -> None:
     alone = Taker(tmp_path, "power cut", alone=True)
@@ -68,7 +68,7 @@ def test_a_turn_is_kept_until_it_is_given(first: Taker, tmp_path: Path) -> None:
     assert alone.waits.wait(LONG)
     first.turns.give()
     assert alone.has.wait(LONG)
-    # Nobody else comes onto the floor.
+    # No other test gets onto the floor.
     late = Taker(tmp_path, "late")
     assert late.waits.wait(LONG)
     assert "alone" in late.said[0]

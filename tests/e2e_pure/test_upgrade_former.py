@@ -34,7 +34,7 @@ STAYING = tenant("staying")
 
 
 @pytest.mark.parametrize("stays", [[], [STAYING]], ids=["nobody", "somebody stays, whom helm's hook speaks for"])
-def test_a_bulkhead_is_removed_once_nobody_is_going(monkeypatch: pytest.MonkeyPatch, stays: list[Obj]) -> None:
+def test_a_bulkhead_is_removed_once_no_tenant_is_terminating(monkeypatch: pytest.MonkeyPatch, stays: list[Obj]) -> None:
     host = Host([GOING, *stays], [GOING, *stays], stays)
     left: list[int] = []
 

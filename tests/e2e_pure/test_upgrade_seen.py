@@ -11,7 +11,7 @@ def pod(name: str, container: str = "c-1", restarts: int = 0, part: str = "plane
     return found
 
 
-def test_what_runs_unchanged_was_not_replaced_and_what_came_is_nobodys_business() -> None:
+def test_unchanged_pods_were_not_replaced_and_new_pods_do_not_count() -> None:
     before = {"u-1": pod("plane-0"), "u-2": pod("web", part=seen.WORK)}
     assert seen.replaced(before, before | {"u-3": pod("new")}) == []
 

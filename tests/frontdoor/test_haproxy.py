@@ -1,4 +1,4 @@
-"""A real HAProxy with our configuration: who is led where, who is refused, and what a change costs those who are connected."""
+"""A real HAProxy with our configuration: where it leads connections, which it refuses, and what a change costs open ones."""
 
 import asyncio
 import ssl
@@ -43,7 +43,7 @@ async def test_a_name_leads_to_its_tenant_alone(tmp_path: Path) -> None:
         ("", "no-name"),
     ],
 )
-async def test_a_name_of_nobody_is_refused_and_counted(tmp_path: Path, name: str, reason: str) -> None:
+async def test_an_unknown_name_is_refused_and_counted(tmp_path: Path, name: str, reason: str) -> None:
     async with plane(A, tmp_path) as a, proxy(tmp_path, [a.route]) as made:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -57,7 +57,7 @@ async def test_a_name_of_nobody_is_refused_and_counted(tmp_path: Path, name: str
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1\r\nHost: team-a.k8s.example.org\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\0" * 4096]
 )
-async def test_what_is_no_hello_is_refused_and_counted(tmp_path: Path, data: bytes) -> None:
+async def test_a_malformed_hello_is_refused_and_counted(tmp_path: Path, data: bytes) -> None:
     async with plane(A, tmp_path) as a, proxy(tmp_path, [a.route]) as made:
         assert await made.raw(data) == b""
         assert a.connections == 0
@@ -70,7 +70,7 @@ async def test_silence_is_ended(tmp_path: Path) -> None:
         assert (await made.runtime.refused())[1] == {"no-hello": 1}
 
 
-async def test_tenants_come_and_go_without_anybody_else_noticing(tmp_path: Path) -> None:
+async def test_tenants_come_and_go_without_others_noticing(tmp_path: Path) -> None:
     async with plane(A, tmp_path) as a, plane(B, tmp_path) as b, proxy(tmp_path, [a.route]) as made:
         kept = await made.open(a)
         assert await say(made, [a.route, b.route]) == []
@@ -153,7 +153,7 @@ async def test_without_a_limit_the_flood_takes_all(tmp_path: Path) -> None:
         with pytest.raises(OSError):  # noqa: PT011 -- a TimeoutError is one
             async with asyncio.timeout(3):
                 await made.open(b)
-        # The kubelet would end a proxy whose probes wait, and with it everybody's connections.
+        # The kubelet would kill a proxy whose probes wait, and with it every connection.
         assert b" 200 " in await made.probed()
         for each in flood:
             each.cancel()

@@ -110,7 +110,7 @@ def test_answers_that_say_nothing_are_taken_for_nothing(answer: str) -> None:
     assert haproxy.table_of(answer, "gpc0") == {}
 
 
-def test_no_limit_is_no_rule() -> None:
+def test_without_a_limit_there_is_no_rule() -> None:
     none = haproxy.configuration([A], Limits(tenant_connections=0, tenant_rate=0, source_connections=0, source_rate=0), "/f")
     assert "over" not in none
     assert "sc0_conn" not in none

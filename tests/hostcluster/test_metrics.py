@@ -96,7 +96,7 @@ def test_it_only_reads_and_asks_about_others() -> None:
     assert _leaf("metrics-server").organization == ""
 
 
-def test_who_may_view_a_namespace_may_read_the_metrics_of_its_pods() -> None:
+def test_a_user_who_may_view_a_namespace_may_read_the_metrics_of_its_pods() -> None:
     role = next(one for one in metrics.metrics_access() if one["metadata"]["name"] == "system:aggregated-metrics-reader")
     labels = role["metadata"]["labels"]
     assert all(labels[f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true" for name in ("view", "edit", "admin"))

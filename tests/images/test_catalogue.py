@@ -90,7 +90,7 @@ def test_a_damaged_program_is_no_go_program(damage: bytes) -> None:
     assert gobuildinfo.read(damage) is None
 
 
-def test_an_archive_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_malformed_archive_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(b"no tar")
     with pytest.raises(ArchiveError, match=r"x\.tar"):

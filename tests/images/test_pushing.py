@@ -157,7 +157,7 @@ def test_a_registry_that_stores_something_else_is_named(tmp_path: Path) -> None:
         push(fake, path)
 
 
-def test_a_list_of_referrers_that_is_none_is_not_written_over(tmp_path: Path) -> None:
+def test_a_malformed_list_of_referrers_is_not_written_over(tmp_path: Path) -> None:
     path = archive(tmp_path)
     with serving() as fake:
         with Archive(path) as found:

@@ -88,7 +88,7 @@ def test_no_password_goes_to_an_issuer_without_tls(realm: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"token":1}', b'{"token":"a\\r\\nX: y"}', b'{"token":"' + b"x" * 40_000 + b'"}']
 )
-def test_a_token_that_is_none_is_not_sent(body: bytes) -> None:
+def test_a_malformed_token_is_not_sent(body: bytes) -> None:
     challenge = 'Bearer realm="https://auth.example.org/"'
     script = Scripted(
         {"https://auth.example.org/": [answer(200, body)], f"https://{HOST}/": [answer(401, www_authenticate=challenge)]}
@@ -211,7 +211,7 @@ def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_its_time() ->
         b"",
     ],
 )
-def test_what_is_no_whole_http_is_a_broken_exchange(said: bytes) -> None:
+def test_incomplete_http_is_a_broken_exchange(said: bytes) -> None:
     with raw(said) as url:
         if b"-1" in said:
             get(url)  # reads to the end of the connection, which is there
@@ -220,7 +220,7 @@ def test_what_is_no_whole_http_is_a_broken_exchange(said: bytes) -> None:
             get(url)
 
 
-def test_a_file_that_is_no_authority_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_authority_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("none")
     for path in (tmp_path / "ca.crt", tmp_path / "missing"):
         with pytest.raises(TrustError, match=path.name):

@@ -1,29 +1,29 @@
-"""What tests of several folders stand on. What only one folder needs lies there, and its fixtures in its conftest.
+"""What tests of several folders share. Code for only one folder is in that folder, and its fixtures are in its conftest.
 
-    you test                                        take                                        it costs
+    you test                                        use                                         it costs
     ------------------------------------------------------------------------------------------------------------------
     a translation, a pure decision                  translationsamples, tenantsamples, slurmsamples   nothing
-    an informer or a client before a bad server     hostileserver                               milliseconds
+    an informer or a client with a bad server       hostileserver                               milliseconds
     two API servers of your session                 the fixtures host_client, plane_client      one pair a process
     one for a file that changes what others need    the fixture file_server                     two seconds a file
     one that you may kill, freeze, restart          servers.running (fixture own_server)        two seconds, 400 MiB
-    root, programs, namespaces, an address          machine                                     nothing, or a skip that says so
+    root, programs, namespaces, an address          machine                                     nothing, or a skip with a reason
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
     the controller without its queue                controllerhost.ControllerHost               half a second
     the command line as a process                   commandline.start, .finish (forker)         50 ms a command
     how it starts, signals and terminals            commandline.start_anew                      a second a command
-    a plane and a host beside many tests of it      beside                                      one pair a file
-    what many tests have applied to one server      applying, crds                              what has changed
+    a plane and a host next to many tests           beside                                      one pair a file
+    objects that many tests apply to one server     applying, crds                              the changed objects
     the chart                                       helmchart.rendered, known.all_known         half a second
-    an identity provider, and a person before it    dex, people, believing                      seconds
+    an identity provider, and a person who uses it  dex, people, believing                      seconds
     a real HAProxy                                  proxying                                    milliseconds
-    a task beside the test, a leader                background, leading                         nothing
+    a task next to the test, a leader               background, leading                         nothing
     that a copy has seen what was written           lag                                         one list
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
-    which file comes first, and beside which        order (WITH_SCHEDULER, LONGEST_FIRST)       nothing
+    which file comes first, and together with which order (WITH_SCHEDULER, LONGEST_FIRST)       nothing
     certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 
-`docs/contributing.md` says how a test stays independent of when others act beside it.
+`docs/contributing.md` says how a test stays independent of the timing of others.
 """

@@ -1,9 +1,9 @@
-"""Objects that many tests stand on, such as definitions and policies: applied where they are not as they were left last.
+"""Objects that many tests rely on, such as definitions and policies: applied if they differ from how they were last applied.
 
     apply_all(client, objects)    the first time: an apply for each object
-                                  later: a list of names and versions for each kind, and an apply for what somebody changed
+                                  later: a list of names and versions for each kind, and an apply for each changed object
 
-What a test changes or deletes is so mended for the next one, and what nobody touched costs nearly nothing.
+So an object that a test changes or deletes is restored for the next test, and an unchanged one costs almost nothing.
 """
 
 import copy
@@ -15,12 +15,12 @@ from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import resource_of
 
 _Place = tuple[Resource, str, str]
-# By server and object: what was applied, and the version that it had then.
+# By server and object: what was applied, and its resource version then.
 _left: dict[tuple[str, _Place], tuple[Obj, str]] = {}
 
 
 async def apply_all(client: Client, objects: Iterable[Obj]) -> bool:
-    """Apply objects in their order, each with its apiVersion and kind; returns whether any had to be."""
+    """Apply objects in their order, each with its apiVersion and kind. Returns whether any had to be applied."""
     server, wanted = client.config.server, {_place(obj): obj for obj in objects}
     there: dict[_Place, str] = {}
     for resource in {place[0] for place in wanted if (server, place) in _left}:

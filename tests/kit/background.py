@@ -1,4 +1,4 @@
-"""A task that runs beside a test and ends with it: an informer, a leader, a daemon.
+"""A task that runs next to a test and ends with it: an informer, a leader, a daemon.
 
 async with background(informer.run()) as task: ...
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextlib.asynccontextmanager
 async def background(main: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[None]"]:
-    """Run it for as long as the block lasts; what it failed with by itself is raised at the end."""
+    """Run it until the block ends; its own error is raised at the end."""
     task = asyncio.create_task(main)
     try:
         yield task

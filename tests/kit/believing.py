@@ -1,9 +1,9 @@
-"""A kube-apiserver that is told whom to believe as a plane's is: rendered, served by the syncer's server, read again on change.
+"""A kube-apiserver that is told which issuers to trust, as a plane's is: rendered, served by the syncer, read again on change.
 
     provider in a class ── asked as the controller asks ──> keys ──> rendered ──> ConfigMap and file ──> token accepted or not
 
-The API server is at once the host whose ConfigMap the syncer reads. One that runs takes ten seconds over a configuration that
-has changed, whatever is in it; so who does not care how it comes to be believed starts the server anew (`anew`).
+The API server is also the host from which the syncer reads the ConfigMap. A running server needs ten seconds to load a changed
+configuration. A test that does not care how the server learns of the change restarts it (`anew`).
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
 OURS, THEIRS = "bulkhead-team-a", "bulkhead-team-b"
-# Texts that would end a literal of CEL, or have a meaning in it.
+# Texts that would end a literal of CEL, or mean something inside one.
 NASTY = ("corp:'||true||'", 'corp:"])||(true', "corp:\\", "corp:\N{SNOWMAN}\U0001f600", "corp:{tenant}", "corp:\\u0041")
 _SECONDS = 180.0
 _REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
 
 def issuer_of(dex: Dex, **more: Any) -> dict[str, Any]:
-    """A provider as a class has it."""
+    """A provider in the form of a class."""
     made = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
     return made | {"claims": {"username": "email", "groups": "groups"}} | more
 
@@ -54,14 +54,14 @@ def resolved(tenant: str, *issuers: Mapping[str, Any], **asked: Any) -> tuple[Pr
 
 
 async def keys_of(provider: Provider) -> str:
-    """The provider's keys, as the controller asks for them."""
+    """The provider's keys, requested as the controller does."""
     source = provider.source
     address = keys_address(await over_https(source.discovery, source.certificate_authority), source)
     return read_keys(await over_https(address, source.certificate_authority))
 
 
 class Believer:
-    """The API server, and the syncer's server beside it."""
+    """The API server, with the syncer's server of keys."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "authentication.json"
@@ -99,7 +99,7 @@ class Believer:
         self.server.stop()
 
     async def believe(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> None:
-        """Believe these with these keys, and wait until the API server has read that."""
+        """Trust these providers with these keys, and wait until the API server has loaded that."""
         told = await self.tell(*known, revoked=revoked)
         wanted = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
 
@@ -110,14 +110,17 @@ class Believer:
         await until(taken, "the configuration read again", _SECONDS)
 
     async def anew(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> None:
-        """Start the API server anew with these; each counts some moments later, so look first at a token that is taken."""
+        """Restart the API server with these providers.
+
+        It trusts each some moments later, so first check a token that it accepts.
+        """
         await self.tell(*known, revoked=revoked)
-        # The syncer's server answers what it knows while the host, which is this API server, is away.
+        # The syncer's server answers with what it knows while the host, which is this API server, is away.
         await self._issuers.respond("GET", "/")
         await self.restart()
 
     async def tell(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> str:
-        """Write all that the controller renders; returns the API server's file."""
+        """Write all that the controller renders. Returns the API server's file."""
         spec = await self.serve(*known, revoked=revoked)
         told = json.dumps(self._here(spec, authentication.configuration(spec, self.server.authority.pem.decode())))
         beside = self._file.with_suffix(".new")
@@ -126,7 +129,7 @@ class Believer:
         return told
 
     async def serve(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> PlaneSpec:
-        """Write the keys of these alone, which the syncer's server answers."""
+        """Write only these providers' keys, which the syncer's server then serves."""
         spec = plane_spec(
             access={"issuers": tuple(Trusted(provider, keys) for provider, keys in known), "revoked": tuple(revoked)}
         )
@@ -135,13 +138,13 @@ class Believer:
         return spec
 
     async def restart(self) -> None:
-        """Kill the API server, and start it again."""
+        """Kill the API server and start it again."""
         await asyncio.to_thread(self.server.kill)
         await asyncio.to_thread(self.server.start_apiserver)
         await asyncio.to_thread(self.server.wait)
 
     async def who(self, token: str) -> dict[str, Any] | None:
-        """Whom the API server takes the bearer of a token for; None where it refuses it."""
+        """The user that the API server sees in a token; None if it refuses the token."""
         config = KubeConfig(server=self.server.url, ca=self.server.authority.pem, token=token)
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
         async with Client(config, user_agent="tests", field_manager="tests") as client:
@@ -152,7 +155,7 @@ class Believer:
         return dict(answer["status"]["userInfo"])
 
     async def becomes(self, token: str, name: str | None) -> None:
-        """Wait until a token is of a user, or of nobody: an API server remembers for some seconds what it thought of one."""
+        """Wait until the API server accepts a token as this user, or as none: it caches its verdicts for some seconds."""
 
         async def it() -> bool:
             return ((await self.who(token)) or {}).get("username") == name
@@ -166,6 +169,6 @@ class Believer:
             return ""
 
     def _here(self, spec: PlaneSpec, obj: Obj) -> Any:
-        """With the address at which the syncer's server is in this test."""
+        """With the address of the syncer's server in this test."""
         text = json.dumps(obj).replace(f"{spec.shim_address}:{ISSUERS_PORT}", f"127.0.0.1:{self._port}")
         return json.loads(text)

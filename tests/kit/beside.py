@@ -1,9 +1,9 @@
-"""Something asynchronous that lives longer than one test: it runs in a loop of its own, in a thread, beside the tests' loops.
+"""Something asynchronous that lives longer than one test: it runs in an event loop of its own, in a thread.
 
     @pytest.fixture(scope="module")
     def plane(...): with beside(lambda: Believer(folder)) as believer: yield believer
 
-A test reads what it holds as plain data; what it awaits of it, it would await in the wrong loop.
+A test may read its plain data. It must not await anything of it, because that would happen in the wrong loop.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _SECONDS = 300.0
 
 @contextlib.contextmanager
 def beside(make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-    """Enter what is made, in its own loop, and leave it at the end of the block."""
+    """Create the context in a loop of its own, enter it, and leave it at the end of the block."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

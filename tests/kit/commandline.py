@@ -1,6 +1,6 @@
 """The real command as a process of its own, against a real API server; the tests play the controller by writing status.
 
-`start` forks a process that has loaded the command before (`forker.py`); `start_anew` starts Python, as a user does.
+`start` forks a process that has already loaded the command (`forker.py`). `start_anew` starts Python, as a user does.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Cli = Callable[..., Awaitable[Outcome]]
 
 
 class Forked:
-    """A command that runs, with what tests use of asyncio's own."""
+    """A running command, with the part of asyncio's interface that tests use."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader, end: asyncio.StreamReader) -> None:
         self.pid = pid
@@ -49,7 +49,7 @@ class Forked:
         self.returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """To one that has ended, nothing is sent."""
+        """Send a signal; nothing happens if the command has ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -60,7 +60,7 @@ class Forked:
         return self.returncode
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """Read all that it says, and wait for its end."""
+        """Read all of its output, and wait for its end."""
         out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
         return out, err
 
@@ -70,7 +70,7 @@ Process = Forked | asyncio.subprocess.Process
 
 @functools.cache
 def _forker() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """The process, and our end of the socket: closed with this process, which ends the other one."""
+    """The process, and our end of the socket. It closes with this process, which ends the other one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         words = [sys.executable, "-m", "tests.kit.forker", str(theirs.fileno())]
@@ -78,7 +78,7 @@ def _forker() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
 
 
 async def start(*arguments: str, environment: dict[str, str] | None = None) -> Forked:
-    """The command as a process; HOME points nowhere, so that nothing of this machine leaks in."""
+    """The command as a process; HOME points to a folder that does not exist, so that nothing of this machine leaks in."""
     pipes = [os.pipe() for _ in range(3)]
     readers = [await _reader(reading) for reading, _ in pipes]
     files = [os.open(os.devnull, os.O_RDONLY), *(writing for _, writing in pipes)]
@@ -103,7 +103,7 @@ def _environment(more: dict[str, str] | None) -> dict[str, str]:
 
 
 async def start_anew(*arguments: str, environment: dict[str, str] | None = None) -> asyncio.subprocess.Process:
-    """The same by a Python of its own."""
+    """The same in a Python process of its own."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -117,7 +117,7 @@ async def start_anew(*arguments: str, environment: dict[str, str] | None = None)
 
 
 async def reads(process: Process, *texts: str) -> str:
-    """Read what the command says on its way until it has said all of this."""
+    """Read the command's output until it contains all of these texts."""
     assert process.stderr is not None
     said = ""
     while not all(text in said for text in texts):
@@ -137,7 +137,10 @@ async def finish(process: Process) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Stands in for the controller: makes a plane's namespace, the CA of its people, and status; requests it really answers."""
+    """Stands in for the controller: creates a plane's namespace, its CA for users, and status.
+
+    Certificate requests are really answered.
+    """
 
     client: Client
     people: Authority

@@ -73,7 +73,7 @@ class ControllerHost:
             interior=Interior(self.owned, planes, clock, resync_seconds=settings.resync_seconds),
             renewals=renewals or Renewals(clock),
         )
-        # What has no part here that runs is offered with one that knows nothing, or not at all.
+        # Parts that do not run here are replaced by empty ones, or left out.
         pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)
         facets: list[Facet] = [
             SignIn(issuers or Issuers(clock, lambda _: None, over_https)),
@@ -86,9 +86,9 @@ class ControllerHost:
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]
-        for each in (self.owned, self.ranges):
-            await each.synced()
+        self._tasks = [asyncio.create_task(item.run()) for item in (self.owned, self.ranges)]
+        for item in (self.owned, self.ranges):
+            await item.synced()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,7 +97,7 @@ class ControllerHost:
         await asyncio.wait(self._tasks)
 
     async def caught_up(self) -> None:
-        """Wait until the informers show what there is."""
+        """Wait until the informers have caught up with the API server."""
         copies = [*self.owned._informers.values(), self.ranges._services]
 
         async def seen() -> bool:
@@ -106,7 +106,7 @@ class ControllerHost:
         await until(seen, "the controller's copies to be what the host has")
 
     async def settle(self, name: str) -> Obj:
-        """Reconcile until two in a row write nothing new, each of what there is."""
+        """Reconcile all tenants until two rounds in a row write nothing new."""
         before = ""
         async with asyncio.timeout(300):
             while True:
@@ -123,7 +123,7 @@ class ControllerHost:
 
 
 async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, str]]:
-    """Every object of a tenant, with its version."""
+    """Every object of a tenant, with its resource version."""
     found = []
     for resource in (*OWNED, kinds.SECRETS):
         listed = await client.list(
@@ -141,7 +141,7 @@ async def kinds_of(client: Client, name: str) -> set[tuple[str, str, str]]:
 
 
 async def nameless(client: Client, name: str) -> set[tuple[str, ...]]:
-    """What there is of a tenant, with its name taken out."""
+    """The objects of a tenant, with its name taken out."""
     return {tuple(part.replace(name, "X") for part in entry) for entry in await kinds_of(client, name)}
 
 
@@ -153,7 +153,7 @@ async def ask(client: Client, name: str, **spec: Any) -> Obj:
 
 
 async def finish_namespaces(client: Client, name: str) -> None:
-    """What the host's namespace controller does at the end: empty a namespace that is going, and let it go."""
+    """The last step of the host's namespace controller: empty a terminating namespace, and remove its finalizer."""
     for namespace in (f"bh-{name}", f"bh-{name}-work"):
         try:
             found = await client.get(kinds.NAMESPACES, namespace)
@@ -185,5 +185,5 @@ async def take_down(world: ControllerHost, name: str) -> None:
 
 
 def ready(tenant: Obj) -> tuple[str, str]:
-    condition = next(each for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+    condition = next(item for item in tenant["status"]["conditions"] if item["type"] == "Ready")
     return condition["status"], condition["reason"]

@@ -1,4 +1,4 @@
-"""Installs the generated CRDs on a test's API server, and waits until definitions are served, or are not any more."""
+"""Installs the generated CRDs on a test's API server, and waits until definitions are served, or no longer served."""
 
 import functools
 from pathlib import Path
@@ -16,19 +16,19 @@ FOLDER = Path(__file__).resolve().parents[2] / "crds"
 
 
 async def install(client: Client) -> None:
-    """Apply crds/*.yaml where they are not what they were; returns when objects of their kinds can be listed."""
+    """Apply crds/*.yaml if they have changed. Returns when objects of their kinds can be listed."""
     if await apply_all(client, definitions()):
         await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES, kinds.COHORTS)
 
 
 @functools.cache
 def definitions() -> tuple[Obj, ...]:
-    """The generated CRDs; nobody changes them."""
+    """The generated CRDs; do not change them."""
     return tuple(yamlfiles.load(path) for path in sorted(FOLDER.glob("*.yaml")))
 
 
 async def served(client: Client, *resources: Resource, there: bool = True) -> None:
-    """Wait until objects of these kinds can be listed, or cannot."""
+    """Wait until objects of these kinds can be listed, or can no longer be."""
     for r in resources:
 
         async def as_wished(r: Resource = r) -> bool:

@@ -4,9 +4,9 @@
                                  dex.browser("ada", ...)  one by the authorization code flow, with groups
                                  dex.kill(); dex.start()  a provider that was away, and has other keys since
 
-Its users are `USERS`, each with the password `PASSWORD`, for its password form and the password grant; the connector `proxy`
-takes any user in any groups from two headers. Client `bulkhead` is public, as a command line is: any `http://localhost:PORT` is
-its redirect URI, and the device flow is open to it. `CONFIDENTIAL` has a secret.
+Its users are `USERS`, each with the password `PASSWORD`, for its password form and the password grant. The connector `proxy`
+accepts any user with any groups from two headers. Client `bulkhead` is public, as a command line is: it may use any
+`http://localhost:PORT` as its redirect URI, and the device flow. `CONFIDENTIAL` has a secret.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class Dex:
 
     @property
     def ca(self) -> str:
-        """What its certificate is verified with, PEM."""
+        """The CA that verifies its certificate, as PEM."""
         return self.authority.pem.decode()
 
     def start(self, seconds: float = _READY_SECONDS) -> None:
@@ -86,14 +86,14 @@ class Dex:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """Kill it, as a crash does; nothing happens to one that does not run."""
+        """Kill it, as a crash does; nothing happens if it does not run."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def get(self, path: str) -> dict[str, Any]:
-        """A document of it."""
+        """GET one of its documents."""
         with self._opener().open(f"{self.url}{path}", timeout=60) as answer:
             return dict(json.load(answer))
 
@@ -103,7 +103,7 @@ class Dex:
         return str(self.token(form, client, secret)["id_token"])
 
     def browser(self, user: str, groups: Sequence[str] = (), client: str = PUBLIC, secret: str = "") -> str:
-        """An ID token by the authorization code flow, for any user in any groups: what a browser does."""
+        """An ID token by the authorization code flow, for any user with any groups; plays the browser."""
         asked = {"client_id": client, "redirect_uri": REDIRECT, "response_type": "code", "scope": SCOPES, "state": "x"}
         who = {"X-Remote-User": user, "X-Remote-Group": ",".join(groups)}
         where = self.follow(f"{self.url}/auth/proxy?{urllib.parse.urlencode(asked)}", who)
@@ -112,7 +112,7 @@ class Dex:
         return str(self.token(form, client, secret)["id_token"])
 
     def follow(self, url: str, headers: Mapping[str, str] | None = None) -> str:
-        """Go where it sends a browser, until it sends it elsewhere; returns that place."""
+        """Follow its redirects until one leads to another server. Returns that URL."""
         opener = self._opener(_Stay())
         for _ in range(10):
             try:
@@ -129,7 +129,7 @@ class Dex:
         raise AssertionError(f"{url}: sent on and on")
 
     def token(self, form: Mapping[str, str], client: str = PUBLIC, secret: str = "") -> dict[str, Any]:
-        """Ask the token endpoint."""
+        """Call the token endpoint."""
         body = urllib.parse.urlencode({**form, "client_id": client, "client_secret": secret}).encode()
         request = urllib.request.Request(f"{self.url}/token", data=body)  # noqa: S310 -- a test's own
         with self._opener().open(request, timeout=60) as answer:
@@ -161,10 +161,10 @@ class Dex:
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows nothing."""
+    """Follows no redirect."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Leave the redirect to who asked."""
+        """Leave the redirect to the caller."""
 
 
 @contextlib.contextmanager

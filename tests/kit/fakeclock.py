@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class FakeClock:
-    """A clock that tests move by hand."""
+    """A clock that tests advance by hand."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
@@ -16,7 +16,7 @@ class FakeClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
-        """Start plus what was advanced."""
+        """The start plus the time advanced so far."""
         return self._start + timedelta(seconds=self._elapsed)
 
     def monotonic(self) -> float:
@@ -34,11 +34,11 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many wait: a test advances once the code under test has come to its sleep."""
+        """The number of sleepers: a test advances once the code under test sleeps."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Move the time and wake the sleepers that are due; they run when the caller next awaits."""
+        """Advance the time and wake the sleepers that are due; they run when the caller next awaits."""
         self._elapsed += seconds
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             woken = heapq.heappop(self._sleepers)[2]

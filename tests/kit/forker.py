@@ -1,11 +1,11 @@
-"""A process that has loaded the command and forks for each that a test runs: a process of its own for a tenth of the CPU.
+"""A process that has loaded the command and forks once for each command of a test: a new process for a tenth of the CPU.
 
     test ── arguments, environment, folder; stdin, stdout, stderr, end ──> this ── fork ──> workstation.cli.main
          <── its pid and, when it has ended, its exit code, written into `end` ──┘
 
-It runs as `python -m tests.kit.forker FD`, on the other end of a socket, ends with whoever holds that, and takes nothing from
-one command to the next: a command gets what a process gets, and is one, with signals, exit codes, terminals and children.
-What is loaded here already is not shown to load by itself; the tests of `test_main.py` start Python anew.
+It runs as `python -m tests.kit.forker FD`, on the other end of a socket, and ends when that socket is closed. Nothing passes
+from one command to the next. A command is a real process with signals, exit codes, a terminal and children. Modules are already
+loaded here, so these tests cannot show that they load by themselves; the tests of `test_main.py` start Python for that.
 """
 
 import gc
@@ -25,12 +25,12 @@ _LARGEST = 1 << 20
 
 
 def main(channel: socket.socket) -> None:
-    """Fork until nobody asks any more; returns in each child, as the command that it is."""
+    """Fork until the socket is closed. Returns in each child, as the command that it is."""
     for module in pkgutil.walk_packages(cli.__path__, "workstation.cli."):
         if module.name != "workstation.cli.host":
             importlib.import_module(module.name)
     gc.freeze()
-    # What interrupts the tests reaches their whole group; a command decides for itself what that means.
+    # A signal that interrupts the tests reaches their whole process group; a command decides for itself what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     woken, wakes = os.pipe()
@@ -64,7 +64,7 @@ def main(channel: socket.socket) -> None:
 
 
 def _tell(running: dict[int, int]) -> None:
-    """Say of each that has ended how it did."""
+    """Report the exit code of each child that has ended."""
     for pid in list(running):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -74,7 +74,7 @@ def _tell(running: dict[int, int]) -> None:
 
 
 def _become(asked: dict[str, object], files: list[int]) -> None:
-    """The process that was asked for, as one that was started with these."""
+    """Turn this child into the requested process, as if it had been started with these arguments."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for target, fd in enumerate(files[:3]):

@@ -1,11 +1,12 @@
-"""Golden files of rendered objects: one whole file, and of its variants only what differs from it.
+"""Golden files of rendered objects: one file is complete, and its variants only have the differences from it.
 
     goldens.check(GOLDEN / "standard.yaml", goldens.whole(standard))
     goldens.check(GOLDEN / "restricted.diff", goldens.differences(standard, restricted))
 
-A file of differences shows first which objects are added, removed or moved, by kind, namespace and name, then for each object
-that differs a unified diff of its YAML; an object that only one side has stands there line by line. With the whole file it
-determines the variant completely: the comparison is as strict as with two whole files. `UPDATE_GOLDEN=1` writes the files.
+A file of differences first lists the objects that are added, removed or moved, by kind, namespace and name. Then it has a
+unified diff of the YAML of each object that differs; an object that exists on only one side is there line by line. Together
+with the complete file it determines the variant, so the comparison is as strict as with two complete files. `UPDATE_GOLDEN=1`
+writes the files.
 """
 
 import difflib
@@ -22,7 +23,7 @@ _WIDTH = 120
 
 
 class _Readable(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
-    """Texts of several lines, such as files in ConfigMaps, are blocks: people review these."""
+    """Texts of several lines, such as files in ConfigMaps, are block scalars, so that people can review them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -41,7 +42,7 @@ def whole(objects: Sequence[Obj]) -> str:
 
 
 def differences(base: Sequence[Obj], variant: Sequence[Obj]) -> str:
-    """What differs between two lists of objects, empty where nothing does."""
+    """The differences between two lists of objects; empty if there are none."""
     before, after = _by_name(base), _by_name(variant)
     lines = _diff("objects", list(before), list(after))
     for name in dict.fromkeys([*after, *before]):
@@ -50,7 +51,7 @@ def differences(base: Sequence[Obj], variant: Sequence[Obj]) -> str:
 
 
 def check(path: Path, text: str) -> None:
-    """The text is the file's; with UPDATE_GOLDEN it becomes the file's."""
+    """Check that the file has this text; with UPDATE_GOLDEN, write it."""
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     wrong = _diff(f"{path.name} differs; review the difference, then set UPDATE_GOLDEN=1", _lines(path), text.splitlines())

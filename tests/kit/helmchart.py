@@ -1,4 +1,4 @@
-"""The chart as helm renders it; the same arguments are rendered once a process."""
+"""The chart as helm renders it; the same arguments are rendered once in each process."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ def helm(*arguments: str) -> str:
 
 
 def rendered(*arguments: str) -> list[dict[str, Any]]:
-    """The chart's objects, each time anew, so that a test may change them."""
+    """The chart's objects, as a new copy for each call, so that a test may change them."""
     objects: list[dict[str, Any]] = json.loads(_rendered(arguments))
     return objects
 

@@ -1,4 +1,4 @@
-"""A small server that answers as no API server should; plain HTTP on loopback, one behaviour per path prefix."""
+"""A small server that answers as no API server should: plain HTTP on loopback, one behaviour for each path prefix."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def slow(data: bytes, gap: float = 0.05) -> Answer:
 
 
 def slow_pieces(data: bytes, size: int = 65_536) -> Answer:
-    """All of it, in pieces between which everybody else has a turn."""
+    """All of it in pieces; in between, all other tasks get a turn."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         for position in range(0, len(data), size):

@@ -1,6 +1,6 @@
-"""When an API server knows the rights and policies that it was given: it hears of both by watches, and of policies in rounds.
+"""Whether an API server has loaded its rights and policies: it receives both by watches, and loads policies in rounds.
 
-Each watch tells in order. So what is made last of a kind, here by each call, is known after everything that was there before.
+Each watch reports in order. So once it knows the last object of a kind, which each call creates, it knows all earlier ones too.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from tests.kit.syncerbed import until
 
-# An API server picks up a new policy, or a change of a namespace, within moments; a busy machine takes longer.
+# An API server loads a new policy, or a change of a namespace, within moments; a busy machine needs longer.
 IN_FORCE = 60.0
 _PLACE = "default"
 _REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
@@ -24,7 +24,7 @@ _told: set[str] = set()
 
 
 async def all_known(admin: Client) -> None:
-    """Wait until every right and every policy that was written is known; of one server once, for they are written once."""
+    """Wait until the server knows every right and policy that was written; once for each server, as they are written once."""
     if admin.config.server in _told:
         return
     _told.add(admin.config.server)
@@ -76,7 +76,7 @@ def _binding(kind: str, name: str, who: str) -> Obj:
 
 
 async def _rights(admin: Client, name: str) -> bool:
-    """Whether the last right everywhere is known, and the last one in a namespace."""
+    """Whether the server knows the last cluster-wide right, and the last one in a namespace."""
     asked = {"verb": "get", "resource": "configmaps", "namespace": _PLACE}
     for who in (_everywhere(name), _here(name)):
         review = {"spec": {"user": who, "resourceAttributes": asked}}

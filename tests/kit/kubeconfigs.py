@@ -1,4 +1,4 @@
-"""Kubeconfig files of the identities that tests have in memory."""
+"""Kubeconfig files for identities that tests have in memory."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""What runs a moment behind what a test has just written: informers' copies, and those of quotas in API servers."""
+"""Waits for copies that lag behind a test's writes: informers' caches, and the quotas that API servers have in memory."""
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
@@ -9,7 +9,7 @@ from bulkhead.kube.objects import Key, Resource
 
 
 async def caught_up(informer: Informer) -> bool:
-    """Whether a copy is what a list shows; one of an API that is not served is."""
+    """Whether a copy equals what a list returns; a copy of an API that is not served does."""
     if not informer.has_synced or not informer.served:
         return True
     listed: dict[Key, str] = {}
@@ -33,7 +33,7 @@ async def caught_up(informer: Informer) -> bool:
 
 
 async def refused_for_quota(client: Client, r: Resource, obj: Obj, namespace: str) -> bool:
-    """Whether an API server would refuse this for a quota; nothing is made."""
+    """Whether an API server would refuse this because of a quota; creates nothing."""
     body = codec.encode({"apiVersion": r.api_version, "kind": r.kind} | obj | {"metadata": {"name": "probe"}})
     try:
         await client.transport.request(

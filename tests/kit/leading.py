@@ -1,4 +1,4 @@
-"""What only a leader does, in tests: it runs until the leader is killed."""
+"""Parts of a leader in tests: each runs until the leader is killed."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -18,6 +18,6 @@ T = TypeVar("T", bound=Runs)
 
 @contextlib.asynccontextmanager
 async def leading(part: T) -> AsyncIterator[T]:
-    """Run a part of a leader, and kill it at the end."""
+    """Run a part of a leader, and kill the leader at the end."""
     async with background(part.run()):
         yield part

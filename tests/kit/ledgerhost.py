@@ -1,8 +1,8 @@
-"""A host for the ledger: tenants with quotas, nodes, pods with the gate, as syncers and the controller would have made them.
+"""A host for the ledger: tenants with quotas, nodes, and pods with the gate, as syncers and the controller would create them.
 
-    async with LedgerHost.open(client) as host: ...       what a test made is gone at its end
+    async with LedgerHost.open(client) as host: ...       a test's objects are deleted at its end
 
-Beside it, `Watched`: somebody who sees every event of pods, and says when anything was given twice.
+`Watched` is a second observer: it sees every event of pods, and reports anything that was given twice.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ KWOK = "kwok.x-k8s.io/node"
 
 
 class LedgerHost:
-    """Tenants, nodes, Cohorts and gated pods of one test on a real API server; `open` deletes what the test made at its end."""
+    """Tenants, nodes, Cohorts and gated pods of one test on a real API server; `open` deletes the test's objects at the end."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -59,7 +59,7 @@ class LedgerHost:
         await install(self.client)
 
     async def member(self) -> None:
-        """Somebody is in a cohort: otherwise nobody would need the ledger."""
+        """Add a tenant to a cohort: the ledger works only if there is one."""
         name, spec = f"m{self.mark}", {"class": "standard", "quota": {"cohort": f"c{self.mark}"}}
         await self.client.apply(TENANTS, {"metadata": {"name": name}, "spec": spec})
         self.tenants.append(name)
@@ -74,13 +74,13 @@ class LedgerHost:
                 await self.client.delete(resource, name)
 
     async def clear(self, *tenants: str) -> None:
-        """No pods any more; nothing that counts what is gone runs here."""
+        """Delete all pods; no controller that counts them runs here."""
         for tenant in tenants:
             space = names.work_namespace(tenant)
             for pod in await self.pods(tenant):
                 await self.client.delete(PODS, pod["metadata"]["name"], space)
 
-            # kwok deletes by name, whichever pod bears it by then.
+            # kwok deletes by name, even if another pod has the name by then.
             async def none_left(tenant: str = tenant) -> bool:
                 return not await self.pods(tenant)
 
@@ -89,7 +89,7 @@ class LedgerHost:
             await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
 
     async def node(self, name: str, gpus: int = 8, **marks: str) -> str:
-        """A node that is ready; kwok plays its kubelet where kwok runs."""
+        """A node that is ready; if kwok runs, it plays the node's kubelet."""
         name = f"{name}-{self.mark}"
         found = {"kubernetes.io/hostname": name, "pool": self.mark} | {k.replace("__", "/"): v for k, v in marks.items()}
         meta = {"name": name, "labels": found, "annotations": {KWOK: "fake"}}
@@ -113,7 +113,7 @@ class LedgerHost:
     async def tenant(
         self, name: str, nominal: int, cohort: str = "", ceiling: int | None = None, borrowing: int | None = None
     ) -> str:
-        """A tenant's work namespace and quota, with what it was given; the host counts up to its ceiling."""
+        """A tenant's work namespace and quota, with these amounts; the host counts up to its ceiling."""
         name = f"{name}{self.mark}"
         space = names.work_namespace(name)
         await self.client.create(NAMESPACES, {"metadata": {"name": space}})
@@ -129,7 +129,7 @@ class LedgerHost:
         return name
 
     async def give(self, tenant: str, nominal: int, cohort: str = "", borrowing: int | None = None) -> None:
-        """Another quota."""
+        """Change the tenant's quota."""
         body = {"metadata": {"annotations": {ledger.GIVEN: _given(tenant, nominal, cohort, borrowing)}}}
         await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, body, names.work_namespace(tenant))
 
@@ -144,7 +144,7 @@ class LedgerHost:
         own_priority: int = 0,
         **spec: Any,
     ) -> Obj:
-        """A host pod with the gate, as a syncer makes it."""
+        """A host pod with the gate, as a syncer creates it."""
         notes = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name, ledger.OWN_PRIORITY: str(own_priority)}
         if gang is not None:
             notes |= {ledger.GANG: gang[0], ledger.GANG_SIZE: str(gang[1])}
@@ -157,7 +157,7 @@ class LedgerHost:
         return {"metadata": meta, "spec": body | spec}
 
     async def run(self, tenant: str, name: str, gpus: int = 1, **more: Any) -> Obj:
-        """Create one, again where the count in the quota was overtaken by what the ledger notes there, as a syncer does."""
+        """Create a pod, again if the quota conflicts with the ledger's note on it, as a syncer does."""
 
         async def made() -> Obj | None:
             with contextlib.suppress(Conflict):
@@ -174,11 +174,11 @@ class LedgerHost:
         return None
 
     async def pods(self, tenant: str) -> list[Obj]:
-        """All of a tenant."""
+        """All pods of a tenant."""
         return (await self.client.list(PODS, names.work_namespace(tenant))).items
 
     async def admitted(self, tenant: str, number: int, seconds: float = SECONDS) -> list[Obj]:
-        """Wait until so many pods of a tenant bear no gate."""
+        """Wait until this number of a tenant's pods have no gate."""
 
         async def so() -> list[Obj] | None:
             found = [pod for pod in await self.pods(tenant) if not gated(pod)]
@@ -188,7 +188,7 @@ class LedgerHost:
         return found
 
     async def told(self, tenant: str, name: str, reason: str, text: str = "", seconds: float = SECONDS) -> str:
-        """Wait until a pod says why it waits."""
+        """Wait until a pod's status says why it waits."""
 
         async def so() -> str | None:
             said = verdict(await self.get(tenant, name) or {})
@@ -198,13 +198,13 @@ class LedgerHost:
         return message
 
     async def standing(self, tenant: str) -> dict[str, int]:
-        """What stands on a tenant's quota."""
+        """The ledger's note on a tenant's quota."""
         quota = await self.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(tenant))
         found: dict[str, int] = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(LINE, {})
         return found
 
     async def end(self, tenant: str, name: str) -> None:
-        """A pod has done its work."""
+        """Let a pod complete."""
         await self.client.patch(
             PODS, name, {"status": {"phase": "Succeeded"}}, names.work_namespace(tenant), subresource="status"
         )
@@ -220,7 +220,7 @@ def leads() -> bool:
 
 
 def gated(pod: Obj) -> bool:
-    return any(each["name"] == ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
+    return any(schedulinggate["name"] == ledger.GATE for schedulinggate in pod["spec"].get("schedulingGates") or ())
 
 
 def verdict(pod: Obj) -> tuple[str, str] | None:
@@ -228,15 +228,17 @@ def verdict(pod: Obj) -> tuple[str, str] | None:
 
 
 def gpus(pod: Obj, resource: str = GPU) -> int:
-    return sum(int(each.get("resources", {}).get("limits", {}).get(resource, 0)) for each in pod["spec"]["containers"])
+    return sum(
+        int(container.get("resources", {}).get("limits", {}).get(resource, 0)) for container in pod["spec"]["containers"]
+    )
 
 
 @dataclass
 class Watched:
-    """Every event of pods of some namespaces, one after another: who held what at each instant."""
+    """Every event of pods in some namespaces, in order: which pod held what at each moment."""
 
     client: Client
-    # By namespace the most that it may hold, by node its GPUs, and sums over several namespaces.
+    # The limit for each namespace, the GPUs of each node, and limits for sums over several namespaces.
     most: dict[str, int] = field(default_factory=dict)
     room: dict[str, int] = field(default_factory=dict)
     together: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -298,7 +300,7 @@ def _ended(pod: Obj) -> bool:
 
 
 def _versions(pods: Iterable[Obj]) -> dict[str, str]:
-    """Of those that have not ended."""
+    """Resource versions of the pods that have not ended."""
     return {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods if not _ended(pod)}
 
 
@@ -307,7 +309,7 @@ class Killed(Exception):  # noqa: N818 -- reads as what happened
 
 
 class Mortal(Client):
-    """A client of a process that dies at one of its writes: right before it counts, or right after."""
+    """A client of a process that dies at one of its writes: right before it takes effect, or right after."""
 
     dies_at = 0
     after = True
@@ -323,7 +325,7 @@ class Mortal(Client):
 
     async def _mortally(self, call: Any) -> Any:
         if self.dies_at and self.writes >= self.dies_at:
-            # Its other writes, which are on their way, go no further either.
+            # Its other pending writes are cancelled too.
             call.close()
             raise Killed
         self.writes += 1
@@ -340,7 +342,7 @@ class Mortal(Client):
 async def lived(
     host: LedgerHost, dies_at: int, done: Callable[[], Awaitable[bool]], *, after: bool, board: Board | None = None
 ) -> bool:
-    """Lead until all is done, or until death; whether it died."""
+    """Lead until all is done or the process dies. Returns whether it died."""
     async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
         client.dies_at, client.after = dies_at, after
         leader = asyncio.create_task(Ledger(client, leads, board=board).run())

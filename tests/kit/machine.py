@@ -1,7 +1,8 @@
-"""What a test asks of its machine besides Python and the binaries that are fetched: it asks at its beginning, by name.
+"""What a test needs from its machine, beyond Python and the fetched binaries: it requires that by name at its beginning.
 
-What is missing is a skip that says who wants it, what it is, and where the same is shown or how the machine gets it. So a test
-that lacks anything never fails somewhere else, and the skips of a run (`pytest -rs`) list what a machine could not show.
+If something is missing, the test is skipped. The reason says which test needs it, what it is, and where the same is shown or
+how to install it. So a test never fails elsewhere for lack of it, and the skips of a run (`pytest -rs`) list what a machine
+could not show.
 """
 
 import os
@@ -13,20 +14,20 @@ import pytest
 
 
 def root(who: str, *, instead: str = "run it as root") -> None:
-    """Skip unless root runs this."""
+    """Skip unless the user is root."""
     if os.geteuid() != 0:
         pytest.skip(f"{who} needs root: {instead}")
 
 
 def programs(who: str, *names: str, instead: str = "`make setup` installs Debian's packages as root") -> None:
-    """Skip unless these are on the path."""
-    missing = [each for each in names if shutil.which(each) is None]
+    """Skip unless these programs are on the path."""
+    missing = [name for name in names if shutil.which(name) is None]
     if missing:
         pytest.skip(f"{who} needs {', '.join(missing)}: {instead}")
 
 
 def namespaces(who: str, *command: str, instead: str) -> None:
-    """Skip unless this command (an `unshare`) can make namespaces here, as it cannot in most containers."""
+    """Skip unless this command (an `unshare`) can create namespaces here, as it cannot in most containers."""
     root(who, instead=instead)
     programs(who, command[0])
     if subprocess.run([*command, "true"], capture_output=True, check=False, timeout=60).returncode != 0:
@@ -34,7 +35,7 @@ def namespaces(who: str, *command: str, instead: str) -> None:
 
 
 def address(who: str) -> str:
-    """An address of this machine that is not a loopback one, or skip; nothing is sent."""
+    """An address of this machine outside loopback, or skip; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -1,14 +1,14 @@
-"""What comes first where several processes run the tests: what takes longest, then what needs API servers, then the rest.
+"""The order of files if several processes run the tests: first the longest, then those with API servers, then the rest.
 
     nodes of pytest ──> unit_of ──> a file, or files that share a server ──> place_of ──> each process takes the next unit
 
-A long file that comes last is waited for by every other process; a short one is not. `make slowest` says which are long.
+All other processes would wait for a long file that comes last, but not for a short one. `make slowest` shows which are long.
 Pure: node IDs in, units and places out.
 """
 
 from typing import Final
 
-# They share an API server with a scheduler and kwok: one process runs them all, so that there is one and not three.
+# They share an API server with a scheduler and kwok: one process runs them all, so that one such server exists, not three.
 SCHEDULED: Final = "with a scheduler"
 WITH_SCHEDULER: Final = frozenset(
     f"tests/apiserver/test_{name}.py"
@@ -27,7 +27,7 @@ WITH_SCHEDULER: Final = frozenset(
         "usage_devices",
     )
 )
-# What takes longest by `make slowest`.
+# The files that take longest by `make slowest`.
 LONGEST_FIRST: Final = (
     SCHEDULED,
     "tests/apiserver/test_audit_webhook.py",
@@ -49,13 +49,13 @@ def file_of(node: str) -> str:
 
 
 def unit_of(node: str) -> str:
-    """What of the tests one process takes at once."""
+    """The tests that one process takes at once."""
     file = file_of(node)
     return SCHEDULED if file in WITH_SCHEDULER else file
 
 
 def place_of(node: str, *, server: bool) -> tuple[int, str]:
-    """What to sort tests by; a stable sort leaves those of a file in their order, and those of a unit together."""
+    """The sort key of a test; a stable sort keeps those of a file in their order, and those of a unit together."""
     unit = unit_of(node)
     if unit in _PLACES:
         return _PLACES[unit], file_of(node)

@@ -1,4 +1,4 @@
-"""A person before an identity provider, as a program: follows redirects, fills in the password form, enters a code."""
+"""A person at an identity provider, as a program: follows redirects, fills in the password form, enters a code."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}), urllib.r
 with pathlib.Path({log!r}).open("a") as log:
     log.write(sys.argv[1] + "\\n")
 query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(sys.argv[1]).query))
-# Somebody else on this machine answers first, without the state.
+# Another program on this machine answers first, without the state.
 for forged in ("?code=x&state=x", "?code=x", "?error=access_denied"):
     try:
         opener.open(query["redirect_uri"] + forged, timeout=10)
@@ -28,7 +28,7 @@ assert b"You may close this page" in last.read(), last.geturl()
 
 
 class Browser:
-    """The program, and what it was shown."""
+    """The browser program, and the pages that it was shown."""
 
     def __init__(self, dex: Dex, folder: Path, user: str = "ada") -> None:
         self.program = folder / "browser"
@@ -45,5 +45,5 @@ class Browser:
 
     @property
     def shown(self) -> list[str]:
-        """The addresses that it was opened with."""
+        """The URLs with which it was opened."""
         return self._log.read_text().splitlines() if self._log.exists() else []

@@ -1,4 +1,4 @@
-"""Certificates for the test API servers: one authority per server, EC keys, valid for a day."""
+"""Certificates for the test API servers: one authority for each server, EC keys, valid for one day."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -39,7 +39,7 @@ class Authority:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if addresses:
             names: list[x509.GeneralName] = [
-                x509.IPAddress(ip_address(each)) if each[0].isdigit() else x509.DNSName(each) for each in addresses
+                x509.IPAddress(ip_address(address)) if address[0].isdigit() else x509.DNSName(address) for address in addresses
             ]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), private_pem(key)
@@ -52,7 +52,7 @@ def signing_key() -> bytes:
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Encode a private key."""
-    # The form that every Kubernetes component reads; the API server refuses PKCS#8 as a token key.
+    # The form that every Kubernetes component reads; the API server refuses PKCS#8 for a token key.
     encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(encoding, kind, serialization.NoEncryption())
 

@@ -2,8 +2,8 @@
 
     builders of controller/plane ──> flags and Secrets, with this machine's paths and free ports in them ──> three processes
 
-What a plane's flags and memory limits do is tried here on the real programs, since nothing is set that a plane does not have.
-`root` may give each process its memory limit, by a control group of its own; others watch what they use (`Usage`).
+So tests see the effect of a plane's flags and memory limits on the real programs; there are no other settings than a plane's.
+As root, each process may get its memory limit by a control group of its own; other tests measure its use (`Usage`).
 """
 
 import base64
@@ -49,8 +49,8 @@ KCM: Final = "kube-controller-manager"
 PROGRAMS: Final = (ETCD, API_SERVER, KCM)
 _SECRETS: Final = {ETCD: "pki-etcd", API_SERVER: "pki-apiserver", KCM: "pki-controller-manager"}
 _PORTS: Final = (ETCD_PORT, ETCD_PEER_PORT, ETCD_METRICS_PORT, ETCD_HTTP_PORT, API_PORT, KCM_PORT)
-POD_IP: Final = "127.0.0.2"  # where what listens at the pod's address alone is found
-# What the API server says of itself; it opens no connection there, and takes no address of loopback.
+POD_IP: Final = "127.0.0.2"  # the address for servers that listen only at the pod's address
+# The address that the API server advertises; it opens no connection there, and refuses to advertise a loopback address.
 _ADVERTISED: Final = "192.0.2.1"
 _SAMPLE_SECONDS: Final = 0.02
 _GROUPS: Final = Path("/sys/fs/cgroup/memory")
@@ -58,14 +58,14 @@ _GROUPS: Final = Path("/sys/fs/cgroup/memory")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process uses and used at most, in MiB: of its own, and with files that it has mapped."""
+    """What a process uses and has used at most, in MiB: anonymous memory, and the total with mapped files."""
 
     own: float
     resident: float
 
 
 class PlaneProcesses:
-    """The plane of a spec; can be killed and started again on its data."""
+    """The plane of a spec; tests can kill it and start it again on its data."""
 
     def __init__(self, folder: Path, spec: PlaneSpec, *, limited: bool = False) -> None:
         self.folder = folder
@@ -75,12 +75,12 @@ class PlaneProcesses:
         self.limited = limited and _GROUPS.is_dir() and os.geteuid() == 0
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._groups: dict[str, Path] = {}
-        self.kills: list[str] = []  # what the kernel ended, and was started again
+        self.kills: list[str] = []  # programs that the kernel killed, and that were started again
         self._write_files()
 
     @property
     def admin(self) -> KubeConfig:
-        """The controller's own way in."""
+        """The controller's own access."""
         pair = issue.issue(controller_credential(), self.keys.authorities["client"], datetime.now(UTC))
         return KubeConfig(
             server=f"https://127.0.0.1:{self.ports[API_PORT]}",
@@ -90,7 +90,7 @@ class PlaneProcesses:
         )
 
     def start(self, *names: str) -> None:
-        """Start what does not run; all of it unless named."""
+        """Start what does not run; all programs by default."""
         containers: dict[str, Obj] = {
             ETCD: etcd.container(self.spec),
             API_SERVER: apiserver.container(self.spec),
@@ -104,7 +104,7 @@ class PlaneProcesses:
             self._spawn(name, containers[name])
 
     def runs(self, name: str) -> bool:
-        """Whether it has not ended."""
+        """Whether the program has not ended."""
         process = self._processes.get(name)
         return process is not None and process.poll() is None
 
@@ -115,11 +115,11 @@ class PlaneProcesses:
         return "" if code is None else f"{name} ended with {code}: {self.log_tail(name)}"
 
     def pid(self, name: str) -> int:
-        """The number of a process that runs."""
+        """The process ID of a running program."""
         return self._processes[name].pid
 
     def wait(self, seconds: float = 240.0) -> None:
-        """Return once the API server is ready, or say which process has ended."""
+        """Return once the API server is ready. Raises if a process has ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for name in self._processes:
@@ -132,7 +132,7 @@ class PlaneProcesses:
         raise RuntimeError(f"not ready after {seconds:g} s: {self.log_tail(API_SERVER)}")
 
     def get(self, path: str, *, timeout: float = 60.0, accept: str = "application/json") -> int:
-        """Ask the API server, as its admin, and return how many bytes came."""
+        """GET from the API server as its admin. Returns the number of bytes."""
         context = self.admin.ssl_context()
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         request = urllib.request.Request(f"{self.admin.server}{path}", headers={"Accept": accept})  # noqa: S310 -- https
@@ -152,7 +152,7 @@ class PlaneProcesses:
         return Usage(fields.get("RssAnon", 0.0), fields.get("VmRSS", 0.0))
 
     def kill(self, *names: str) -> None:
-        """End processes at once, as the kernel does with those that use too much."""
+        """Kill processes, as the kernel does with those that use too much."""
         for name in names or tuple(self._processes):
             process = self._processes.pop(name, None)
             if process is not None:
@@ -160,7 +160,7 @@ class PlaneProcesses:
                 process.wait()
 
     def end(self, *names: str) -> None:
-        """End processes as a kubelet does: the store last."""
+        """End processes as a kubelet does, the store last."""
         for name in names or tuple(reversed(PROGRAMS)):
             process = self._processes.pop(name, None)
             if process is not None:
@@ -172,7 +172,7 @@ class PlaneProcesses:
                     process.wait()
 
     def stop(self) -> None:
-        """End everything, and leave no control group."""
+        """End everything, and remove the control groups."""
         self.kill()
         for group in self._groups.values():
             with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ class PlaneProcesses:
             (folder / name).write_bytes(content)
 
     def _here(self, text: str, pki: Path) -> str:
-        """What is written for a pod, with this machine's folders and ports."""
+        """A pod's text, with this machine's folders and ports."""
         moved = {
             PKI_PATH: str(pki),
             CONFIG_PATH: str(self.folder / "config"),
@@ -221,8 +221,8 @@ class PlaneProcesses:
         return text
 
     def _spawn(self, name: str, container: Obj) -> None:
-        program, *flags = (self._here(each, self.folder / _SECRETS[name]) for each in container["command"])
-        environment = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        program, *flags = (self._here(item, self.folder / _SECRETS[name]) for item in container["command"])
+        environment = {item["name"]: item["value"] for item in container["env"] if "value" in item}
         group = self._group(name, container["resources"]["limits"]["memory"]) if self.limited else None
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
@@ -249,7 +249,7 @@ def _enter(group: Path | None) -> None:
 
 
 class Watch:
-    """The most that each program uses of its own between two moments, in MiB; sampled by a thread."""
+    """The most anonymous memory of each program between two moments, in MiB; a thread samples it."""
 
     def __init__(self, plane: PlaneProcesses, names: Iterable[str] = PROGRAMS) -> None:
         self.most = dict.fromkeys(names, 0.0)

@@ -1,8 +1,8 @@
 """Ports for servers that tests start, kill and start again.
 
-Below the range from which the kernel takes ports for outgoing connections: one of those took a port between its choice and the
-start of its server, and would as well while the server is down. Test processes that run side by side have a range each:
-between the choice of a port and the start of its server it looks free to the other.
+They are below the range from which the kernel takes ports for outgoing connections. Such a connection could take a port between
+its choice and the start of its server, or while the server is down. Processes that run tests side by side have a range each:
+until its server starts, a chosen port looks free to the other process.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of loopback on which nothing listens; the same twice in a process only once each has had its turn."""
+    """A free port of loopback. A process returns the same one twice only after all others."""
     for _ in range(2):
         left = [port for port in _RANGE if port not in _given]
         for port in random.sample(left, len(left)):

@@ -1,12 +1,12 @@
-"""What an API server makes of an empty etcd at its first start, made once and copied for every server of the tests.
+"""What an API server writes to an empty etcd at its first start, created once and copied for every server of the tests.
 
     first server of a key: start ── ready ── end ──> <cache>/tests/etcd/<key>       roles, namespaces, priorities, ranges
     every server:          <cache>/tests/etcd/<key> ── copy ──> its own data folder, then a start that makes nothing
 
-The key is of the binaries and of those options that decide what is stored. Nothing of one server's identity is in a copy: the
-keys of its tokens and its certificates are files, and the objects that name them or it are deleted: a cluster is known by the
-UID of its namespace `kube-system`, so every server makes that anew. A run that is interrupted leaves at most a folder that
-nobody reads: a finished one appears by one rename, under a lock of its key.
+The key is computed from the binaries and from the options that decide what is stored. A copy contains nothing of one server's
+identity. Its token keys and certificates are files, and the objects that name them or the server are deleted. Because a cluster
+is known by the UID of its namespace `kube-system`, every server creates that namespace itself. An interrupted run leaves at
+most a folder that is never read: a finished one appears by one rename, under a lock of its key.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from workstation.hostcluster.binaries import cache_dir
 
-# What a server writes of itself: who it is, that it lives, and the authority of its clients.
+# What a server writes about itself: its identity, its lease, and the authority of its clients.
 OF_ONE_SERVER = (
     "/registry/namespaces/",
     "/registry/leases/kube-system/",
@@ -28,12 +28,15 @@ OF_ONE_SERVER = (
 
 
 def key_of(*parts: object) -> str:
-    """The name of what these decide."""
+    """The name of the folder for these inputs."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
 
 def copy(key: str, target: Path, make: Callable[[Path], None]) -> None:
-    """Have `target` be a copy of what is kept; where nothing is, `make` leaves it as `etcd` in the folder that it is given."""
+    """Make `target` a copy of the kept folder.
+
+    If there is none, `make` first creates it as `etcd` in the folder that it is given.
+    """
     parent = cache_dir() / "tests" / "etcd"
     kept = parent / key
     if not kept.exists():
@@ -53,7 +56,7 @@ def _keep(kept: Path, make: Callable[[Path], None]) -> None:
 
 
 def _copied(source: Path, target: Path) -> None:
-    # etcd sets 64 MiB aside for its log, nearly all of it zeros.
+    # etcd reserves 64 MiB for its log, nearly all of it zeros.
     subprocess.run(["cp", "-a", "--sparse=always", "--reflink=auto", str(source), str(target)], check=True, timeout=60)
 
 

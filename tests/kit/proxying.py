@@ -1,4 +1,4 @@
-"""A real HAProxy as a process, with the configuration that its pod has, and planes that are TLS servers of this process."""
+"""A real HAProxy as a process, with the configuration of its pod, and planes that are TLS servers in this process."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,10 @@ HELLO = b"hello from "
 
 @cache
 def program() -> tuple[str, ...]:
-    """HAProxy from the image's own packages. Only a machine that cannot unpack any does without; what fails there fails."""
+    """HAProxy from the image's own packages.
+
+    It is missing only on a machine that cannot unpack any; other failures fail the test.
+    """
     machine.programs("HAProxy, unpacked from Debian's packages,", "mmdebstrap")
     tree = slurm_root.debian_tree(binaries.cache_dir() / "images", proxy_root.PROXY_TREE)
     return tuple(proxy_root.program(tree))
@@ -39,7 +42,7 @@ def program() -> tuple[str, ...]:
 
 @dataclass
 class Plane:
-    """A TLS server with a certificate of its own name, which says its tenant and echoes what comes."""
+    """A TLS server with a certificate for its own name, which sends its tenant's name and echoes what it receives."""
 
     tenant: str
     host: str
@@ -77,7 +80,7 @@ async def plane(tenant: str, folder: Path, host: str = "") -> AsyncIterator[Plan
 
 
 def certificate(folder: Path, tenant: str, host: str) -> str:
-    """A self-signed certificate in `<tenant>.pem`; returned without its key."""
+    """A self-signed certificate in `<tenant>.pem`. Returned without its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, tenant)])
     now = datetime.now(UTC)
@@ -106,7 +109,7 @@ class Proxy:
         self.runtime = Runtime(self.folder)
 
     async def open(self, to: Plane, *, name: str | None = None) -> "Session":
-        """A client of a plane, which trusts this plane alone, and asks for it by its name or another."""
+        """A client of a plane that trusts only this plane, and requests it by its name or another."""
         context = ssl.create_default_context(cadata=to.ca)
         if name is not None:
             context.check_hostname = False
@@ -117,16 +120,16 @@ class Proxy:
             return Session(reader, writer, (await reader.readline()).removeprefix(HELLO).decode().strip())
 
     async def probed(self) -> bytes:
-        """What the kubelet's probe gets."""
+        """The answer to the kubelet's probe."""
         found = re.findall(r"bind 127\.0\.0\.1:(\d+)", (self.folder / "haproxy.cfg").read_text())
-        (port,) = (int(each) for each in found if int(each) != self.port)
+        (port,) = (int(item) for item in found if int(item) != self.port)
         async with asyncio.timeout(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
             return await reader.readline()
 
     async def raw(self, data: bytes) -> bytes:
-        """What comes back for bytes that are no TLS of a client."""
+        """The answer to bytes that are not a TLS client's."""
         async with asyncio.timeout(120):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             writer.write(data)

@@ -3,10 +3,11 @@
     start_pair(folder) ──> host: etcd + kube-apiserver      the syncer's topology: two planes, own etcd each,
                        └─> plane: etcd + kube-apiserver     real RBAC, real admission, no controllers, no kubelet
 
-Every server starts on a copy of what a first one of its options has made (`prepared`), unless it is asked for an empty etcd.
+Every server starts on a copy of the data of a first one with the same options (`prepared`), unless it should have an empty
+etcd.
 
-There is no controller manager: nothing collects garbage, fills in default service accounts or finishes the deletion of
-namespaces. ServiceAccount admission is off unless asked for, so pods can be created. Every process dies with its parent.
+There is no controller manager: nothing collects garbage, adds default service accounts or finishes the deletion of namespaces.
+ServiceAccount admission is off by default, so that pods can be created. Every process dies with its parent.
 """
 
 import base64
@@ -38,20 +39,20 @@ _STOP_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 _SPACES = "/api/v1/namespaces"
 _OWN_SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-# How seldom Go's collector runs, and from which size on all the same: with the usual GOGC of 100 an API server computes a fifth
-# more at its start. The limits keep a run of three processes, each with two or three servers, near 4 GiB.
+# Go's collector runs seldom, and regularly only above a size. With the usual GOGC of 100 an API server computes a fifth more at
+# its start. The limits keep a run of three processes, each with two or three servers, near 4 GiB.
 _COLLECTOR = {
     "kube-apiserver": {"GOGC": "200", "GOMEMLIMIT": "330MiB"},
     "etcd": {"GOGC": "200", "GOMEMLIMIT": "80MiB"},
 }
 _GANGS = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-# The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
+# The Kubernetes version of hosts in tests, such as "1.34"; by default that of planes, which Bulkhead ships.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a test may ask of one API server."""
+    """The options of one API server."""
 
     service_range: str = "10.0.0.0/24"
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -59,13 +60,13 @@ class ServerOptions:
     service_account_admission: bool = False
     issuer: str = "https://kubernetes.default.svc"
     flags: tuple[str, ...] = ()
-    # As kubeadm does: without it, watches of quiet kinds get no bookmarks.
+    # As with kubeadm: without it, watches of quiet kinds get no bookmarks.
     etcd_flags: tuple[str, ...] = ("--watch-progress-notify-interval=5s",)
-    empty: bool = False  # whether etcd starts with nothing in it, so that the API server makes all that it begins with
+    empty: bool = False  # whether etcd starts empty, so that the API server creates its initial objects
 
 
 class ApiServer:
-    """An etcd and a kube-apiserver, of a plane by its name or of a host; can be killed, frozen and started again as it was."""
+    """An etcd and a kube-apiserver, of a plane by its name or of a host. Tests can kill, freeze and restart it."""
 
     def __init__(self, name: str, folder: Path, options: ServerOptions | None = None) -> None:
         self.name = name
@@ -90,12 +91,12 @@ class ApiServer:
         return KubeConfig(server=self.url, ca=self.authority.pem, client_cert=cert, client_key=key)
 
     def start(self) -> None:
-        """Start what does not run."""
+        """Start the programs that do not run."""
         self.start_etcd()
         self.start_apiserver()
 
     def start_etcd(self) -> None:
-        """Start etcd on the data that is there, at first on what a server of these options has made of an empty one."""
+        """Start etcd on its data; the first time on the data that a server with these options creates."""
         if not self.options.empty and not (self.folder / "etcd").exists():
             prepared.copy(self._key(), self.folder / "etcd", self._prepare)
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self._peer_port}"
@@ -114,14 +115,14 @@ class ApiServer:
         )
 
     def _key(self) -> str:
-        """What the objects that an API server begins with depend on."""
+        """What decides the initial objects of an API server."""
         options = self.options
         programs = (binary("etcd"), binary("kube-apiserver", self.kubernetes))
         asked = (options.service_range, sorted(options.feature_gates.items()), sorted(options.runtime_config.items()))
-        return prepared.key_of(*((str(each), each.stat().st_mtime_ns) for each in programs), *asked)
+        return prepared.key_of(*((str(program), program.stat().st_mtime_ns) for program in programs), *asked)
 
     def _prepare(self, folder: Path) -> None:
-        """Leave in a folder what a server of these options makes of an empty etcd, and nothing that is its own."""
+        """Leave in a folder what a server with these options writes to an empty etcd, without anything of its own identity."""
         plain = replace(self.options, flags=(), etcd_flags=(), empty=True)
         first = ApiServer(self.name, folder, plain)
         try:
@@ -135,7 +136,7 @@ class ApiServer:
             first.stop()
 
     def start_apiserver(self) -> None:
-        """Start kube-apiserver; `wait` tells when it serves."""
+        """Start kube-apiserver; `wait` returns when it serves."""
         options, folder = self.options, self.folder
         disabled = [] if options.service_account_admission else ["ServiceAccount"]
         flags = [
@@ -154,7 +155,7 @@ class ApiServer:
             "--allow-privileged=true",
             "--shutdown-delay-duration=0s",
             "--endpoint-reconciler-type=none",
-            *(f"--disable-admission-plugins={each}" for each in disabled),
+            *(f"--disable-admission-plugins={item}" for item in disabled),
             *_pairs("--feature-gates", self._known(options.feature_gates)),
             *_pairs("--runtime-config", {} if self.kubernetes else options.runtime_config),
             *options.flags,
@@ -162,7 +163,7 @@ class ApiServer:
         self._spawn("kube-apiserver", *flags)
 
     def _known(self, gates: Mapping[str, bool]) -> Mapping[str, bool]:
-        """Those that this version has: others would end it at its start."""
+        """The features that this version has: an unknown one would end it at its start."""
         if not self.kubernetes or not gates:
             return gates
         command = [str(binary("kube-apiserver", self.kubernetes)), "--help"]
@@ -173,7 +174,7 @@ class ApiServer:
         """Start a kube-scheduler that knows gangs, or a stock one with a configuration; `kill` ends it."""
         flags = self._client_flags()
         if config is not None:
-            # It names the kubeconfig that the flags are made with.
+            # It names the kubeconfig that is written together with the flags.
             self._spawn("kube-scheduler", f"--config={config}", "--secure-port=0")
             return
         self._spawn("kube-scheduler", *flags, f"--feature-gates={_GANGS}")
@@ -216,7 +217,7 @@ class ApiServer:
         return config
 
     def wait(self, seconds: float = _READY_SECONDS) -> None:
-        """Return once the server is ready, or tell which process failed and where its log is."""
+        """Return once the server is ready. Raises with the failed process and its log."""
         deadline = time.monotonic() + seconds
         context = self.admin.ssl_context()
         while time.monotonic() < deadline:
@@ -230,8 +231,8 @@ class ApiServer:
         raise RuntimeError(f"{self.name}: not ready after {seconds:g} s: {self.log_tail('kube-apiserver')}")
 
     def _begun(self, context: ssl.SSLContext | None) -> bool:
-        """Whether its own namespaces are there: it is ready some moments before."""
-        there = {each["metadata"]["name"] for each in json.loads(self._get(_SPACES, context))["items"]}
+        """Whether its own namespaces exist: it is ready some moments earlier."""
+        there = {item["metadata"]["name"] for item in json.loads(self._get(_SPACES, context))["items"]}
         return there.issuperset(_OWN_SPACES)
 
     def _get(self, path: str, context: ssl.SSLContext | None) -> str:
@@ -240,7 +241,7 @@ class ApiServer:
             return str(answer.read(), "utf-8")
 
     def kill(self, name: str = "kube-apiserver") -> None:
-        """Kill a process as a crash does."""
+        """Kill a process, as a crash does."""
         process = self._processes.pop(name)
         process.kill()
         process.wait()
@@ -256,7 +257,7 @@ class ApiServer:
         self._processes[name].send_signal(number)
 
     def pid(self, name: str) -> int:
-        """The number of a process that runs."""
+        """The process ID of a running program."""
         return self._processes[name].pid
 
     def stop(self) -> None:
@@ -276,8 +277,8 @@ class ApiServer:
         return str(answer["header"]["revision"])
 
     def forget(self, prefix: str) -> None:
-        """Take everything below a key out of etcd, behind the API server's back."""
-        first, last = (base64.b64encode(each.encode()).decode() for each in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
+        """Delete everything below a key in etcd, bypassing the API server."""
+        first, last = (base64.b64encode(item.encode()).decode() for item in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
         self._etcd_call("kv/deleterange", json.dumps({"key": first, "range_end": last}))
 
     def _etcd_call(self, path: str, body: str) -> bytes:
@@ -331,7 +332,7 @@ class Pair:
 
 
 def with_pod_groups(service_range: str) -> ServerOptions:
-    """What a class that offers PodGroups needs on both sides; who does not use them notices nothing."""
+    """What a class that offers PodGroups needs on both sides; other tests do not notice it."""
     return ServerOptions(
         service_range=service_range,
         feature_gates={"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True},
@@ -340,7 +341,7 @@ def with_pod_groups(service_range: str) -> ServerOptions:
 
 
 def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOptions | None = None) -> Pair:
-    """Start both planes side by side and wait until both serve."""
+    """Start host and plane at the same time and wait until both serve."""
     pair = Pair(
         ApiServer("host", folder / "host", host or with_pod_groups("10.96.0.0/16")),
         ApiServer("plane", folder / "plane", plane or with_pod_groups("10.112.0.0/22")),
@@ -357,7 +358,7 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
 
 
 def binary(name: str, kubernetes: str = "") -> Path:
-    """An executable as the tree pins it, or of another Kubernetes; what the cache lacks is fetched or built once."""
+    """An executable as the tree pins it, or of another Kubernetes; fetched or built once if the cache lacks it."""
     component = name if name in {"etcd", "kwok"} else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
     path: Path = binaries.ensure(component)[name]
     return path
@@ -369,15 +370,15 @@ def _pairs(flag: str, values: Mapping[str, bool]) -> list[str]:
 
 
 def die_with_parent() -> None:
-    """For a process that begins: end it when its parent ends."""
-    # A test run that is killed leaves nothing behind. Linux only; elsewhere the fixture's end is all there is.
+    """For a new process: end it when its parent ends."""
+    # A killed test run leaves nothing behind. Only Linux has this; elsewhere only the fixture's end stops the process.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def running(name: str, folder: Path, options: ServerOptions | None = None) -> Iterator[ApiServer]:
-    """An API server that answers, until the end of the block."""
+    """An API server that serves until the end of the block."""
     server = ApiServer(name, folder, options)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""Tenants with Slurm and key material that is no secret."""
+"""Tenants with Slurm, and key material that is not secret."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The snapshot API on a server of the tests, and the steps that its tests share.
 
-Its controller and drivers are not here: a test writes what they would. The definitions are our own, with the project's group,
-version, names and fields.
+Its controller and drivers are not here: a test writes what they would write. The definitions are our own, with the project's
+group, version, names and fields.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ KIND = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
 
 
 async def serve_snapshots(*clients: Client) -> None:
-    """Make both definitions where they are not, and wait until they are served."""
+    """Create both definitions if they do not exist, and wait until they are served."""
     for client in clients:
         for wanted in snapshots.definitions():
             with contextlib.suppress(AlreadyExists):
@@ -38,7 +38,7 @@ async def serve_snapshots(*clients: Client) -> None:
 
 
 async def remove_snapshots(client: Client) -> None:
-    """Take the API away, with all objects in it."""
+    """Remove the API, with all of its objects."""
     for definition in snapshots.definitions():
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
     await served(client, *SNAPSHOT_KINDS, there=False)
@@ -61,7 +61,7 @@ async def restore(bed: SyncerBed, name: str, snapshot: str, size: str = "2Gi") -
 
 
 async def controller_says(bed: SyncerBed, name: str, status: Obj) -> None:
-    """What the host's snapshot controller would write."""
+    """Write what the host's snapshot controller would write."""
     host = bed.host_name("VolumeSnapshot", name)
     await bed.host.patch(VOLUME_SNAPSHOTS, host, {"status": status}, bed.work, subresource="status")
 

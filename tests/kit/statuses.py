@@ -1,4 +1,4 @@
-"""The whole status of a tenant, of findings that a test makes up: what its facets say of them, in their order, as one fold."""
+"""The whole status of a tenant, from findings that a test makes up: its facets' reports, in their order, as one fold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ from controller.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a reconcile found out, as far as it came."""
+    """The findings of a reconcile, as far as it came."""
 
     namespaces: tuple[Obj, ...] = ()
     pki: bool = False
@@ -66,7 +66,7 @@ class Findings:
 
 
 def reports(tenant: Obj, spec: PlaneSpec, found: Findings) -> tuple[Report, ...]:
-    """What each facet says, in the order of `controller.tenant.consists`."""
+    """The report of each facet, in the order of `controller.tenant.consists`."""
     seen = plane.Found(found.plane_ready, found.plane_message, found.plane_uid, found.identity, found.pods, found.pull_trouble)
     was = was_true(tenant, ConditionType.SYNCER_READY)
     return (

@@ -1,11 +1,10 @@
-"""A pytest plugin that makes a bad machine of a good one: `make test LAG=1`. What passes there does not pass by chance.
+"""A pytest plugin that turns a good machine into a bad one: `make test LAG=1`. Tests that pass there do not pass by chance.
 
     every watch event of a client in this process   comes 0.7 to 1 s after it was read, in its order
     every fsync of a test's etcd                    takes 20 ms longer, as on a slow disk
-    every core                                      has a busy loop of somebody else on it
+    every core                                      has a busy loop of another process on it
 
-Only tests with real API servers have late events: where time is simulated, nothing is waited for. Without LAG=1 it does
-nothing.
+Only tests with real API servers have late events: with simulated time nothing waits. Without LAG=1 the plugin does nothing.
 """
 
 import asyncio
@@ -26,25 +25,26 @@ from bulkhead.kube.watch import WatchEvent, watch_events
 STRAINED: Final = os.environ.get("BULKHEAD_TEST_LAG", "") not in {"", "0"}
 _LATE_SECONDS: Final = (0.7, 1.0)
 _FSYNC_MICROSECONDS: Final = 20_000
-# Its parent's number is told: a parent that has ended before it looks would be mistaken for the one that adopts it.
+# The loop is told its parent's process ID: otherwise it would mistake the process that adopts it for its parent, if the parent
+# has already ended.
 _BUSY: Final = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10_000_000): pass"
 _busy: list[subprocess.Popen[bytes]] = []
 
 
 def slow_disk(command: list[str]) -> list[str]:
-    """The command of an etcd whose fsyncs are slow; the process that is started stays etcd itself, to be killed and frozen."""
+    """The command of an etcd with slow fsyncs; the started process is still etcd itself, so tests can kill and freeze it."""
     if not STRAINED:
         return command
     strace = shutil.which("strace")
     if strace is None:
         raise RuntimeError("LAG=1 slows the disk by strace, which is not installed: apt-get install strace")
-    kept = [each for each in command if each != "--unsafe-no-fsync"]
+    kept = [item for item in command if item != "--unsafe-no-fsync"]
     inject = f"--inject=fsync,fdatasync:delay_enter={_FSYNC_MICROSECONDS}"
     return [strace, "-D", "-f", "--seccomp-bpf", "--trace=fsync,fdatasync", inject, "-o", "/dev/null", *kept]
 
 
 async def late_events(*arguments: Any, **options: Any) -> AsyncGenerator[WatchEvent, None]:
-    """What `watch_events` yields, each event late and in its order; the end, or the error, comes after all of them."""
+    """The events of `watch_events`, each late and in its order; the end, or the error, comes after all of them."""
     clock = asyncio.get_running_loop().time
     line: asyncio.Queue[tuple[float, WatchEvent | Exception | None]] = asyncio.Queue()
 
@@ -73,13 +73,13 @@ async def late_events(*arguments: Any, **options: Any) -> AsyncGenerator[WatchEv
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the CPU away, once for all processes of a run."""
+    """Use up the CPU, once for all processes of a run."""
     if STRAINED and "PYTEST_XDIST_WORKER" not in os.environ and not config.option.collectonly:
         _busy.extend(subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(os.cpu_count() or 1))
 
 
 def pytest_unconfigure() -> None:
-    """Give it back."""
+    """Stop using up the CPU."""
     while _busy:
         _busy.pop().kill()
 

@@ -1,8 +1,8 @@
-"""One tenant on two real API servers: the real session of the syncer, and a test that plays kubelet and scheduler.
+"""One tenant on two real API servers: the real session of the syncer, while the test plays kubelet and scheduler.
 
     async with SyncerBed.open(host, plane) as bed: ...      both namespaces, one node, the session running
 
-Nothing runs on the host but API server and etcd, so a test does by hand what scheduler, kubelet and controllers would.
+Only API server and etcd run on the host, so the test does the work of scheduler, kubelet and controllers itself.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of
 from tests.kit import lag
 
-# How long something that is certain to come may take on a machine that has much else to do; nothing waits for as long as that.
+# How long an event that is certain to come may take on a busy machine; no test normally waits for that long.
 SECONDS = 60.0
-FIRST_PAUSE = 0.02  # seconds between two looks at what is waited for
+FIRST_PAUSE = 0.02  # seconds between the first two checks
 LONGEST_PAUSE = 0.2
 
 
@@ -60,7 +60,7 @@ def settings_for(tenant: str, **more: Any) -> Settings:
 
 
 async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = SECONDS) -> Any:
-    """Poll until `check` gives something true, ever less often: each look costs the API server as much as what it waits for."""
+    """Poll until `check` returns something true, less and less often: the checks take CPU from the work that they wait for."""
     deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
     while True:
         found = await check()
@@ -153,7 +153,7 @@ class SyncerBed:
         return session
 
     async def stop(self) -> None:
-        """End the session the hard way, as a kill would."""
+        """End the session abruptly, as a kill would."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -161,7 +161,7 @@ class SyncerBed:
             self._task = None
 
     async def caught_up(self) -> None:
-        """Wait until the syncer has seen what both servers have: its watches run a moment behind what a test has written."""
+        """Wait until the syncer has seen what both servers have: its watches lag behind a test's writes."""
         assert self.session is not None
         caches = self.session.caches
         copies = [*caches.virtual.values(), *caches.host.values()]
@@ -172,7 +172,7 @@ class SyncerBed:
         await until(seen, "the syncer's copies to be what both servers have")
 
     async def idle(self) -> None:
-        """Wait until everything that there is now has been seen, and no key is due; one may wait for its time."""
+        """Wait until the syncer has seen everything that exists now, and no key is due; keys may be scheduled for later."""
         await self.caught_up()
 
         async def done() -> bool:
@@ -181,14 +181,14 @@ class SyncerBed:
         await until(done, "every key reconciled")
 
     async def patrolled(self) -> None:
-        """Wait until the syncer has reconciled everything once more, as it is now; a key may wait for its time."""
+        """Wait until the syncer has reconciled everything once more as it is now; keys may be scheduled for later."""
         assert self.session is not None
         await self.caught_up()
         self.session.patrol.round()
         await self.idle()
 
     async def quiet(self) -> None:
-        """Wait until the syncer has reconciled everything once more and no key waits for its time."""
+        """Wait until the syncer has reconciled everything once more, and no key is scheduled for later."""
 
         async def empty() -> bool:
             return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
@@ -202,9 +202,9 @@ class SyncerBed:
         for name in self._priorities:
             await self.plane.delete(PRIORITY_CLASSES, name)
         for client in (self.host, self.plane):
-            for each in (await client.list(NODES)).items:
-                if self.tenant in each["metadata"]["name"]:
-                    await client.delete(NODES, each["metadata"]["name"])
+            for item in (await client.list(NODES)).items:
+                if self.tenant in item["metadata"]["name"]:
+                    await client.delete(NODES, item["metadata"]["name"])
 
     # -- the tenant
 
@@ -217,14 +217,14 @@ class SyncerBed:
         return self.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "resources": {"limits": limits}}])
 
     async def priority(self, name: str, value: int) -> str:
-        """A PriorityClass of the plane, gone at the end; returns its name."""
+        """A PriorityClass of the plane, deleted at the end. Returns its name."""
         name = f"{name}-{self.tenant}"
         await self.plane.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         self._priorities.append(name)
         return name
 
     async def create(self, pod: Obj) -> Obj:
-        """Create a pod in the plane, whose API server admits a PriorityClass of its own some moments after it has made it."""
+        """Create a pod in the plane; its API server admits a PriorityClass some moments after the class was created."""
 
         async def made() -> Obj | None:
             try:
@@ -243,7 +243,7 @@ class SyncerBed:
         return None
 
     async def bind_virtual(self, name: str, node: str | None = None) -> None:
-        """What a scheduler of the tenant's own does: bind a pod in the plane."""
+        """Bind a pod in the plane, as a scheduler of the tenant's own does."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node or self.node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         await self.plane.create_subresource(PODS, name, "binding", body, self.space)
@@ -257,19 +257,19 @@ class SyncerBed:
     async def condition(self, name: str) -> Obj | None:
         pod = await self.virtual(name)
         conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
-        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+        return next((condition for condition in conditions if condition["type"] == "PodScheduled"), None)
 
     async def events(self, name: str) -> list[Obj]:
         return [
-            each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
+            item for item in (await self.plane.list(EVENTS, self.space)).items if item["involvedObject"].get("name") == name
         ]
 
     async def event(self, name: str, *texts: str, reason: str = "", seconds: float = SECONDS) -> Obj:
-        """Wait for an event of an object with a reason, where one is given, and a message that has all texts."""
+        """Wait for an event of an object with this reason, if given, and a message that contains all texts."""
 
         async def found() -> Obj | None:
-            events = [each for each in await self.events(name) if reason in {"", each["reason"]}]
-            return next((each for each in events if all(text in each["message"] for text in texts)), None)
+            events = [item for item in await self.events(name) if reason in {"", item["reason"]}]
+            return next((item for item in events if all(text in item["message"] for text in texts)), None)
 
         event: Obj = await until(found, f"event {reason} of {name} with {texts}", seconds)
         return event
@@ -281,18 +281,18 @@ class SyncerBed:
         return self.session.caches.host_key(kind, Key(self.space, name)).name
 
     async def copy(self, r: Resource, name: str) -> Obj | None:
-        """The host object of a virtual one."""
+        """The host object of a virtual object."""
         with contextlib.suppress(NotFound):
             return await self.host.get(r, self.host_name(r.kind, name), self.work)
         return None
 
     async def copied(self, r: Resource, name: str, seconds: float = SECONDS) -> Obj:
-        """Wait for the host object of a virtual one."""
+        """Wait for the host object of a virtual object."""
         found: Obj = await until(lambda: self.copy(r, name), f"{r.kind} {name} on the host", seconds)
         return found
 
     async def uncopied(self, r: Resource, name: str, seconds: float = SECONDS) -> None:
-        """Wait until the host object of a virtual one is gone."""
+        """Wait until the host object of a virtual object is gone."""
 
         async def absent() -> bool:
             return await self.copy(r, name) is None
@@ -350,7 +350,7 @@ class SyncerBed:
         await self.host.patch(PODS, host["metadata"]["name"], {"status": status}, self.work, subresource="status")
 
     async def running(self, name: str, pod: Obj | None = None) -> Obj:
-        """Create a pod and bring it to Running on both sides; returns its host pod."""
+        """Create a pod and bring it to Running on both sides. Returns its host pod."""
         await self.create(pod or self.pod(name))
         host = await self.mirrored(name)
         await self.bind(host)
@@ -363,7 +363,7 @@ class SyncerBed:
         return host
 
     async def kubelet_ends(self, host: Obj) -> None:
-        """The kubelet's last word about a pod that is being deleted."""
+        """The kubelet's last status of a pod that is being deleted."""
         await self.host.delete(PODS, host["metadata"]["name"], self.work, grace_seconds=0)
 
     async def quota(self, hard: int, used: int = 0) -> None:
@@ -375,7 +375,7 @@ class SyncerBed:
         await self.refuses(PODS, self.gpu_pod("probe", hard + 1))
 
     async def refuses(self, r: Resource, obj: Obj) -> None:
-        """Wait until the host refuses this for a quota that was just made or counted."""
+        """Wait until the host refuses this because of a quota that was just created or counted."""
         await until(lambda: lag.refused_for_quota(self.host, r, obj, self.work), f"a quota to count {r.plural}")
 
     async def set_used(self, used: int, hard: int) -> None:
@@ -385,17 +385,17 @@ class SyncerBed:
 
 
 async def empty(client: Client, namespace: str) -> None:
-    """Delete what a syncer mirrors: every later session on the same plane would take it for its tenant's."""
+    """Delete everything that a syncer mirrors: a later session on the same plane would mirror it for its own tenant."""
     for kind, entry in KINDS.items():
         r = resource_of(entry)
         found: list[Obj] = []
         with contextlib.suppress(NotFound):  # a server that does not serve the kind
             found = (await client.list(r, namespace)).items
-        for each in found:
+        for item in found:
             with contextlib.suppress(KubeError):
-                if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
-                    await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
-                await client.delete(r, each["metadata"]["name"], namespace, grace_seconds=0)
+                if kind not in {"Pod", "Service"} and item["metadata"].get("finalizers"):
+                    await client.patch(r, item["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+                await client.delete(r, item["metadata"]["name"], namespace, grace_seconds=0)
 
 
 def virtual_uid(host: Obj) -> str:

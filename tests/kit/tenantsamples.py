@@ -1,4 +1,4 @@
-"""Tenants, classes and key material for the controller's tests; the material is text, so that golden files hold no secret."""
+"""Tenants, classes and key material for the controller's tests; the material is text, so golden files contain no secret."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ IMAGES = Images(
     coredns="example.org/coredns:v1.15.0",
 )
 OBJECT_LIMITS = {"configmaps": "1000", "pods": "100", "secrets": "1000"}
-# The fields of sections that hold amounts by name.
+# The fields of sections that are amounts by name.
 AMOUNTS = ("limits", "object_limits", "ceilings")
 WEBHOOK = {
     "url": "https://audit.example.org:8443/events/{tenant}",
@@ -51,12 +51,12 @@ PLANE = PlaneSpec(
 
 
 def plane_spec(**changes: Any) -> PlaneSpec:
-    """A plane that differs from `PLANE` as `changed` says."""
+    """A plane that differs from `PLANE` in the fields of `changed`."""
     return changed(PLANE, **changes)
 
 
 def changed(spec: PlaneSpec, **changes: Any) -> PlaneSpec:
-    """The plane with other fields. Of a section the fields that differ are enough, amounts as they are written.
+    """The plane with other fields. For a section only the fields that differ are needed, with amounts as they are written.
 
     `changed(spec, version="v1.36.4", quota={"limits": (("nvidia.com/gpu", "8"),)})`
     """
@@ -106,7 +106,7 @@ def case(asked: dict[str, Any], offer: dict[str, Any] | None, settings: Settings
 
 
 def plane_for(asked: dict[str, Any], offer: dict[str, Any], settings: Settings | None = None, **more: Any) -> PlaneSpec:
-    """The plane of a tenant that is admitted."""
+    """The plane of an admitted tenant."""
     made = admit(case(asked, offer, settings, **more))
     assert isinstance(made, Admitted), made
     return replace(made.plane, service_slice=SLICE)

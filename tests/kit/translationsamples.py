@@ -1,4 +1,4 @@
-"""The view and the pod that the tests of translation start from, and merging of what a case changes about them."""
+"""The view and the pod that the tests of translation start from, and merging of a case's changes into them."""
 
 import copy
 from dataclasses import replace
@@ -59,7 +59,7 @@ _SETS = (
 
 
 def pod(spec: Any = None, metadata: Any = None) -> Obj:
-    """The sample pod with changes merged in; lists in `spec` replace, so a case says all of a list."""
+    """The sample pod with changes merged in; a list in `spec` replaces the whole list."""
     return merged(POD, {"spec": spec or {}, "metadata": metadata or {}})
 
 
@@ -69,7 +69,7 @@ def container(**fields: Any) -> Obj:
 
 
 def merged(one: Any, other: Any) -> Any:
-    """Mappings merged, everything else replaced; nothing shared with the inputs."""
+    """Mappings are merged, everything else is replaced; the result shares nothing with the inputs."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = [*one, *(key for key in other if key not in one)]
         return {key: merged(one.get(key), other[key]) if key in other else copy.deepcopy(one[key]) for key in keys}
@@ -77,9 +77,9 @@ def merged(one: Any, other: Any) -> Any:
 
 
 def effective_env(container: Obj, **image: str) -> dict[str, str]:
-    """What a container of the host is started with of variables with plain values: the image's, then what stands in the pod.
+    """The environment with which a host container starts, for variables with plain values: the image's, then those of the pod.
 
-    Of `envFrom` only the ConfigMaps of the platform that close device variables are known here.
+    For `envFrom` it knows only the ConfigMaps of the platform that clear device variables.
     """
     closing = {
         devices.environment_name(devices.ENVIRONMENT, vendor): devices.environment(vendor)
@@ -92,7 +92,7 @@ def effective_env(container: Obj, **image: str) -> dict[str, str]:
 
 
 def view(changes: Any = None) -> TenantView:
-    """The sample view with fields replaced, as YAML can say them."""
+    """The sample view with fields replaced, in the form that YAML can express."""
     plain = dict(changes or {})
     for key in _SETS:
         if key in plain:

@@ -36,7 +36,7 @@ async def test_an_intent_is_unchanged_until_it_or_its_object_changes(host_client
     assert not memory.unchanged(intent(namespace, a="2"), left)
     drifted = await host_client.patch(CONFIG_MAPS, "m", {"data": {"a": "drift"}}, namespace)
     assert not memory.unchanged(wanted, drifted)
-    # What others write beside the content is no drift.
+    # Fields that others write next to the content are not drift.
     assert memory.unchanged(wanted, left | {"status": {"phase": "Active"}})
     assert memory.unchanged(wanted, left | {"metadata": left["metadata"] | {"resourceVersion": "0", "managedFields": []}})
     noted = {"annotations": {STANDING: "{}", OVER_SINCE: "x", "deployment.kubernetes.io/revision": "2"}}

@@ -72,7 +72,7 @@ async def test_one_connection_serves_calls_after_each_other(server: Server) -> N
     assert len(server.connections) == 1
 
 
-async def test_no_more_connections_than_allowed_and_everybody_gets_its_own_answer(server: Server) -> None:
+async def test_no_more_connections_than_allowed_and_each_call_gets_its_own_answer(server: Server) -> None:
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await asyncio.sleep(0.01)
         await echo(reader, writer, head)
@@ -107,7 +107,7 @@ async def test_the_answer_to_a_call_that_was_given_up_is_dropped(server: Server)
 
 @pytest.mark.parametrize("more", [http("200 OK", b"/poison"), b"x", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("pause", [0.0, 0.02])
-async def test_an_answer_without_a_request_is_none_to_the_next_call(server: Server, more: bytes, pause: float) -> None:
+async def test_an_answer_without_a_request_does_not_answer_the_next_call(server: Server, more: bytes, pause: float) -> None:
     sent = asyncio.Event()
 
     async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -124,7 +124,7 @@ async def test_an_answer_without_a_request_is_none_to_the_next_call(server: Serv
                 assert (await get(made, f"/{number}")).data == f"/{number}".encode()
             async with asyncio.timeout(30):
                 await sent.wait()
-                # What comes after the next request was sent, nobody can tell from its answer.
+                # If bytes come after the next request was sent, its answer cannot be told from the former one.
                 while any(each.usable for each in made._idle):  # noqa: ASYNC110 - a connection has no event for it
                     await asyncio.sleep(0.001)
 
@@ -340,7 +340,7 @@ async def test_a_slow_reader_makes_the_server_wait(server: Server) -> None:
 async def test_what_came_of_a_stream_is_read_before_its_error(server: Server) -> None:
     async with server.serving(hostile.closing(CHUNKED + b"3\r\nabc\r\n5\r\nde")) as made:
         stream = await made.open("/watch", {})
-        # All of it is there, and the end as well, before anybody reads.
+        # All of it is there, and the end as well, before the reader starts.
         await asyncio.sleep(0.05)
         assert await stream.readany() == b"abcde"
         with pytest.raises(ConnectionError):

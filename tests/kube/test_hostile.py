@@ -75,7 +75,7 @@ LISTS: list[tuple[str, Answer, type[KubeError]]] = [
     ("endless empty pages", fixed(http("200 OK", b'{"metadata":{"continue":"more"},"items":null}')), TooLarge),
     ("big pages", fixed(http("200 OK", PAGE + b" " * 90_000)), TooLarge),
     ("items of odd shape", fixed(http("200 OK", b'{"metadata":{},"items":{"a":1}}')), ProtocolError),
-    ("an item that is no object", fixed(http("200 OK", b'{"metadata":{},"items":[1]}')), ProtocolError),
+    ("an item that is not an object", fixed(http("200 OK", b'{"metadata":{},"items":[1]}')), ProtocolError),
 ]
 
 
@@ -151,7 +151,7 @@ async def test_a_server_that_ends_every_watch_at_once_does_not_keep_us_busy(
     assert 2 <= len(requests) <= 12
 
 
-async def test_bookmarks_move_the_version_and_a_silent_watch_is_no_failure(
+async def test_bookmarks_move_the_version_and_a_silent_watch_is_not_a_failure(
     eventually: Callable[..., Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     watched: list[bytes] = []

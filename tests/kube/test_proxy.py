@@ -196,7 +196,7 @@ REFUSALS: list[tuple[str, Answer, type[KubeError]]] = [
         NotServed,
     ),
     ("promised too much", silent(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999\r\n\r\nx"), Timeout),
-    ("200 is no upgrade", fixed(http("200 OK", b"hello")), ApiError),
+    ("200 is not an upgrade", fixed(http("200 OK", b"hello")), ApiError),
     ("no http", fixed(b"SSH-2.0-x\r\n\r\n"), ProtocolError),
     ("endless head", endless(b"HTTP/1.1 101 OK\r\n", b"X: " + b"y" * 4096), TooLarge),
     ("silence", silent(), Timeout),

@@ -1,4 +1,4 @@
-"""Objects that look like what is read, with anything in their fields. For tests of what nobody may trip over."""
+"""Objects that look like real ones, with anything in their fields. For tests that no reader trips over them."""
 
 from collections.abc import Collection
 from typing import Any

@@ -194,7 +194,7 @@ class Machine(RuleBasedStateMachine):
                 self.world.end(pod)
             self.world.happens()
 
-    # Kubelets that fall silent. Their pods never end, so whoever lends to them would wait for ever.
+    # Kubelets that fall silent. Their pods never end, so a lender would wait for ever.
 
     @rule(pick=PICK, noticed=st.sampled_from((True, True, False)))
     def silence(self, pick: int, noticed: bool) -> None:

@@ -1,7 +1,8 @@
-"""What must hold of a `World`, counted anew and without the ledger's own arithmetic wherever that is possible.
+"""What must hold of a `World`, recomputed without the ledger's own arithmetic if possible.
 
-After every write: nothing placed twice, nothing admitted beyond ceiling and capacity, no two take from each other in turn.
-At rest: no gang admitted in part, an answer for everybody that tells nothing of others, nothing idle that somebody may use.
+After every write: nothing placed twice, nothing admitted beyond ceiling and capacity, and no two tenants evict each other in
+turn. At rest: no gang admitted in part, an answer for every pod that tells nothing about others, and nothing idle that a pod
+may use.
 """
 
 import random
@@ -24,7 +25,7 @@ def after_write(world: World, what: str, pod: Pod) -> None:
 
 
 def before_writes(world: World, decisions: Decisions) -> None:
-    """Whoever is moved is smaller than what it is moved for, and has room where it is said to go."""
+    """Each moved pod is smaller than the workload that it is moved for, and has room on the node that the decision names."""
     taken: Counter[str] = Counter()
     for each in decisions.reclaim:
         if each.cause is not Cause.MOVED:
@@ -48,7 +49,7 @@ def _borrows(world: World, decisions: Decisions, tenant: str) -> bool:
 
 
 def moved_start_again(world: World) -> None:
-    """Nothing else happened: then whoever was moved runs, under another name or the same."""
+    """If nothing else happened, each moved pod runs, under another name or the same."""
     there = {pod.virtual_name for pod in world.held()}
     assert not set(world.moves) - there, f"moved, and does not run: {set(world.moves) - there}"
 
@@ -153,7 +154,7 @@ def empty(snapshot: Snapshot) -> Books:
 
 
 def conserving(world: World, decisions: Decisions) -> None:
-    """Whoever could start now is kept waiting by somebody who cannot, and waits for the same."""
+    """No workload that could start now is kept waiting by one that cannot and that waits for the same."""
     snapshot = world.snapshot()
     books, bare = Books(snapshot), empty(snapshot)
     idle = [each for each in waiting(snapshot) if fits(books, each) and not (each.is_rest and _is_narrowed(each))]
@@ -165,9 +166,9 @@ def conserving(world: World, decisions: Decisions) -> None:
 
 
 def owners_come_first(world: World, decisions: Decisions) -> None:
-    """Nobody without quota of their own holds, or keeps reserved, what the only tenant waits for that stays within nominal.
+    """No borrower holds, or keeps reserved, what the only waiting tenant within its nominal quota waits for.
 
-    Asked once all is at rest: whoever borrows has run for its minimum, and had the time that a reclaim takes.
+    Asked once all is at rest: each borrower has run for its minimum runtime, and had the time that a reclaim takes.
     """
     waits = [pod for pod in world.pods.values() if pod.stage is Stage.WAITING and not pod.ending and _is_within(world, pod)]
     if not waits or len({pod.tenant for pod in waits}) > 1:
@@ -246,7 +247,7 @@ def admissible(world: World) -> list[Workload]:
 
 
 def drain(world: World) -> None:
-    """Nobody comes any more: whoever waits and can start has to, after no more releases than there are pods."""
+    """No new pods come: every waiting pod that can start must start, after no more releases than there are pods."""
     for name, node in world.nodes.items():
         world.nodes[name] = replace(node, usable=True)
     world.happens()

@@ -1,4 +1,4 @@
-"""Claims for devices count against their tenant's quota, once, and nobody's pod is admitted into what they hold."""
+"""Claims for devices count against their tenant's quota, once, and no pod is admitted into what they hold."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ CLAIMS: list[tuple[str, dict[str, Any], int | None]] = [
     ("a class with a number of its own", claim(exactly(OTHER, 4)), None),
     ("beside such a class", claim(exactly(OTHER, 4), exactly(CLASS)), 1),
     ("the scheduler's own claim for what a pod asks for as a resource", claim(exactly(CLASS, 2), synced=False), None),
-    ("a namespace that is no tenant's", claim(exactly(CLASS), namespace="default"), None),
+    ("a namespace without a tenant", claim(exactly(CLASS), namespace="default"), None),
     ("another tenant's, of which nothing is known", claim(exactly(CLASS), namespace="bh-blue-work"), None),
 ]
 

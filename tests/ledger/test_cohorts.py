@@ -1,4 +1,4 @@
-"""The status of a Cohort: what its tenants have together, what waits, and what of its rules cannot work."""
+"""The status of a Cohort: the sum of its tenants, what waits, and which of its rules cannot work."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ def test_sums_and_what_waits_are_those_of_the_decision() -> None:
     CohortStatus.model_validate(found)
 
 
-def test_who_waits_counts_for_the_flavor_that_its_tenant_likes_best() -> None:
+def test_a_waiting_pod_counts_for_its_tenants_preferred_flavor() -> None:
     there = of(
         tenant("ada", fast=8, slow=8),
         nodes=(node("n0", kind="fast"), node("n1", kind="slow")),
@@ -98,7 +98,7 @@ def test_who_waits_counts_for_the_flavor_that_its_tenant_likes_best() -> None:
 
 BOTH = Flavor("both", GPU, {"zone": "a"})
 FAULTS = {
-    "nobody is in it": (of(tenant("eve", "other", any=1)), "NoTenants", "no tenant is in it"),
+    "no tenant is in it": (of(tenant("eve", "other", any=1)), "NoTenants", "no tenant is in it"),
     "a flavor without nodes": (
         of(tenant("ada", fast=1), nodes=(node("n0", kind="fast"),), flavors=(FAST, SLOW)),
         "NoNodes",

@@ -1,4 +1,4 @@
-"""Who makes room for a workload that has quota and no node, where to, and who does not."""
+"""Which pods make room for a workload that has quota but no node, where they go, and which stay."""
 
 import gc
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_one_of_two_halves_moves_and_everything_runs() -> None:
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(max_moves=0)])
-def test_nobody_moves_unless_the_cohort_says_so(rules: Rules) -> None:
+def test_no_pod_moves_unless_the_cohort_allows_it(rules: Rules) -> None:
     made = world(2, ("ada", 4, 0), ("ada", 4, 1), rules=rules)
     made.create("ada", 8)
     decisions = made.settle()
@@ -115,7 +115,7 @@ def test_no_more_are_moved_than_have_to_be_nor_than_the_bound() -> None:
 
 
 UNMOVABLE: dict[str, dict[str, Any]] = {
-    "nobody makes it again": {"maker": ""},
+    "no controller recreates it": {"maker": ""},
     "something else decides where it fits": {"plain": False},
     "of the same size": {"asks": {GPU: 8}},
     "of Slurm": {"slurm_worker": True},
@@ -130,7 +130,7 @@ UNMOVABLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", UNMOVABLE)
-def test_who_does_not_make_room(case: str) -> None:
+def test_which_pods_do_not_make_room(case: str) -> None:
     made = world(2, ("ada", 4, 0))
     runs(made, "bob", 4, 1, "other")
     (first, other) = made.pods.values()
@@ -143,7 +143,7 @@ def test_who_does_not_make_room(case: str) -> None:
     assert not moves(made.decide())
 
 
-def test_whoever_has_not_run_for_the_minimum_moves_after_it() -> None:
+def test_a_pod_that_has_not_run_for_the_minimum_moves_after_it() -> None:
     made = world(2, ("ada", 4, 0), ("ada", 4, 1), admitted=950.0)
     made.create("ada", 8)
     assert made.decide().next_at == 1070.0
@@ -165,7 +165,7 @@ def test_of_others_those_that_borrow_move(nominal: int, *, borrows: bool) -> Non
 
 
 @pytest.mark.parametrize("kinds", [("fast", "slow"), ("slow", "fast")])
-def test_who_moves_stays_on_its_kind_of_node(kinds: tuple[str, str]) -> None:
+def test_a_moved_pod_stays_on_its_kind_of_node(kinds: tuple[str, str]) -> None:
     """The quota that it keeps is of one kind; it would fit more tightly on the other one, of which its tenant has quota too."""
     flavors = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in kinds)
     made = World(nodes=nodes(4, kinds=kinds), rules=replace(RULES, flavors=flavors))
@@ -188,14 +188,14 @@ def test_of_others_no_more_move_than_they_borrow() -> None:
     assert not moves(made.decide())
 
 
-def test_nobody_moves_where_one_of_those_who_have_to_finds_no_room() -> None:
+def test_no_pod_moves_if_one_that_has_to_finds_no_room() -> None:
     made = world(2, ("ada", 4, 0), ("ada", 4, 0))
     runs(made, "ada", 4, 1, "stays", maker="")
     made.create("ada", 8)
     assert not moves(made.decide())
 
 
-def test_nobody_moves_for_a_pod_of_the_same_size() -> None:
+def test_no_pod_moves_for_a_pod_of_the_same_size() -> None:
     """It may go to the other node, where the one that waits may not."""
     made = world(2, ("ada", 8, 0))
     hostname = ("kubernetes.io/hostname", "n0")
@@ -207,7 +207,7 @@ def test_nobody_moves_for_a_pod_of_the_same_size() -> None:
     assert moves(made.decide()) == {"r0": "n1"}
 
 
-def test_nobody_moves_to_where_it_could_not_be_bound_before() -> None:
+def test_no_pod_moves_to_where_it_could_not_be_bound_before() -> None:
     made = world(2, ("ada", 4, 0), ("ada", 4, 1))
     made.create("ada", 8)
     assert moves(made.decide()) == {"r0": "n1"}
@@ -215,7 +215,7 @@ def test_nobody_moves_to_where_it_could_not_be_bound_before() -> None:
     assert not moves(decide(avoids, made.now))
 
 
-def test_a_place_is_kept_from_whoever_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_kept_from_pods_that_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that is older than the successor, and asks for just what is free on its new node."""
 
     def runs_after(made: World) -> bool:
@@ -309,7 +309,7 @@ def _break(draw: st.DrawFn) -> World:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[World, list[tuple[str, int, int, float]]]:
-    """Such a host, and what comes: of whom, how many GPUs, how many pods, how long after the one before."""
+    """Such a host, and the arrivals: tenant, GPUs, number of pods, and the time after the previous one."""
     comes = st.tuples(
         st.sampled_from(("ada", "ada", "bob")),
         st.sampled_from((8, 8, 6, 4, 1)),
@@ -320,7 +320,7 @@ def histories(draw: st.DrawFn) -> tuple[World, list[tuple[str, int, int, float]]
 
 
 def play(history: tuple[World, list[tuple[str, int, int, float]]]) -> int:
-    """Whoever was moved runs at the end, unless it was taken back for another reason; how many were moved."""
+    """Each moved pod runs at the end, unless it was evicted for another reason. Returns how many were moved."""
     made, comes = history
     moved: list[str] = []
     others: list[str] = []
@@ -352,13 +352,13 @@ def many(number: int) -> None:
     each()
 
 
-def test_whoever_is_moved_runs_again() -> None:
+def test_a_moved_pod_runs_again() -> None:
     many(150)
 
 
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
-def test_whoever_is_moved_runs_again_after_many_histories() -> None:
+def test_moved_pods_run_again_after_many_histories() -> None:
     many(3000)
 
 

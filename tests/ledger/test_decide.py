@@ -1,4 +1,4 @@
-"""Who starts, who goes and who reads what: golden cases, and what holds of all of them."""
+"""Which pods start, which are evicted, and which messages users read: golden cases, and what holds for all of them."""
 
 import itertools
 from dataclasses import replace
@@ -175,7 +175,7 @@ def test_nothing_is_decided_of_nothing() -> None:
 
 
 def test_marking_that_is_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shell dies after the first mark; the rest of the gang goes too, whoever asks for it now."""
+    """The shell dies after the first mark; the rest of the gang is evicted too, whichever workload needs it now."""
 
     def world() -> World:
         made = World(nodes=nodes(2))
@@ -196,7 +196,7 @@ def test_marking_that_is_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "leaving", [{"ending": True}, {"reclaim_by": NOW + 60.0}, {"ends_by": NOW}], ids=lambda each: next(iter(each))
 )
-def test_what_a_pod_holds_is_nobody_elses_until_it_is_gone(leaving: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_keeps_its_devices_until_it_is_gone(leaving: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers end after the request to end, so neither the quota nor the node is free before."""
     case = {"tenants": {"ada": 8, "bob": 8}, "nodes": 1, "running": ["bob 8 n0"], "waiting": ["ada 8"]}
     before = snapshot_of(case)
@@ -215,7 +215,7 @@ def test_fairness_takes_no_gang_that_is_partly_nominal(monkeypatch: pytest.Monke
     assert len(decide(snapshot_of(case), NOW).reclaim) == 2
 
 
-def test_nobody_takes_from_who_borrows_no_more_than_he_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tenant_reclaims_from_one_that_borrows_no_more_than_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(each for each in CASES if each["name"].startswith("two that borrow as much"))
     assert not decide(snapshot_of(case), NOW).reclaim
     monkeypatch.setattr("bulkhead.ledger.reclaim.Search.__post_init__", _would_have_nothing)
@@ -242,7 +242,7 @@ def test_a_pod_that_is_taken_back_takes_its_gang_along_unless_it_was_merely_not_
     assert {each.pod.uid for each in decisions.reclaim} == goes
 
 
-def test_who_takes_the_place_of_one_that_ended_and_is_not_bound_goes_alone() -> None:
+def test_a_replacement_of_an_ended_member_that_is_not_bound_is_rolled_back_alone() -> None:
     found = snapshot_of({"tenants": {"ada": 8}, "nodes": 1, "running": ["ada 1 n0 x3 age 5000"]})
     *others, last = found.pods
     late = NOW - 2 * Rules().bind_within

@@ -69,7 +69,7 @@ CANNOT = {
             "your quota is for other flavors: 4 of fast and 4 of slow"
         ),
     ),
-    "a kind that nobody has named": (
+    "a kind without a quota": (
         pod("w", {GPU: 2}, "elsewhere"),
         "NeverFits: requests 2 nvidia.com/gpu; 0 fast nodes match, and it would not fit even if all nodes were empty",
     ),
@@ -120,7 +120,7 @@ def test_slices_are_counted_beside_gpus_and_not_as_gpus() -> None:
 
 
 def borrows_again(slow: Node) -> list[tuple[str, str]]:
-    """Who starts when what another tenant borrowed of a kind is free again, and its own of the other kind cannot be had."""
+    """Which pod starts when borrowed quota of a kind is free again, and its own quota of the other kind is not available."""
     tenants = (tenant(fast=4), tenant("bob", fast=4, slow=8), tenant("cyd", fast=0, slow=8))
     theirs = {"tenant": "bob", "namespace": "bh-bob-work", "priority": 10}
     runs = {"stage": Stage.BOUND, "admitted": 1.0}
@@ -138,8 +138,8 @@ def borrows_again(slow: Node) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "slow", [NODES[1], replace(NODES[1], usable=False), replace(NODES[1], labels={})], ids=["full", "down", "none"]
 )
-def test_who_has_a_turn_for_his_own_kind_does_not_borrow_of_another_in_it(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise what was taken back for its owner would go to who had borrowed it, again and again."""
+def test_a_turn_for_the_own_kind_does_not_borrow_another(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the quota that was reclaimed for its owner would go back to the borrower, again and again."""
     assert borrows_again(slow) == [("mine", "n-fast")]
     monkeypatch.setattr("bulkhead.ledger.admit.AdmissionJudge._is_out_of_turn", lambda *_: False)
     monkeypatch.setattr("bulkhead.ledger.books.Books.could_ever", lambda *_: True)

@@ -42,14 +42,14 @@ def test_what_is_written_is_read_again(tenant: Tenant) -> None:
     assert tenant_of(quota(tenant.name, given=write(tenant))) == tenant
 
 
-def test_without_a_note_the_devices_that_the_host_counts_are_its_own_and_nobody_elses() -> None:
+def test_without_a_note_the_devices_that_the_host_counts_are_the_tenants_own() -> None:
     hard = {"requests.nvidia.com/gpu": "8", "requests.hugepages-2Mi": "1Gi", "requests.cpu": "64", "pods": "100", "x/y": "3"}
     found = tenant_of(quota(hard=hard, since="2026-11-24T12:00:00Z"))
     shares = {("", GPU): Share(8, 0, 0), ("", "hugepages-2Mi"): Share(1 << 30, 0, 0)}
     assert found == Tenant("team-a", shares=shares, over_since=1795521600.0)
 
 
-def test_a_quota_of_nobody_is_no_tenants() -> None:
+def test_a_quota_without_a_tenant_belongs_to_none() -> None:
     assert tenant_of({}) is None
     assert tenant_of({"metadata": {"labels": {"bulkhead.dev/tenant": 7}}}) is None
 
@@ -64,7 +64,7 @@ def test_a_quota_of_nobody_is_no_tenants() -> None:
         ("everything", Share(0, 0, None)),
     ],
 )
-def test_what_is_no_number_is_nothing_that_could_be_had(said: Any, share: Share) -> None:
+def test_a_malformed_number_counts_as_nothing(said: Any, share: Share) -> None:
     found = tenant_of(quota(given=json.dumps({"cohort": "a", "lines": {GPU: said}})))
     assert found == Tenant("team-a", "a", shares={("", GPU): share})
 
@@ -78,7 +78,7 @@ def test_any_note_is_read(said: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"cohort": "a"}' + " " * 65_536, "7"])
-def test_what_is_no_note_is_read_as_none(text: str) -> None:
+def test_a_malformed_note_is_read_as_none(text: str) -> None:
     assert tenant_of(quota(given=text)) == Tenant("team-a")
 
 
@@ -147,6 +147,6 @@ def test_of_more_lines_than_there_may_be_the_first_count() -> None:
 
 
 @pytest.mark.parametrize("said", ["100000s", "-1s", "1.5m", "m", "5", "5d", "", None, 5])
-def test_what_is_no_duration_is_as_nothing_said(said: object) -> None:
+def test_a_malformed_duration_is_ignored(said: object) -> None:
     assert rules_of({"spec": {"reclaim": {"minRuntime": said}}}).min_runtime == Rules().min_runtime
     assert rules_of({"spec": {"reclaim": {"minRuntime": "99999s"}}}).min_runtime == 99999

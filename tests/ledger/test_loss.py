@@ -50,7 +50,7 @@ ORDERS = [
     ),
     ("priority first", [pod("w1", age=9, loss=-1, priority=5), pod("w2", age=5, loss=7)], ["w2", "w1"]),
     (
-        "one of which nobody has said keeps its place",
+        "a worker without a report keeps its place",
         [pod("w1", age=9, loss=0), pod("w2", age=5), pod("w3", age=7, loss=1)],
         ["w2", "w1", "w3"],
     ),
@@ -58,12 +58,12 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("name", "pods", "wanted"), ORDERS, ids=[each[0] for each in ORDERS])
-def test_who_goes_first(name: str, pods: list[Pod], wanted: list[str]) -> None:
+def test_which_victim_goes_first(name: str, pods: list[Pod], wanted: list[str]) -> None:
     assert order(*pods) == wanted
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-1, 6), st.integers(0, 2), st.integers(1, 50)), max_size=12))
-def test_nobody_is_lost_and_the_cheapest_of_a_priority_is_never_behind(drawn: list[tuple[int | None, int, int]]) -> None:
+def test_no_victim_is_lost_and_the_cheapest_of_a_priority_is_never_behind(drawn: list[tuple[int | None, int, int]]) -> None:
     pods = [pod(f"w{at}", loss=loss, priority=priority, age=float(age)) for at, (loss, priority, age) in enumerate(drawn)]
     found = order(*pods)
     assert sorted(found) == sorted(each.name for each in pods)

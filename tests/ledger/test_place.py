@@ -29,7 +29,7 @@ def pod(uid: int = 0, needs: Needs | None = None, **asks: int) -> Pod:
 
 
 def nodes_of(case: dict[str, Any]) -> list[Node]:
-    """`name: free of allocatable` GPUs, and whatever else is said."""
+    """`name: free of allocatable` GPUs, and whatever other fields are given."""
     found = []
     for name, said in case["nodes"].items():
         room = {GPU: said["gpus"]} if said.get("gpus") else {}
@@ -84,7 +84,7 @@ def test_a_flavor_binds_those_who_ask_for_its_resource() -> None:
     assert board.place([pod(0, gpu=8), pod(1, gpu=8)], Flavor("h100", GPU, {"gpu": "h100"})) is None
 
 
-def test_who_runs_takes_room_also_where_there_was_none_left() -> None:
+def test_a_running_pod_takes_room_also_where_none_was_left() -> None:
     board = Board([Node("a", {GPU: 2, "pods": 2})])
     board.hold("gone", {GPU: 1})
     board.hold("a", {GPU: 3, "unheard.of/thing": 1})

@@ -77,7 +77,7 @@ def test_what_is_seen_of_a_node() -> None:
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_node_that_is_not_ready_or_cordoned_takes_nobody(status: str) -> None:
+def test_a_node_that_is_not_ready_or_is_cordoned_takes_no_pod(status: str) -> None:
     assert not node_of({"status": {"conditions": [{"type": "Ready", "status": status}]}}).usable
     assert not node_of({"spec": {"unschedulable": True}}).usable
     assert node_of({}).usable

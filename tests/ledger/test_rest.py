@@ -32,7 +32,7 @@ FLAVORS = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in ("fast", "slow"))
 
 
 def pod(uid: str, gpus: int = 4, topology: Topology | None = ONE_RACK, **more: Any) -> Pod:
-    # Made after the others were admitted, in the stead of one that ended.
+    # Created after the others were admitted, as the successor of one that ended.
     made = Pod(uid, "bh-ada-work", uid, {GPU: gpus}, Stage.WAITING, 50.0, "ada", virtual_namespace="default", virtual_name=uid)
     return replace(made, **{"gang": Gang("g", 2, topology)} | more)
 
@@ -116,7 +116,7 @@ def test_where_no_node_of_the_gang_is_known_any_rack_will_do() -> None:
 
 
 def test_what_it_can_only_borrow_is_not_put_off_to_another_turn() -> None:
-    """It has no place in the order of those that wait: nobody would ask it again."""
+    """It has no place in the order of waiting workloads: no other turn would try it again."""
     ada = Tenant(
         "ada", COHORT, shares={("fast", GPU): Share(8), ("slow", GPU): Share(0, None)}, prefers={GPU: ("fast", "slow")}
     )

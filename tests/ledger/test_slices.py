@@ -1,4 +1,4 @@
-"""Devices that only ResourceSlices list: how many a node is taken to have, and that nobody is refused for what is unknown."""
+"""Devices that only ResourceSlices list: how many a node counts as having, and that unknown numbers refuse no pod."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def verdict_of(asks: int, classes: list[Mapped], slices: list[Slice], running: i
     return decided.admit[0].node if decided.admit else f"{decided.verdicts['w'].why}: {decided.verdicts['w'].message}"
 
 
-def test_a_pod_at_the_gate_goes_where_the_devices_are_and_nobody_is_refused_for_what_is_unknown() -> None:
+def test_a_pod_at_the_gate_goes_where_the_devices_are_and_none_is_refused_for_unknown_numbers() -> None:
     known = [slice_of(resource_slice())]
     assert verdict_of(2, [], known).startswith("NeverFits: requests 2 ")
     assert verdict_of(2, [OF_DRIVER], []).startswith("NeverFits: requests 2 ")
@@ -117,8 +117,8 @@ def test_a_pod_at_the_gate_goes_where_the_devices_are_and_nobody_is_refused_for_
     assert verdict_of(65, [OF_ANY], known).startswith("QuotaExceeded: requests 65 ")
 
 
-def test_what_nobody_counts_is_not_said_in_numbers() -> None:
-    """One node has devices that nobody counts and no cpu left, the other has cpu and too few devices."""
+def test_uncounted_devices_are_not_reported_in_numbers() -> None:
+    """One node has devices without a count and no cpu left, the other has cpu and too few devices."""
     nodes = offered([Node("n1", {"cpu": 500}), Node("n2", {"cpu": 9000, GPU: 1})], [OF_ANY], [slice_of(resource_slice())])
     pod = Pod("w", "bh-red-work", "w", {GPU: 2, "cpu": 1000}, Stage.WAITING, 2.0, "red")
     said = decide(Snapshot({"red": Tenant("red", shares={("", GPU): Share(8)})}, nodes, (pod,)), 10.0).verdicts["w"]

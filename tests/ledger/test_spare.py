@@ -1,4 +1,4 @@
-"""A worker of Slurm that is being taken back is spared once nobody waits for it, and not before."""
+"""A reclaimed worker of Slurm is spared once no pod waits for it, and not before."""
 
 from dataclasses import replace
 
@@ -21,14 +21,14 @@ def pod(name: str, tenant: str, *, asks: str = GPU, stage: Stage = Stage.WAITING
 
 WORKER = pod("w", "slurm", stage=Stage.BOUND, slurm_worker=True, reclaim_by=NOW + 60, reclaim_cause="ReclaimedBorrowed")
 CASES: list[tuple[str, Pod, list[Pod], bool]] = [
-    ("nobody waits", WORKER, [], True),
+    ("no pod waits", WORKER, [], True),
     ("its owner waits", WORKER, [pod("o", "owner")], False),
     ("its owner's pod has more to wait for", WORKER, [pod("o", "owner", stage=Stage.BLOCKED)], False),
-    ("somebody else of the cohort waits", WORKER, [pod("o", "third")], False),
+    ("another tenant of the cohort waits", WORKER, [pod("o", "third")], False),
     ("its owner got what it asked for", WORKER, [pod("o", "owner", stage=Stage.BOUND)], True),
     ("its own tenant waits", WORKER, [pod("o", "slurm")], True),
     ("another cohort waits", WORKER, [pod("o", "stranger")], True),
-    ("somebody waits for something else", WORKER, [pod("o", "owner", asks=NIC)], True),
+    ("a pod waits for another resource", WORKER, [pod("o", "owner", asks=NIC)], True),
     ("fair share", replace(WORKER, reclaim_cause=Cause.FAIRNESS), [], True),
     ("its quota was lowered", replace(WORKER, reclaim_cause=Cause.LOWERED), [], False),
     ("it has gone by now", replace(WORKER, ending=True), [], False),
@@ -38,7 +38,7 @@ CASES: list[tuple[str, Pod, list[Pod], bool]] = [
 
 
 @pytest.mark.parametrize(("name", "worker", "others", "wanted"), CASES, ids=[each[0] for each in CASES])
-def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) -> None:
+def test_which_worker_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) -> None:
     shares = {("", GPU): Share(2, borrowing=None), ("", NIC): Share(2)}
     tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "third")}
     tenants["slurm"] = Tenant("slurm", cohort="c", shares={("", GPU): Share(0, borrowing=None)})
@@ -47,14 +47,14 @@ def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) 
     assert decide(snapshot, NOW).spare == ((worker,) if wanted else ())
 
 
-def test_who_has_left_every_cohort_owes_nobody_anything() -> None:
+def test_a_tenant_that_has_left_every_cohort_owes_nothing() -> None:
     shares = {("", GPU): Share(2)}
     tenants = {each: Tenant(each, shares=shares) for each in ("owner", "slurm")}
     snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, "pods": 100}),), (WORKER, pod("o", "owner", gpus=9)))
     assert decide(snapshot, NOW).spare == (WORKER,)
 
 
-def test_who_is_spared_is_not_taken_back_again_by_the_same_moment() -> None:
+def test_a_spared_worker_is_not_reclaimed_again_for_the_same_moment() -> None:
     shares = {("", GPU): Share(2, borrowing=None)}
     tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "slurm")}
     held = replace(WORKER, asks={GPU: 4})
@@ -92,7 +92,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots())
-def test_who_is_spared_is_never_taken_back_for_what_waits_at_that_moment(snapshot: Snapshot) -> None:
+def test_a_spared_worker_is_never_reclaimed_for_what_waits_at_that_moment(snapshot: Snapshot) -> None:
     spare = {each.uid for each in decide(snapshot, NOW).spare}
     if not spare:
         return

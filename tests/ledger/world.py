@@ -61,7 +61,7 @@ class World:
     # Gangs with more pods than they say.
     larger: set[str] = field(default_factory=set)
     ended_at: dict[str, float] = field(default_factory=dict)
-    # Who took from whom, on which kind of node, since something happened that is not the ledger's doing.
+    # Which tenant took from which, and on which kind of node, since the last change that was not the ledger's.
     taken: set[tuple[str, str, str]] = field(default_factory=set)
     after_write: Callable[["World", str, Pod], None] = lambda world, what, pod: None
     before_writes: Callable[["World", Decisions], None] = lambda world, decisions: None
@@ -181,7 +181,7 @@ class World:
         return what, made
 
     def step(self, seconds: float) -> None:
-        """Time passes, and everybody but the ledger does what is due."""
+        """Time passes, and all actors except the ledger do what is due."""
         self.now += seconds
         for pod in list(self.pods.values()):
             if pod.reclaim_by is not None and not pod.ending and (pod.uid not in self.stubborn or pod.reclaim_by <= self.now):
@@ -231,7 +231,7 @@ class World:
             self.pods[made.uid] = made
 
     def _bind(self, pod: Pod) -> None:
-        """As the host's scheduler does: pins and flavors hold, and nobody is bound where others run."""
+        """As the host's scheduler does: pins and flavors hold, and no pod is bound to room that others use."""
         for node in sorted(self.nodes.values(), key=lambda each: each.name):
             there = (each for each in self.pods.values() if node.name in {each.node, each.pinned} and each.uid != pod.uid)
             free = node.allocatable[GPU] - sum(each.asks[GPU] for each in there)
@@ -242,7 +242,7 @@ class World:
                 return
 
     def silence(self, node: str, *, noticed: bool = True) -> None:
-        """A kubelet reports nothing any more; once the host notices, the node is not ready and is tainted."""
+        """A kubelet stops reporting; once the host notices, the node is not ready and is tainted."""
         self.silent.add(node)
         if noticed and node in self.nodes:
             self.nodes[node] = replace(self.nodes[node], usable=False, taints=UNREACHABLE)

@@ -1,4 +1,4 @@
-"""Claims metered: what is read of one, and what of it is counted, as whose, and as what."""
+"""Metering of claims: what is read of a claim, what of it is counted, for which tenant, and as which device."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_what_a_claim_was_given(name: str, claim: dict[str, Any], devices: dict[
     assert (None if found is None else found.devices) == devices
 
 
-def test_whose_it_is_since_when_and_for_whom() -> None:
+def test_the_owner_the_time_and_the_pod_of_a_claim() -> None:
     users = [{"resource": "pods", "name": "p", "uid": "u1"}, {"resource": "podgroups", "uid": "g"}, {"resource": "pods"}, 7]
     found = claimed_of(host_claim(exactly("a"), results=("a",), users=users))
     assert found == Claimed("c1", "red", "ml", "mine", {CLASS: 1}, created=at(5), given=at(12), users=("u1",))
@@ -132,7 +132,7 @@ def counted(meter: Meter, to: int, **more: Any) -> Sums:
     return sums(list(meter.count(to, lines=LINES, **more)))
 
 
-def test_it_is_idle_until_a_pod_of_it_runs_and_when_none_runs_any_more_and_hours_are_split() -> None:
+def test_it_is_idle_until_a_pod_of_it_runs_and_once_none_runs_and_hours_are_split() -> None:
     meter = Meter(0)
     meter.see(user(since=HOUR - 2000, running=HOUR + 1000, ended=HOUR + 4000))
     meter.see_claim(claimed(given=HOUR - 3000, devices={CLASS: 2, MIG: 1, OWN: 1}, users=("u",)), None)
@@ -215,7 +215,7 @@ def test_after_a_gap_it_goes_on_from_what_was_counted_and_what_was_given_since_f
     assert counted(meter, 20_000).idle == 10_000 + 8000 + 6000 + 5000
 
 
-def test_while_nobody_hears_of_claims_they_are_not_counted() -> None:
+def test_claims_are_not_counted_while_they_are_not_watched() -> None:
     meter = Meter(0)
     meter.see_claim(claimed(), None)
     assert counted(meter, 1000).idle == 1000

@@ -58,7 +58,7 @@ class World:
     until: int = 1_000_000
 
     def tell(self, uid: str) -> None:
-        """A claim as it is now, if anybody hears it."""
+        """Deliver the present state of a claim, if a watch is open."""
         claim = self.claims[uid]
         if self.meter is not None and self.hears:
             if claim.has:
@@ -100,7 +100,7 @@ class World:
             self.lose_ended(claim)
 
     def lose_ended(self, claim: TrueClaim) -> None:
-        """What ended and was not counted to its end is lost with who saw it."""
+        """If a claim ended and was not counted to its end, the process that saw it lost that end."""
         claim.lost += sum(span.within(self.until, self.now) for span in claim.had if span.end is not None)
 
     def listen(self, hears: bool) -> None:

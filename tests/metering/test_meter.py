@@ -205,7 +205,7 @@ def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:
     assert meter._known == {}
 
 
-def test_a_pod_whose_end_nobody_saw_ended_when_it_was_last_counted() -> None:
+def test_a_pod_whose_end_was_not_seen_ended_when_it_was_last_counted() -> None:
     meter = Meter(0)
     meter.see(held(since=0, running=0))
     assert sums(list(meter.count(1000))).used == 1000
@@ -222,7 +222,7 @@ class TruePod:
     running: int | None = None
     ended: int | None = None
     there: bool = True
-    # So much of it nobody can know any more.
+    # This number of seconds can no longer be known.
     lost: int = 0
 
     def true(self, until: int) -> int:

@@ -87,7 +87,7 @@ def test_a_tenant_that_deletes_itself_keeps_what_was_counted_and_no_more() -> No
     assert counted(meter) == {key(): 2000, key("bob"): 2000}
 
 
-def test_sums_that_nobody_fetches_are_bounded_and_keep_their_tenant() -> None:
+def test_sums_that_are_not_fetched_are_bounded_and_keep_their_tenant() -> None:
     meter = ReservedMeter()
     meter.see([room(1, "bob", "Job/quiet")], BEGIN)
     for number in range(5000):

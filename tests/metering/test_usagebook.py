@@ -44,7 +44,7 @@ def test_a_page_is_read_as_it_was_written() -> None:
         b'{"form":1,"number":1,"until":2,"rows":[],"reserved":[[1,"a","b","c","d",5,1]]}',
     ))],
 )  # fmt: skip
-def test_what_nobody_can_have_written_is_refused(stored: bytes) -> None:
+def test_a_malformed_page_is_refused(stored: bytes) -> None:
     with pytest.raises(UnreadableError):
         usagebook.read(stored)
 

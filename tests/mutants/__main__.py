@@ -109,7 +109,7 @@ class _Trials:
         self._lock = threading.Lock()
 
     def stop(self) -> None:
-        """Begin none any more; those that run end."""
+        """Start no more trials; those that run end."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._left.get_nowait()
@@ -131,7 +131,7 @@ class _Trials:
         self._settle(on_kept, bench)
 
     def _settle(self, on_kept: list[tuple[Mutant, Outcome]], bench: Bench) -> None:
-        """What a kept server said counts where its suite is green there without any mutant; else each has one of its own."""
+        """A kept server's result counts if its suite is green there without a mutant; otherwise each mutant gets its own."""
         if not on_kept:
             return
         sound = bench.unchanged(on_kept[0][0].suite, on_kept[0][0].cost, kept=True).what == SURVIVED

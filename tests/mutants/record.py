@@ -16,7 +16,7 @@ from tests.mutants.catalogue import ROOT, Mutant
 from tests.mutants.trial import KILLED, SURVIVED, Outcome, files, named
 
 RESULTS: Final = ROOT / "build/results/mutants.json"
-# The mutants themselves, and what of the tree nothing runs.
+# The mutants themselves, and the parts of the tree that are never run.
 _OUTSIDE: Final = ("tests/mutants/", "docs/", ".ci/")
 
 

@@ -61,7 +61,7 @@ def test_a_suite_that_is_not_there_kills_nothing(bench: Bench) -> None:
     assert bench.tries(one, one.suite).what == BROKEN
 
 
-def test_a_text_that_is_not_there_any_more_is_said(bench: Bench) -> None:
+def test_a_text_that_is_no_longer_there_is_reported(bench: Bench) -> None:
     one = mutant("min(given, 4)", "given")
     found = bench.tries(one, one.suite)
     assert found.what == LOST

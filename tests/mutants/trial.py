@@ -66,7 +66,7 @@ class Bench:
         shutil.rmtree(self.tree, ignore_errors=True)
 
     def cool(self) -> None:
-        """Keep no process and no server any more."""
+        """End all kept processes and servers."""
         for each in self._warm.values():
             each.close()
         self._warm.clear()

@@ -1,12 +1,14 @@
-"""A process in a copy of the tree that runs suites one after the other, and keeps what costs the most of each: two kinds of it.
+"""A process in a copy of the tree that runs suites one after the other, and keeps the most expensive part of each.
+
+There are two kinds of it:
 
     FORKING   imports what the suites import once; each run is a child, which forgets what a mutant has changed and whatever
               imports that, so that it is imported afresh
-    KEEPING   keeps the API servers that suites start: for mutants of what is no Python, such as the chart's policies, and for
+    KEEPING   keeps the API servers that suites start: for mutants outside Python, such as the chart's policies, and for
               suites that leave a server as they found it
 
-The process is this file by itself, outside of the package that it would import. What it is asked is a line of JSON, pytest's
-arguments, and so is its answer: how pytest ended, and the first test that was red.
+The process is this file by itself, outside of the package that it would import. A request is a line of JSON with pytest's
+arguments. The answer is a line too: how pytest ended, and the first red test.
 """
 
 import ast
@@ -89,7 +91,7 @@ class _Seen:
 
 
 def main(kind: str) -> None:
-    """Answer until nobody asks any more."""
+    """Answer until the input ends."""
     sys.path[0] = str(Path.cwd())
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -119,7 +121,7 @@ def _modules() -> dict[str, Path]:
 
 
 def _stale(changed: Sequence[str]) -> set[str]:
-    """The modules of files that were changed, and all that import one of those; all there are where it is no module."""
+    """The modules of changed files, and all modules that import one of them; all modules if a file is not a module."""
     modules = _modules()
     files = {str(path): name for name, path in modules.items()}
     if not set(changed) <= files.keys():

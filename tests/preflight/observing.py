@@ -19,7 +19,7 @@ def healthy() -> dict[str, Any]:
 
 
 def changed(below: Any, above: Any) -> Any:
-    """`above` over `below`; lists and whatever is no mapping are replaced."""
+    """`above` over `below`; lists and all other values that are not mappings are replaced."""
     if not isinstance(below, dict) or not isinstance(above, dict) or "unseen" in above:
         return copy.deepcopy(above)
     return {**below, **{key: changed(below.get(key), value) for key, value in above.items()}}

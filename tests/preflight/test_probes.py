@@ -40,10 +40,10 @@ def test_every_probe_pod_is_restricted_and_ends_by_itself() -> None:
         ("bulkhead-preflight-0a", {objects.LABEL: "true"}, 10, True),
         ("bulkhead-preflight-0a", {objects.LABEL: "true"}, 1, False),  # another admin's run, under way
         ("bulkhead-preflight-0a", {}, 10, False),
-        ("production", {objects.LABEL: "true"}, 10, False),  # anybody may have put the label there
+        ("production", {objects.LABEL: "true"}, 10, False),  # any user may have set the label
     ],
 )
-def test_only_what_runs_of_before_made_is_swept(name: str, labels: dict[str, str], age: int, left: bool) -> None:
+def test_only_objects_of_earlier_runs_are_swept(name: str, labels: dict[str, str], age: int, left: bool) -> None:
     born = (_NOW - timedelta(minutes=age)).isoformat()
     assert space.is_leftover({"metadata": {"name": name, "labels": labels, "creationTimestamp": born}}, _NOW) is left
 
@@ -76,7 +76,7 @@ def test_lines_of_a_program_that_are_none_are_passed_over() -> None:
     assert network.last_round(lines) == network.Round(1, {"a": True})
 
 
-def test_what_a_client_says_that_is_no_answer_does_not_count() -> None:
+def test_a_malformed_answer_of_a_client_does_not_count() -> None:
     assert network.last_round([{"round": 3, "reached": {"a": "yes", "b": False}}]) == network.Round(3, {"b": False})
     assert network.last_round([{"reached": {"a": True}}]) is None
 
@@ -90,7 +90,7 @@ def test_the_api_is_found_by_its_service_and_by_three_addresses_at_most() -> Non
     assert network.api_targets(({"spec": 7}, {}), ({"ports": "x", "endpoints": [1, {"addresses": [7]}]},)) == {}
 
 
-def test_the_program_tells_facts_and_whom_it_reaches_and_ends_when_told() -> None:
+def test_the_program_reports_facts_and_what_it_reaches_and_ends_when_told() -> None:
     source = objects.pod(_SHAPE, "x", {})["spec"]["containers"][0]["command"][2]
     order = {"facts": True, "serve": 0, "try": {"nobody": ["127.0.0.1", 1]}}
     with subprocess.Popen([sys.executable, "-c", source, json.dumps(order)], stdout=subprocess.PIPE) as process:

@@ -1,4 +1,7 @@
-"""Golden verdicts: what differs from a healthy cluster, and which checks say so. Every other check says what it said before."""
+"""Golden verdicts: how a cluster differs from a healthy one, and which checks report it.
+
+Every other check must report as before.
+"""
 
 from pathlib import Path
 from typing import Any

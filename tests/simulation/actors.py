@@ -1,7 +1,7 @@
-"""Everybody whom the syncer does not control.
+"""All actors that the syncer does not control.
 
-On the host a scheduler, kubelets, storage and the garbage collector, in the plane the namespace controller; on both what
-protects claims that are in use. Each `step` does what is due, at once, directly in the store, and never fails.
+On the host a scheduler, kubelets, storage and the garbage collector; in the plane the namespace controller; on both what
+protects claims in use. Each `step` does what is due, at once, directly in the store, and never fails.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class HostActors:
         return self.api.store.all(PODS, self.work)
 
     def step(self) -> None:
-        """One round of everybody."""
+        """One round of all actors."""
         if self.idle:
             return
         claims.provision(self.api, self.work)
@@ -142,7 +142,7 @@ class HostActors:
             self.report(pod, phase)
 
     def delete(self, pod: Obj, grace: int | None = None) -> None:
-        """Somebody on the host deletes a pod: a drain, a preemption, a kubelet's last word."""
+        """A client on the host deletes a pod: a drain, a preemption, or the kubelet at its end."""
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         with contextlib.suppress(Refused):
             self.api.do("DELETE", PODS, options, namespace=self.work, name=key_of(pod).name, user="host")

@@ -31,7 +31,7 @@ _EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 class Refused(Exception):  # noqa: N818 -- reads as what the server does
-    """An answer that is no success."""
+    """An answer with an error status."""
 
     def __init__(self, status: int, reason: str, message: str, *, cause: str = "", field: str = "", name: str = "") -> None:
         super().__init__(message)
@@ -112,7 +112,7 @@ class Api:
     # -- for the tests and the actors: calls that never fail on the way
 
     def do(self, method: str, r: Resource, body: Any = None, *, user: str = "admin", **more: Any) -> Obj:
-        """Make a call as somebody; a refusal is raised."""
+        """Make a call as this user; a refusal is raised."""
         meta = (body or {}).get("metadata") or {} if isinstance(body, dict) else {}
         namespace = more.pop("namespace", None) or meta.get("namespace")
         name = more.pop("name", None) or (meta.get("name") if method != "POST" else None)
@@ -256,7 +256,7 @@ class Api:
         if news == held:
             return held
         if finished(news):
-            # The last finalizer went: one commit takes the object away, and its watches hear of it as it was before.
+            # The last finalizer is removed: one commit deletes the object, and its watches receive its last state.
             final = self._removed(where, call.user)
             news["metadata"]["resourceVersion"] = final["metadata"]["resourceVersion"]
             return news

@@ -59,7 +59,7 @@ async def lost_while_away(world: World) -> None:
     await world.start()
     await world.check()
     assert not {uid_of(pod) for pod in world.on_host.pods()} - first, "a pod that was placed ran a second time"
-    assert not world.plane.store.all(PODS), "nobody said that they are lost"
+    assert not world.plane.store.all(PODS), "the plane did not report that they are lost"
 
 
 async def record_taken_away(world: World) -> None:

@@ -95,7 +95,7 @@ class ClaimWatch:
                 self._violate(f"I8: host claim of {origin_of(before)} deleted although its virtual one is there")
 
     def differences(self, host_key: Callable[[str, Key], Key]) -> Iterator[str]:
-        """What of one side is missing or different on the other, or an orphan."""
+        """What is missing or different on one of the sides, or an orphan."""
         wanted = set()
         for virtual in self._plane.store.all(PERSISTENT_VOLUME_CLAIMS):
             key, uid = key_of(virtual), uid_of(virtual)

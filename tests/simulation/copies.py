@@ -1,4 +1,4 @@
-"""Short stories about copies of ConfigMaps, Secrets and Services that are needed, or are not any more; by name."""
+"""Short stories about copies of ConfigMaps, Secrets and Services that are needed, or no longer needed; by name."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,7 +12,7 @@ from tests.simulation.world import WORK, World
 
 
 async def copy_of_a_lingering_pod(world: World) -> None:
-    """Found: while any pod without a virtual one was still ending on the host, copies that nobody needed stayed for ever."""
+    """Found: while any pod without a virtual one was still ending on the host, unneeded copies stayed for ever."""
     await stories.everything(world, pods=("web",))
     world.tenant.pod("other")
     await world.settle()
@@ -96,7 +96,7 @@ async def copy_needed_again(world: World, lag: float) -> None:
 
 
 async def copy_perhaps_taken_away(world: World) -> None:
-    """Found by a storm: a copy whose deletion nobody answered was believed there, and the next pod was made without it."""
+    """Found by a storm: after an unanswered deletion the syncer took a copy for present and created the next pod without it."""
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"secrets": 60.0, "configmaps": 60.0}
     world.tenant.delete(PODS, "web", grace=0)
@@ -129,10 +129,10 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
     "the same when the host's watches of copies lag": partial(copy_needed_again, lag=5.0),
-    "the same when nobody answers whether it was": copy_perhaps_taken_away,
+    "the same if it stays unknown whether it was": copy_perhaps_taken_away,
     "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
-    "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
-    "nor are they left when nobody ever sees it": pod_gone_and_its_host_pod_never_seen,
-    "copies of a replaced pod outlive the pod that nobody saw yet": pod_replaced_before_its_host_pod_is_seen,
+    "a host pod that was not seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
+    "nor are they left if it is never seen": pod_gone_and_its_host_pod_never_seen,
+    "copies of a replaced pod outlive the pod that was not seen yet": pod_replaced_before_its_host_pod_is_seen,
     "a Service that was replaced keeps its new copy": service_replaced_under_an_old_list,
 }

@@ -1,6 +1,7 @@
-"""What may go wrong, and when: armed one by one for a call to come, or drawn at a rate from a seeded source.
+"""What may go wrong, and when: armed one by one for a later call, or drawn at a rate from a seeded source.
 
-A call fails before it counts (nothing happened), or after (it happened, and nobody heard). A watch ends, breaks, lies.
+A call fails before it takes effect (nothing happened), or after it (it happened, but the answer is lost). A watch ends, breaks,
+lies.
 """
 
 import random
@@ -22,7 +23,7 @@ class CallFault(Enum):
     HANGS = "hangs"  # nothing happens, no answer
     LOST = "lost"  # it happened, the connection broke
     LATE = "late"  # it happened, no answer within the deadline
-    GARBLED = "garbled"  # it happened, the answer is no JSON
+    GARBLED = "garbled"  # it happened, but the answer is not JSON
     SLOW = "slow"  # it happens, seconds later
 
 
@@ -40,7 +41,7 @@ class WatchFault(Enum):
     STALL = "stall"  # nothing comes for a while
 
 
-# A watch that leaves events out is no API server any more: only safety is asked then, until the next list.
+# A watch that leaves out events does not behave like an API server: until the next list only safety is checked.
 HONEST = tuple(fault for fault in WatchFault if fault is not WatchFault.DROP)
 
 
@@ -62,7 +63,7 @@ class Faults:
     watch_rate: float = 0.0
     calls: tuple[CallFault, ...] = tuple(CallFault)
     watches: tuple[WatchFault, ...] = HONEST
-    away: bool = False  # nobody answers at all
+    away: bool = False  # the server does not answer at all
     empty: frozenset[str] = frozenset()  # plurals whose lists come back empty, with a version of now
     stale: int = 0  # lists are answered by a replica that is so many versions behind
     lag: dict[str, float] = field(default_factory=dict)  # plural -> seconds that its watches are behind

@@ -164,7 +164,7 @@ class Rules:
                 _keep(held["metadata"], news["metadata"], "ownerReferences")
                 _keep_quality(held, news)
                 for condition in news["status"].get("conditions") or ():
-                    # An empty time is no time: API servers take them for the same.
+                    # An empty time counts as none: API servers do not distinguish them.
                     for empty in [each for each, value in condition.items() if value is None]:
                         del condition[empty]
             return

@@ -28,7 +28,7 @@ class Ledger:
         self._api = api
         self._work = work
         self.gpus = 4
-        # It judges nobody meanwhile.
+        # It judges no pods meanwhile.
         self.idle = False
 
     def step(self) -> None:
@@ -47,7 +47,7 @@ class Ledger:
             if len(there) < _size(members[0]):
                 self._judge(members, "GangIncomplete", f"{len(there)} of {_size(members[0])} pods are there")
             elif any(map(held_back, members)):
-                # It holds nothing and keeps nobody out.
+                # It holds nothing, and no pod has to wait behind it.
                 self._judge(members, "SchedulingGated", f"asks {asked}, {room} are free, and it is held back")
             elif asked > room or any(each["metadata"].get("deletionTimestamp") for each in members):
                 self._judge(members, "QuotaExceeded", f"asks {asked}, and too few are free")
@@ -59,7 +59,7 @@ class Ledger:
 
     def take_back(self, pod: Obj, cause: str = "ReclaimedBorrowed") -> None:
         """Announce it, and delete the pod."""
-        note = ledger.write_reclaim(ledger.Reclaimed(self._api.now() + 60, cause, "somebody needs it"))
+        note = ledger.write_reclaim(ledger.Reclaimed(self._api.now() + 60, cause, "another tenant needs it"))
         self._patch(pod, {"metadata": {"annotations": {ledger.RECLAIM: note}}}, _MERGE)
         with contextlib.suppress(Refused):
             self._api.do("DELETE", PODS, {}, namespace=self._work, name=key_of(pod).name, user="ledger")
@@ -82,12 +82,12 @@ class Ledger:
 
 
 def gated(host: Obj) -> bool:
-    """Whether a host pod bears the ledger's gate."""
+    """Whether a host pod has the ledger's gate."""
     return any(each["name"] == ledger.GATE for each in host["spec"].get("schedulingGates") or ())
 
 
 def held_back(pod: Obj) -> bool:
-    """Whether a pod bears gates of others."""
+    """Whether a pod has gates of others."""
     return any(each["name"] != ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
 
 
@@ -113,7 +113,7 @@ def _rank(pod: Obj) -> tuple[bool, int, str, str]:
 
 
 def differences(sides: Sides, limit: int) -> Iterator[str]:
-    """The host has the best of what waits, gangs whole, and everybody reads why."""
+    """The host has the best of the waiting pods, gangs are whole, and every waiting pod has a message."""
     hosts = [each for each in sides.host.store.all(PODS, sides.work) if marks.is_mirrored(each) and not ended(each)]
     by_origin = {origin_of(each): each for each in hosts}
     used = sum(gpus(each) for each in sides.host.store.all(PODS, sides.work) if not ended(each))

@@ -105,7 +105,7 @@ async def nobody_slips_in(world: World) -> None:
     world.tenant.pod("small", gpus=1)
     await world.settle(60)
     assert list(_on_host(world)) == ["runs"]
-    # It is not of use to anybody who asks for no GPU.
+    # It does not help a pod that requests no GPU.
     world.tenant.pod("other")
     await world.until("another one runs", _running(world, "other"))
     world.on_host.finish(_on_host(world)["runs"], "Succeeded")
@@ -157,7 +157,7 @@ def _hold(world: World, host: Obj, finalizers: list[str] | None) -> None:
 
 
 async def held_back(world: World) -> None:
-    """Pods that their tenant holds back, as queues of its own do, keep out nobody, on the host or before it."""
+    """Pods that their tenant holds back, as its own queues do, block no other pod, on the host or before it."""
     for name in ("held", "later"):
         world.tenant.pod(name, gpus=4, priority=5, gate="example.com/mine")
         await world.settle(60)
@@ -177,7 +177,7 @@ async def held_back(world: World) -> None:
 
 
 async def ends_while_it_waits(world: World) -> None:
-    """A pod that its tenant calls ended, while it waits as the first, holds up nobody any more."""
+    """A pod that its tenant marks as ended, while it waits as the first, no longer blocks other pods."""
     world.tenant.pod("runs", gpus=2)
     await world.until("it runs", _running(world, "runs"))
     world.tenant.pod("large", gpus=3, priority=5)
@@ -227,11 +227,11 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "nor when it dies after one": partial(better_one_comes, crash="after"),
     "what the ledger has admitted is not taken back": admitted_meanwhile,
     "gangs are on the host whole or not at all": gangs_stay_whole,
-    "nobody slips in before a gang that waits": nobody_slips_in,
+    "no pod slips in before a gang that waits": nobody_slips_in,
     "a gang that is never whole stays away": never_whole,
-    "what its tenant holds back keeps out nobody": held_back,
-    "who is called ended while it waits holds up nobody": ends_while_it_waits,
-    "who says something else of a gang is tried again without those": another_word,
+    "pods that their tenant holds back block no other": held_back,
+    "a pod that is marked ended while it waits blocks no other": ends_while_it_waits,
+    "a pod that changes its gang is tried again without the former members": another_word,
     "what is taken back runs no second time, and what never ran waits again": partial(taken_back, finalizer=False),
     "nor does it end what never ran when something holds its host pod": partial(taken_back, finalizer=True),
     "what the ledger says is shown": told_anew,

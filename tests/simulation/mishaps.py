@@ -106,7 +106,7 @@ async def late_copy_of_the_plane(world: World, lag: float) -> None:
 
 
 async def squatters(world: World) -> None:
-    """Objects that nobody of ours made lie under the names that ours would have: they stay as they are."""
+    """Objects of others have the names that ours would have: they stay as they are."""
     uid = world.settings.tenant_uid
     for r, kind, name, body in (
         (PODS, "Pod", "web", {"spec": {"containers": [{"name": "x", "image": "y:1"}]}}),
@@ -129,7 +129,7 @@ async def squatters(world: World) -> None:
 
 
 async def cordons(world: World, *, lag: float) -> None:
-    """Host and tenant cordon, and the syncer dies: nobody's cordon is forgotten, and pods wait or move as they must."""
+    """Host and tenant cordon, and the syncer dies: no cordon is forgotten, and pods wait or move as they must."""
     world.plane_faults.lag |= {"nodes": lag}
     world.tenant.pod("before")
     await world.settle(60)
@@ -312,7 +312,7 @@ _OWN: Final[Mapping[str, stories.Story]] = {
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when its watch of nodes lags": partial(cordons, lag=5.0),
     "nor a taint of a node that is just being made": tainted_while_it_was_made,
-    "nor for a pod that nobody saw being made": uncordoned_before_it_is_seen,
+    "nor for a pod whose creation was not seen": uncordoned_before_it_is_seen,
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host's watches lag": late_copy_of_the_host,

@@ -225,7 +225,7 @@ class Oracle:
             self.violate(f"I8: host {kind} of {origin_of(before)} deleted although a pod needs it")
 
     def _gate(self, commit: Commit) -> None:
-        """What asks for GPUs bears the ledger's gate from the first moment, and only the ledger takes it away."""
+        """A pod that requests GPUs has the ledger's gate from the first moment, and only the ledger removes it."""
         before, after = commit.before, commit.after
         if before is None and after is not None and self._sides.waits_for_ledger and gpus(after) and not gated(after):
             self.violate(f"host pod of {origin_of(after)} made without the ledger's gate")

@@ -15,7 +15,7 @@ _MARKS: Final = {"Ingress": INGRESS_ISOLATED, "Egress": EGRESS_ISOLATED}
 
 
 def differences(sides: Sides) -> Iterator[str]:
-    """What of one side is missing or different on the other, or an orphan."""
+    """What is missing or different on one of the sides, or an orphan."""
     host, plane = sides.host, sides.plane
     there = {uid_of(each) for each in plane.store.all(NETWORK_POLICIES)}
     for virtual in plane.store.all(NETWORK_POLICIES):

@@ -35,7 +35,7 @@ async def resized_before_it_was_made(world: World) -> None:
     await world.until("the host pod made", world.on_host.pods, 60, act=False)
     await world.wait(20, act=False)
     await world.settle(120)
-    assert world.on_host.pods()[0]["metadata"]["generation"] == 1, "resized to something that nobody asked for any more"
+    assert world.on_host.pods()[0]["metadata"]["generation"] == 1, "resized to a size that is no longer requested"
 
 
 async def debugged_before_it_was_made(world: World) -> None:
@@ -82,7 +82,7 @@ async def _shown_in_one(world: World) -> None:
 STORIES: Final[Mapping[str, stories.Story]] = {
     "a resize is reported as seen when the host's pod has it": partial(resized, lag=0.0),
     "the same when the host's watch of pods lags": partial(resized, lag=5.0),
-    "nor is a pod resized to what nobody asks for any more": resized_before_it_was_made,
+    "nor is a pod resized to a size that is no longer requested": resized_before_it_was_made,
     "a container for debugging is not reported as seen when it is not there": debugged_before_it_was_made,
     "a resize is not reported as seen when it is taken back before it is seen to arrive": resized_and_back,
 }

@@ -1,6 +1,6 @@
-"""Host and plane beside each other: which object of one belongs to which of the other, and what of a pod matters to both.
+"""Host and plane side by side: which object of one belongs to which of the other, and which fields of a pod matter to both.
 
-Whose a host object is follows from its annotations, read here without the syncer's own code, which is what is being watched.
+The owner of a host object follows from its annotations. They are read here without the syncer's code, which is under test.
 """
 
 from typing import Final
@@ -72,6 +72,6 @@ def gpus(pod: Obj) -> int:
 
 
 def changes(pod: Obj) -> list[object]:
-    """What of a pod may change while it runs: its CPU, and its containers for debugging."""
+    """The fields of a pod that may change while it runs: its CPU, and its containers for debugging."""
     cpu = [((each.get("resources") or {}).get("requests") or {}).get("cpu") for each in pod["spec"]["containers"]]
     return [*cpu, *sorted(each["name"] for each in pod["spec"].get("ephemeralContainers") or ())]

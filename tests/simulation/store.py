@@ -28,7 +28,7 @@ def copied(obj: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One change: what was there, what is there now, at which version, when, by whom."""
+    """One change: the object before and after it, the version, the time, and the user."""
 
     version: int
     time: float

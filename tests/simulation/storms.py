@@ -239,7 +239,7 @@ class Storm:
         return f"ledger has {ledger.gpus}, idle={ledger.idle}"
 
     def outside_hand(self) -> str:
-        """Somebody deletes a copy on the host who has no business there."""
+        """A client that has no right to do so deletes a copy on the host."""
         r = self.rng.choice((CONFIG_MAPS, SECRETS, SERVICES))
         copies = self.world.host.store.all(r, WORK)
         if not copies:
@@ -309,7 +309,7 @@ class Storm:
 
 
 async def rage(seed: int, steps: int = STEPS, *, gated: bool = False, binds: bool = False) -> Storm:
-    """One storm from its seed; `gated`: over a tenant whose GPUs are given by the ledger; `binds`: who binds pods itself."""
+    """One storm from its seed. `gated`: the ledger gives the tenant's GPUs; `binds`: the tenant binds some pods itself."""
     async with World.open(seed, **(SETTINGS if gated else {})) as world:
         storm = Storm(world, seed, gated=gated, binds=binds)
         try:

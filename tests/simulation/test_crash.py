@@ -1,7 +1,7 @@
 """The syncer killed before and after every single API call of a story, and started again with empty memory.
 
-A call that the process dies before never happened; one that it dies after happened and nobody remembers. Either way both sides
-agree 30 s after the last disturbance, nothing is doubled or orphaned, and then a minute passes without a write.
+A call before which the process dies never happened; a call after which it dies happened, and its answer is lost. Either way
+both sides agree 30 s after the last disturbance, nothing is doubled or orphaned, and then a minute passes without a write.
 """
 
 import pytest

@@ -26,7 +26,7 @@ from tests.simulation.faults import Faults
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 _OPERATIONS: Final = 60
 _KINDS: Final = (PODS, CONFIG_MAPS, SECRETS, SERVICES)
-_LAST: Final = "last"  # the object after which no event comes any more
+_LAST: Final = "last"  # the object after which no more events come
 _VOLATILE: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink", "namespace")
 _UNKNOWN: Final = frozenset({"clusterIP", "clusterIPs", "nodePort", "lastTransitionTime", "observedGeneration"})
 

@@ -1,7 +1,7 @@
-"""Seeded bugs, kept as patches: each is put into a copy of the code, and the simulation has to find it.
+"""Seeded bugs, kept as patches: each is applied to a copy of the code, and the simulation has to find it.
 
-The first line of a patch says what is wrong with the code that it makes. One that does not apply any more tells nothing about
-the simulation: remake it for the present code.
+The first line of a patch says what is wrong with the code that it makes. A patch that no longer applies proves nothing about
+the simulation: write it again for the present code.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""An event loop in which waiting costs nothing: when nobody can run, time jumps to the next timer.
+"""An event loop in which waiting costs nothing: when no task can run, time jumps to the next timer.
 
 Everything that asks the loop (`asyncio.sleep`, `asyncio.timeout`, `call_later`, `loop.time`) lives on the same virtual time, so
-the code under test needs no seam for it. A loop that waits with no timer left is deadlocked, and says so.
+the code under test needs no seam for it. A loop that waits without any timer left is deadlocked, and raises `DeadlockError`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class DeadlockError(AssertionError):
-    """Everybody waits and nobody will wake them."""
+    """All tasks wait, and none of them will be woken."""
 
 
 class _Selector(selectors.SelectSelector):

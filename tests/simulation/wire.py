@@ -227,7 +227,7 @@ class Watch:
             wait = self._advance()
             if not self._chunks and not self._ended and not self._broken:
                 with contextlib.suppress(TimeoutError):
-                    # Less than a float of the present time can express would be no time at all, for ever.
+                    # A wait shorter than a float at the present time can express would last no time at all, for ever.
                     async with asyncio.timeout(max(1e-4, wait)):
                         await self._news.wait()
 
@@ -283,7 +283,7 @@ class Watch:
         elif fault is WatchFault.REPLAY:
             old = [each.version for each in self._api.store.history if self._event(each) and each.version <= commit.version]
             first = old[-_REPLAYED] if len(old) >= _REPLAYED else self._opened
-            # Back, and never forward: what was compacted meanwhile is no event that this watch may leave out.
+            # Back, and never forward: this watch must not leave out the events that were compacted meanwhile.
             self._cursor = min(commit.version, max(first, self._api.store.compacted))
             self._slow = 4 * _REPLAYED
         elif fault in (WatchFault.CLOSE, WatchFault.CUT):

@@ -1,10 +1,11 @@
-"""Host, plane, the syncer between them, and everybody else: tenant, scheduler, kubelet, garbage collectors.
+"""Host, plane, the syncer between them, and all other actors: tenant, scheduler, kubelet, garbage collectors.
 
     async with World.open(seed) as world:
         world.tenant.pod("web"); await world.settle(); world.check()
 
-The actors act at once and never fail; what fails is what the syncer hears. `until` lets them act every half second until what
-is awaited is there, and fails when it does not come; `settle` waits so until nothing differs any more, `check` asks the oracle.
+The actors act at once and never fail; only the syncer's calls and watches do. `until` lets the actors act every half second
+until the awaited state is reached, and fails if it is not reached. `settle` waits in the same way until nothing differs any
+longer, and `check` asks the oracle.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class World:
         self._task = asyncio.create_task(self.session.run(), name=f"syncer-{self.lives}")
 
     async def stop(self) -> None:
-        """Kill it: nothing is flushed, nothing more is heard of it."""
+        """Kill it: nothing is flushed, and it does nothing more."""
         if self._task is None:
             return
         if self.life is not None:
@@ -174,7 +175,7 @@ class World:
     # -- time
 
     def act(self) -> None:
-        """One round of everybody but the syncer and the tenant."""
+        """One round of all actors except the syncer and the tenant."""
         seen = (self.host.store.version, self.plane.store.version, self.on_host.mood)
         if seen != self._acted:
             self.in_plane.step()
@@ -193,7 +194,7 @@ class World:
     async def until(
         self, what: str, seen: Callable[[], T], within: float = QUIET_SECONDS, *, step: float = _STEP, act: bool = True
     ) -> T:
-        """Let everybody act until something is seen, and return it; fails when it does not come in time."""
+        """Let all actors act until something is seen, and return it; fails if it is not seen in time."""
         end = self.clock.monotonic() + within
         while True:
             if act:
@@ -209,7 +210,7 @@ class World:
                 raise AssertionError(f"not within {within:g} s: {what}. Seen: {found!r}; {self.summary()}")
 
     async def settle(self, seconds: float = QUIET_SECONDS) -> None:
-        """Let everybody act until both sides agree and nothing is written any more; fails when they do not in time."""
+        """Let all actors act until both sides agree and no more writes happen; fails if that takes too long."""
         await self.until("both sides agree", lambda: not self.oracle.differences() and self._still, seconds)
 
     async def ready(self) -> None:
@@ -369,7 +370,7 @@ class Tenant:
                       user="tenant", content_type="application/strategic-merge-patch+json")  # fmt: skip
 
     def bind(self, name: str, node: str) -> None:
-        """What a scheduler of the tenant's own does, or anybody with a Binding."""
+        """What a scheduler of the tenant's own does, or any user with a Binding."""
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
         self.plane.do("POST", PODS, body, namespace=self.space, name=name, subresource="binding", user="tenant")
 

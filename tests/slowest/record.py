@@ -27,7 +27,7 @@ class Recorder:
         self._inner: list[float] = []  # seconds of fixtures that were set up within the one that is being set up
 
     def write(self, **line: Any) -> None:
-        """One line; whole or not at all, for whoever reads a run that was ended."""
+        """One line; written whole or not at all, for readers of a run that was killed."""
         self.file.write(json.dumps(line) + "\n")
         self.file.flush()
 

@@ -154,7 +154,7 @@ async def test_budgets_are_counted_again_when_a_pod_comes_goes_or_is_drained() -
 
     host.pod("a", "one")
     assert counted() == [budget]
-    # A status changes often, and counts nothing anew.
+    # A status changes often, and causes no recount.
     host.pod("a", "one")
     assert counted() == []
     host.node("one")

@@ -23,5 +23,5 @@ def test_with_other_settings_every_node_is_looked_at_again_and_its_drain_too() -
     patrol = Patrol(caches, queue, SimpleNamespace(refers=lambda *_: False), FakeClock(), 60.0)  # type: ignore[arg-type]
     patrol.all_again()
     assert set(queued) == {Item("Node", Key("", "one")), Item(drain.KIND, Key("", "one"))}
-    # What is written for it is no repair.
+    # The writes that follow from it do not count as repairs.
     assert patrol.pending == set()

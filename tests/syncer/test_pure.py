@@ -114,7 +114,7 @@ def test_parameters_that_are_not_listed_are_refused(target: str) -> None:
     "upgrade", ["", "Connection: Upgrade\r\n", "Connection: Upgrade\r\nUpgrade: h2c\r\n", "Upgrade: websocket\r\n"]
 )
 @pytest.mark.parametrize("target", ["/exec/ns/web/main?command=sh", "/attach/ns/web/main", "/portForward/ns/web"])
-def test_what_is_no_upgrade_to_a_protocol_that_is_known_is_refused(target: str, upgrade: str) -> None:
+def test_an_upgrade_to_an_unknown_protocol_is_refused(target: str, upgrade: str) -> None:
     with pytest.raises(BadRequestError, match="upgrade"):
         route(http1.parse_head(f"GET {target} HTTP/1.1\r\n{upgrade}\r\n".encode()))
     known = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
@@ -142,7 +142,7 @@ def test_other_refusals_hide_host_names() -> None:
     assert "bh-a-work" not in refused.message
 
 
-def test_trouble_is_no_refusal() -> None:
+def test_a_temporary_failure_is_not_a_refusal() -> None:
     assert refusals.explain(Unavailable(503, "", "down"), "web") is None
     assert refusals.explain(ApiError(500, "", "broken"), "web") is None
     uncounted = 'secrets "web-1" is forbidden: status unknown for quota: tenant-secrets, resources: secrets'

@@ -69,7 +69,7 @@ def through(tenant: Obj, server: ApiServer) -> KubeConfig:
 
 
 async def answers(port: int, name: str | None, authority: bytes | None) -> bool:
-    """Whether whoever answers under a name has a certificate of this authority that names it so; nobody at all is no too."""
+    """Whether the server under a name has a certificate of this authority for that name; False if no server answers."""
     context = ssl.create_default_context(cadata=(authority or b"").decode())
     context.check_hostname = name is not None
     try:

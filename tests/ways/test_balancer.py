@@ -1,4 +1,4 @@
-"""Load balancers of tenants with MetalLB's own controller: an address, none left, another pool, a class that nobody serves."""
+"""Load balancers of tenants with MetalLB's own controller: an address, none left, another pool, an unserved class."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -154,7 +154,7 @@ async def test_each_name_leads_to_its_own_plane_and_changes_of_others_are_not_no
         await until(led, "both planes answer under their names, each with its own certificate", SECONDS)
         assert "default" in await kubectl(mine, tmp_path, "get", "namespaces", "-o", "name")
 
-        # Another's name leads to the other, who knows no certificate of this one; nobody's name leads nowhere.
+        # Another tenant's name leads to that tenant, whose plane has no certificate of this one; an unknown name leads nowhere.
         assert not await answers(port, f"two.{DOMAIN}", mine.ca)
         for name in (f"nobody.{DOMAIN}", DOMAIN, f"one.{DOMAIN}.evil.example", "evil.example", None):
             for authority in (mine.ca, theirs.ca):

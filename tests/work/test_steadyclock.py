@@ -1,4 +1,4 @@
-"""A machine's clock that jumps, is wrong from the beginning, or is not the server's: what counts meanwhile, what is said."""
+"""A machine's clock that jumps, is wrong from the beginning, or not the server's: which time counts, what is reported."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -48,7 +48,7 @@ def world() -> World:
 
 
 def test_a_clock_that_is_right_counts(world: World) -> None:
-    assert world.clock.now() == world.machine.now()  # before the server has said anything
+    assert world.clock.now() == world.machine.now()  # before the server has sent its time
     assert world.off() == timedelta()
     world.machine.wrong = timedelta(seconds=90)
     assert world.off() == timedelta(seconds=90)
@@ -84,7 +84,7 @@ def test_where_the_server_jumps_too_what_is_expected_counts_until_both_stay_with
     assert world.clock.trouble == ""
 
 
-def test_a_jump_that_goes_back_is_none_for_the_next(world: World) -> None:
+def test_a_jump_that_goes_back_does_not_count_as_one_for_the_next(world: World) -> None:
     world.off()
     for _ in range(3):
         world.machine.wrong = world.server_wrong = DAYS
@@ -115,7 +115,7 @@ def test_a_clock_that_was_never_right_is_the_servers_and_far_off_it_is_not_known
 
 
 @pytest.mark.parametrize("date", ["", "soon", "Mon, 99 Jan 2026 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "1" * 5000])
-def test_what_is_no_date_says_nothing(world: World, date: str) -> None:
+def test_a_malformed_date_is_ignored(world: World, date: str) -> None:
     world.off()
     world.clock.heard(date)
     world.machine.advance(60)

@@ -23,7 +23,7 @@ from tests.kit.servers import ServerOptions, running
 PLOT: Final = RESULTS / "fragmentation.svg"
 BULKHEAD: Final = "Bulkhead"
 MOVING: Final = "Bulkhead, pods moved"
-# Name, side, and what of the scheduler is not as it comes.
+# Name, side, and the scheduler's settings that differ from its defaults.
 SIDES: Final[Mapping[str, tuple[type[hosts.Host], Mapping[str, Any]]]] = {
     BULKHEAD: (hosts.Gated, {}),
     "stock scheduler": (hosts.Plain, {}),
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--workloads", type=int, default=600)
-    parser.add_argument("--load", type=float, default=0.9, help="of all GPUs, what the workloads ask for while they arrive")
+    parser.add_argument("--load", type=float, default=0.9, help="part of all GPUs that the workloads request while they arrive")
     parser.add_argument("--runs", type=int, default=3, help="of the stock scheduler, which picks among equal nodes by chance")
     chosen = parser.parse_args()
     jobs = trace.make(chosen.seed, nodes=chosen.nodes, jobs=chosen.workloads, load=chosen.load)

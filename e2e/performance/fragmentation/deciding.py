@@ -1,4 +1,4 @@
-"""The ledger's side: what the core decides, alone or carried out on a real API server and bound by a real kube-scheduler."""
+"""The ledger's side: the core's decisions, either by themselves or on a real API server with a real kube-scheduler."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +13,12 @@ from e2e.performance.fragmentation.trace import Job
 
 
 def tenant(gpus: int) -> Tenant:
-    """One tenant with everything: what is left to decide is where and when."""
+    """One tenant with all quota: the only decision left is where and when."""
     return Tenant(trace.TENANT, shares={("", labels.GPU): Share(gpus)})
 
 
 def seen(obj: Obj, arrived: float) -> Pod:
-    """A host pod as the ledger reads it; when it came and when it started are matters of virtual time."""
+    """A host pod as the ledger reads it; its creation and its start are in virtual time."""
     found = pod_of(obj)
     assert found is not None, "no pod of a trace ends by itself"
     return started(replace(found, created=arrived))
@@ -39,7 +39,7 @@ def admissions(nodes: Sequence[Node], pods: Iterable[Pod], now: float) -> tuple[
 
 
 class Alone:
-    """The core alone: what it admits runs at once where it says."""
+    """Only the core: a pod that it admits runs at once on the node that it names."""
 
     def __init__(self, nodes: Iterable[Obj]) -> None:
         self._nodes = [node_of(node) for node in nodes]
@@ -58,7 +58,7 @@ class Alone:
     async def settle(self, now: float) -> Mapping[str, str]:
         placed: dict[str, str] = {}
         while admitted := admissions(self._nodes, self._pods.values(), now):
-            for each in admitted:
-                self._pods[each.pod.name] = started(replace(each.pod, stage=Stage.BOUND, node=each.node, admitted=now))
-                placed[each.pod.name] = each.node
+            for item in admitted:
+                self._pods[item.pod.name] = started(replace(item.pod, stage=Stage.BOUND, node=item.node, admitted=now))
+                placed[item.pod.name] = item.node
         return placed

@@ -1,6 +1,6 @@
-"""What a run came to, in numbers. Pure.
+"""The results of a run, in numbers. Pure.
 
-Averages go from the first arrival to the last: what follows is a run that empties, which says nothing of a cluster in use.
+Averages go from the first arrival to the last. After that the run only empties, which does not represent a cluster in use.
 """
 
 import functools
@@ -26,17 +26,17 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long workloads of a kind waited until all their pods had nodes, in seconds; None for those that never started."""
+    """How long workloads of a kind waited until all their pods had nodes, in seconds; None for workloads that never started."""
 
     waited: tuple[float | None, ...]
 
     @property
     def never(self) -> int:
-        return sum(1 for each in self.waited if each is None)
+        return sum(1 for item in self.waited if item is None)
 
     def part(self, share: float) -> float | None:
-        """So many of them waited no longer; None where these are not that many."""
-        ordered = sorted(each for each in self.waited if each is not None)
+        """The wait that this part of them did not exceed; None if fewer started."""
+        ordered = sorted(item for item in self.waited if item is not None)
         rank = max(0, -int(-share * len(self.waited) // 1) - 1)
         return ordered[rank] if rank < len(ordered) else None
 
@@ -50,10 +50,10 @@ def waits(history: History, kind: Callable[[Job], bool]) -> Waits:
 
 
 def average(history: History, of: Callable[[Sample], float]) -> float:
-    """The mean of something over the time of arrivals."""
+    """The time-weighted mean over the time of arrivals."""
     begin, end = history.jobs[0].arrives, history.horizon
     total = 0.0
-    for sample, until in zip(history.samples, [*(each.at for each in history.samples[1:]), end], strict=True):
+    for sample, until in zip(history.samples, [*(item.at for item in history.samples[1:]), end], strict=True):
         total += of(sample) * max(0.0, min(until, end) - sample.at)
     return total / (end - begin)
 
@@ -83,12 +83,12 @@ def _waits(found: Waits) -> dict[str, Any]:
 
 
 def same_decisions(one: History, other: History) -> bool:
-    """Whether both put every pod onto the same node at the same moment; two that placed nothing show nothing."""
+    """Whether both runs placed every pod on the same node at the same moment; two runs that placed nothing prove nothing."""
     return bool(one.placed) and one.placed == other.placed
 
 
 def table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The figures of all sides side by side, for people and the page of measurements; several runs from least to most."""
+    """The figures of all sides side by side, for readers and for the page of measurements; several runs as a range."""
     rows: list[tuple[str, Callable[[Mapping[str, Any]], float | None], Callable[[float | None], str]]] = [
         ("GPUs in use by workloads that run", lambda run: run["used_share"], _percent),
         ("GPUs held by pods", lambda run: run["held_share"], _percent),
@@ -103,12 +103,12 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     for kind in KINDS:
         for part, what in (("p50_s", "half started within"), ("p90_s", "nine of ten within"), ("max_s", "the last after")):
             rows.append((f"{_WORDS[kind]}: {what}", functools.partial(_wait, kind, part), _minutes))
-    lines = [[words, *(_range([value(run) for run in each], say) for each in runs.values())] for words, value, say in rows]
+    lines = [[words, *(_range([value(run) for run in item], say) for item in runs.values())] for words, value, say in rows]
     return "\n".join(map(_row, [["", *runs], ["---"] * (len(runs) + 1), *lines]))
 
 
 def median(runs: Sequence[History]) -> History:
-    """The one in the middle by what it had in use."""
+    """The run with the median use."""
     return sorted(runs, key=lambda run: average(run, lambda sample: sample.used))[len(runs) // 2]
 
 

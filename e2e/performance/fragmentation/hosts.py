@@ -1,10 +1,10 @@
-"""The sides with a real API server and a real kube-scheduler: with the ledger before it, and without.
+"""The sides with a real API server and a real kube-scheduler, with and without the ledger in front of it.
 
     begin: create pods ──> watch shows them          settle, gated: decide ──> gate away, pinned ──> all are bound as decided
     end: delete pods ────> watch shows them gone     settle, plain: until no pod that waits would fit on any node
 
-Every wait has a deadline. A node that a pod with one size of GPUs fits on has room for it in CPU and memory too (`trace`), so
-whether anything would still be placed is a matter of counting GPUs.
+Every wait has a deadline. If a node has the GPUs for a pod, it has the CPU and the memory too (`trace`). So counting GPUs shows
+whether another pod would still be placed.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tests.kit.servers import ApiServer
 
 _AT_ONCE: Final = 16
 _SECONDS: Final = 120.0
-# Bin packing of GPUs, as who tunes a stock scheduler for them would have it.
+# Bin packing of GPUs, as an admin would tune a stock scheduler for them.
 PACKING: Final[Mapping[str, Any]] = {
     "pluginConfig": [
         {
@@ -44,7 +44,7 @@ PACKING: Final[Mapping[str, Any]] = {
 
 
 class Host:
-    """What both sides do alike, on a host of their own."""
+    """What both sides share, on a host of their own."""
 
     gated = False
 
@@ -68,7 +68,7 @@ class Host:
         name = node["metadata"]["name"]
         await self.client.create(NODES, {"metadata": node["metadata"]})
         await self.client.patch(NODES, name, {"status": node["status"]}, subresource="status")
-        # Nobody but this plays a kubelet, so nobody else takes the taint of new nodes away.
+        # This process alone plays the kubelet, so it must also remove the taint of new nodes.
         await self.client.patch(NODES, name, {"spec": {"taints": None}})
 
     async def begin(self, job: Job, now: float) -> None:
@@ -84,7 +84,7 @@ class Host:
         )
 
     async def until(self, check: Callable[[], bool], what: str) -> None:
-        """Wait for something to be seen."""
+        """Wait until the watch has shown something."""
         try:
             async with asyncio.timeout(_SECONDS):
                 while True:
@@ -96,7 +96,7 @@ class Host:
             raise AssertionError(f"not within {_SECONDS:g} s: {what}") from None
 
     def news(self) -> Mapping[str, str]:
-        """Pods that were placed since this was asked last."""
+        """Pods that were placed since the last call."""
         found = {
             obj["metadata"]["name"]: str(obj["spec"]["nodeName"])
             for obj in self.pods.store.objects()
@@ -107,7 +107,7 @@ class Host:
 
 
 class Plain(Host):
-    """No ledger: every pod is the scheduler's as soon as it comes."""
+    """Without a ledger: the scheduler may place every pod as soon as it is created."""
 
     async def settle(self, now: float) -> Mapping[str, str]:
         del now
@@ -127,15 +127,15 @@ class Plain(Host):
 
 
 class Gated(Host):
-    """The ledger before the scheduler: what the core admits is let go, pinned, and bound before it is asked again."""
+    """The ledger in front of the scheduler: admitted pods lose their gate, are pinned, and are bound before the next turn."""
 
     gated = True
 
     async def settle(self, now: float) -> Mapping[str, str]:
         nodes = [node_of(node) for node in self.nodes]
         while admitted := admissions(nodes, (self._seen(obj) for obj in self.pods.store.objects()), now):
-            await at_once(self._let_go(each, now) for each in admitted)
-            names = [each.pod.name for each in admitted]
+            await at_once(self._let_go(item, now) for item in admitted)
+            names = [item.pod.name for item in admitted]
             await self.until(functools.partial(self._bound, names), f"{len(names)} pods are bound")
         return self.news()
 
@@ -172,7 +172,7 @@ async def at_once(calls: Iterable[Awaitable[Any]]) -> None:
 async def opened(
     server: ApiServer, kind: type[Host], nodes: int, profile: Mapping[str, Any] = MappingProxyType({})
 ) -> AsyncIterator[Any]:
-    """A side on a server that runs, with a scheduler of its own for the time being."""
+    """A side on a running server, with its own scheduler until the block ends."""
     async with Client(server.admin, user_agent="bench", field_manager="bench") as client:
         host = kind(client, nodes)
         await host.prepare()
@@ -193,7 +193,7 @@ async def _forever(run: Coroutine[Any, Any, Any]) -> None:
 
 
 def configuration(server: ApiServer, profile: Mapping[str, Any] = MappingProxyType({})) -> Path:
-    """A file for the stock scheduler, as it comes but for the number of requests that it allows itself, and a profile."""
+    """The configuration of the stock scheduler: its defaults, except for its limit of requests and a profile."""
     path = server.folder / "scheduler.yaml"
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

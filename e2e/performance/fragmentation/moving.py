@@ -1,10 +1,10 @@
-"""The core alone where its cohort has pods moved: what that gains those that wait, and what work it costs those that move.
+"""The core alone in a cohort that allows moving pods: what the waiting workloads gain, and what work the moved ones lose.
 
     arrivals, ends ──> decide ──> admitted ──> runs for its time, and ends
                               └──> moved ──> what it did is lost; its successor comes at once, with all its time before it
 
-Everybody's work is restarted from nothing, as without checkpoints. Pods end at once when they are moved: how long that takes is
-no matter of where pods go. Knows no servers.
+All work restarts from the beginning, as without checkpoints. Moved pods end at once: the time that this takes does not change
+where pods go. No servers are involved.
 """
 
 import heapq
@@ -40,7 +40,8 @@ class Moving:
         self.history = History(jobs, gpus)
         self._pods: dict[str, Pod] = {}
         self._moved: dict[str, Moved] = {}
-        # Pods with a node, by workload that has come and not gone; how often each was moved, and the work that this cost.
+        # The number of placed pods for each workload that has come and not gone; the number of its moves, and the work that
+        # they cost.
         self._there: dict[int, int] = {}
         self._moves: Counter[int] = Counter()
         self._lost = 0.0
@@ -63,7 +64,7 @@ class Moving:
         return self.history
 
     def cost(self) -> dict[str, Any]:
-        """What the moves came to."""
+        """The cost of the moves."""
         return {
             "moves": self._moves.total(),
             "most_of_one": max(self._moves.values(), default=0),

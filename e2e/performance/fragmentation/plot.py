@@ -1,6 +1,6 @@
-"""The runs side by side as one SVG: three panels over each other, each with its axes, and a line for each run. Pure.
+"""The runs side by side as one SVG: three panels, one above the other, each with its axes and one line for each run. Pure.
 
-No library draws this: three step lines are a few paths, and the file stays small enough to review.
+It needs no library: three step lines are a few paths, and the file stays small enough to review.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from e2e.performance.fragmentation.timeline import History
 
 _WIDTH, _LEFT, _RIGHT = 860, 64, 24
 _TOP, _HEIGHT, _BETWEEN = 60, 190, 72
-# Told apart by people who do not see red and green alike, and by their dashes on paper.
+# Colours that people who cannot distinguish red from green can tell apart, and dashes for print.
 STYLES: Final = (("#0b5fa5", ""), ("#c2410c", "7 4"), ("#6b7280", "2 3"))
 _TICKS: Final = (1, 2, 5)
 Point = tuple[float, float]
@@ -21,7 +21,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One diagram: a title, what the axes are, the lines by run, and how far the axes go."""
+    """One diagram: its title, its axes and their ranges, and a line for each run."""
 
     title: str
     across: str
@@ -31,15 +31,15 @@ class Panel:
 
 
 def panels(runs: Mapping[str, History]) -> tuple[Panel, ...]:
-    """What is drawn of the runs."""
+    """The panels of these runs."""
     first = next(iter(runs.values()))
     hours = first.horizon / 3600
-    used = {name: [(each.at / 3600, float(each.used)) for each in run.samples] for name, run in runs.items()}
-    blocked = {name: [(each.at / 3600, float(each.blocked)) for each in run.samples] for name, run in runs.items()}
+    used = {name: [(sample.at / 3600, float(sample.used)) for sample in run.samples] for name, run in runs.items()}
+    blocked = {name: [(sample.at / 3600, float(sample.blocked)) for sample in run.samples] for name, run in runs.items()}
     gangs = sum(1 for job in first.jobs if job.is_whole)
     started: dict[str, list[Point]] = {}
     for name, run in runs.items():
-        minutes = sorted(each / 60 for each in waits(run, KINDS["whole_node_gangs"]).waited if each is not None)
+        minutes = sorted(item / 60 for item in waits(run, KINDS["whole_node_gangs"]).waited if item is not None)
         started[name] = [(0.0, 0.0), *((each, number + 1.0) for number, each in enumerate(minutes))]
     longest = max(points[-1][0] for points in started.values())
     most = max(y for points in blocked.values() for x, y in points if x <= hours)
@@ -72,7 +72,7 @@ def svg(runs: Mapping[str, History], title: str) -> str:
 
 
 def ticks(most: float) -> list[float]:
-    """From four to nine round numbers from zero up to what the axis goes to."""
+    """Four to nine round numbers, from zero to the end of the axis."""
     power = 10.0
     while power > most / 4:
         power /= 10
@@ -116,7 +116,7 @@ def _panel(panel: Panel, top: int) -> list[str]:
 
 
 def _steps(points: Sequence[Point], end: float) -> str:
-    """A line that stays where it is until it changes; what changes less than a pixel across is drawn once."""
+    """A step line; changes closer together than a pixel are drawn once."""
     way, last = [], None
     for x, y in points:
         if last is None:

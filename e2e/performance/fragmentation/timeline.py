@@ -1,8 +1,8 @@
-"""Virtual time: what arrives and ends when, and what is seen at each moment once everybody has come to rest.
+"""Virtual time: which workloads arrive and end when, and what is seen at each moment once nothing moves any longer.
 
     arrivals, ends ──> Side.begin / Side.end ──> Side.settle: pods that were placed ──> whole workloads start, and end later
 
-A side is one way to place pods. Nothing here knows which.
+A side is one way to place pods. This module does not know which.
 """
 
 import heapq
@@ -17,24 +17,24 @@ class Side(Protocol):
     """One way to place pods."""
 
     async def begin(self, job: Job, now: float) -> None:
-        """Its pods come."""
+        """The pods of a workload are created."""
 
     async def end(self, job: Job) -> None:
-        """Its pods go, and their room is free."""
+        """The pods of a workload are deleted, and their room is free."""
 
     async def settle(self, now: float) -> Mapping[str, str]:
-        """The node of each pod that was placed since, once no other will be."""
+        """The node of each pod that was placed since the last call, once no other pod will be placed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is from one moment to the next."""
+    """The state from one moment to the next."""
 
     at: float
-    # GPUs that pods hold, and of these such of workloads that run.
+    # GPUs that pods hold, and the part of them that belongs to running workloads.
     held: int
     used: int
-    # Workloads that wait, gangs among them, and of these gangs for whose pods enough GPUs are free in sum.
+    # Waiting workloads, the gangs among them, and the gangs for which enough GPUs are free in total.
     waiting: int
     gangs: int
     blocked: int
@@ -65,7 +65,7 @@ async def play(
     by_pod = {name: job for job in jobs for name in job.names}
     events = [(job.arrives, 1, job.number) for job in jobs]
     heapq.heapify(events)
-    there: dict[int, int] = {}  # pods with a node, by workload that has come and not gone
+    there: dict[int, int] = {}  # number of placed pods, by workload that has come and not gone
     while events:
         now = events[0][0]
         while events and events[0][0] == now:
@@ -89,7 +89,7 @@ async def play(
 
 
 def sample(now: float, there: Mapping[int, int], history: History) -> Sample:
-    """What is now; `there`: pods with a node, by workload that has come and not gone."""
+    """The state now; `there` has the number of placed pods, by workload that has come and not gone."""
     jobs = history.jobs
     held = sum(jobs[number].gpus * pods for number, pods in there.items())
     waiting = [jobs[number] for number, pods in there.items() if pods < jobs[number].pods]

@@ -11,7 +11,7 @@ PER_NODE: Final = 8
 SPACE: Final = "bh-research-work"
 TENANT: Final = "research"
 _RACK: Final = 10
-# Pods, GPUs of each pod, and how often: most are small, most GPUs go to gangs on whole nodes.
+# Number of pods, GPUs of each, and how often: most workloads are small, and most GPUs go to gangs on whole nodes.
 SHAPES: Final = (
     (1, 1, 34), (1, 2, 12), (1, 4, 10), (1, 8, 8),
     (4, 1, 5), (8, 2, 4), (4, 4, 4),
@@ -24,14 +24,14 @@ _SPREAD: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One workload: so many pods that start together, each with so many GPUs, for so many seconds once all run."""
+    """One workload: a number of pods that start together, the GPUs of each, and for how many seconds they run once all run."""
 
     number: int
     arrives: float
     lasts: float
     pods: int
     gpus: int
-    # Whether it says how long it runs at most, as its pods' activeDeadlineSeconds.
+    # Whether its pods declare the longest time that they run, as activeDeadlineSeconds.
     says: bool
 
     @property
@@ -58,7 +58,7 @@ class Job:
 
 
 def make(seed: int, *, nodes: int, jobs: int, load: float, says: float = 0.5) -> tuple[Job, ...]:
-    """Workloads that ask for `load` times what the nodes have while they arrive; so many of them say how long they run."""
+    """Workloads that request `load` times the nodes' capacity while they arrive; this part declares how long they run."""
     dice = random.Random(seed)  # noqa: S311 - a trace follows from its seed
     shapes = [(pods, gpus) for pods, gpus, _ in SHAPES if pods * gpus <= nodes * PER_NODE // 4]
     weights = [often for pods, gpus, often in SHAPES if (pods, gpus) in shapes]
@@ -94,7 +94,7 @@ def node(number: int) -> Obj:
 
 
 def pod(job: Job, name: str, *, gated: bool) -> Obj:
-    """One host pod of a workload, as a syncer makes it."""
+    """One host pod of a workload, as a syncer creates it."""
     noted = {labels.VIRTUAL_NAMESPACE: "trace", labels.VIRTUAL_NAME: name}
     if job.is_gang:
         noted |= {ledger.GANG: job.name, ledger.GANG_SIZE: str(job.pods)}

@@ -1,7 +1,7 @@
-"""Fixtures of the core suite: the host with the chart, two tenants that live as long as the run, and tenants made ahead.
+"""Fixtures of the core suite: the host with the chart, two tenants that exist during the whole run, and tenants created ahead.
 
-The suite runs in two processes over one host (`-n 2`). Each has its own alice and bob; the first installs, the other waits for
-it. `order` says what may run beside what, `turns` holds it.
+The suite runs in two processes over one host (`-n 2`). Each has its own alice and bob. The first process installs, the other
+waits for it. `order` says which tests may run at the same time, and `turns` enforces it.
 """
 
 import fcntl
@@ -22,9 +22,9 @@ from e2e.scenarios.turns import Turns
 from e2e.tenants import Tenant
 
 QUOTA = 6  # GPUs of each of the two standing tenants
-SHARED = Path("build/e2e/core")  # what the processes of a run have in common
+SHARED = Path("build/e2e/core")  # shared by the processes of a run
 STANDING = {"alice", "bob"}
-AHEAD = 2  # tests whose tenants are made while one runs
+AHEAD = 2  # number of tests whose tenants are created while one runs
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
 SWEPT = ("Tenant", "Namespace")
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process whole groups, in the order in which the tests stand."""
+    """Gives whole groups to each process, in the order of their tests."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """A group keeps its turn from its first test to the end of its last: its fixtures live as long."""
+    """A group keeps its turn from its first test to the end of its last one, because its fixtures exist that long."""
     turns = item.config.stash[_TURNS]
     item.stash[_NEXT] = nextitem
     turns.take(group_of(item.nodeid), alone=runs_alone(item.nodeid))
@@ -71,14 +71,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _say(config: pytest.Config, text: str) -> None:
-    """A line on the terminal now, from whatever process and whatever pytest captures."""
+    """Print a line on the terminal now, from any process and whatever pytest captures."""
     with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print(f"[{getattr(config, 'workerinput', {}).get('workerid', 'run')}] {text}", file=sys.stderr, flush=True)
 
 
 @pytest.fixture(scope="session")
 def host(request: pytest.FixtureRequest, testrun_uid: str) -> Api:
-    """The embedded host with Bulkhead installed by the first process of this run; what runs already is used."""
+    """The embedded host, on which the first process of this run has installed Bulkhead; a running host is used as it is."""
     SHARED.mkdir(parents=True, exist_ok=True)
     with (SHARED / "installed").open("a+") as installed:
         fcntl.flock(installed, fcntl.LOCK_EX)
@@ -93,7 +93,7 @@ def host(request: pytest.FixtureRequest, testrun_uid: str) -> Api:
 
 
 def _sweep(host: Api) -> None:
-    """A run that was broken off leaves tenants, which hold GPUs and memory, and namespaces with what no longer fits."""
+    """Remove what an interrupted run left: tenants, which hold GPUs and memory, and namespaces with outdated objects."""
     left = {kind: [name for item in host.list(kind) if (name := item["metadata"]["name"]).startswith(PREFIX)] for kind in SWEPT}
     for kind, there in left.items():
         for name in there:
@@ -111,7 +111,7 @@ def _no_namespace(host: Api, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def fleet(host: Api) -> Iterator[Fleet]:
-    """All tenants of this process; what is run next on this host is measured beside nothing that is still being taken down."""
+    """All tenants of this process. At its end all of them are gone, so that the next run on this host measures no deletions."""
     made = Fleet(host)
     yield made
     made.close()
@@ -136,7 +136,7 @@ def bob(fleet: Fleet, worker_id: str) -> Tenant:
 
 @pytest.fixture
 def space(alice: Tenant) -> Iterator[str]:
-    """A namespace of its own in alice's plane, with its default ServiceAccount there; removed after the test."""
+    """A namespace in alice's plane for one test, with its default ServiceAccount; removed after the test."""
     name = f"t-{uuid.uuid4().hex[:8]}"
     tenants.make_namespace(alice.api, name)
     yield name
@@ -153,13 +153,13 @@ def fresh_name(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[str]:
 
 @pytest.fixture
 def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Tenant:
-    """The tenant of this test alone, as its mark `fresh` has it; its name is `fresh_name`."""
+    """A tenant of this test only, with the spec from its mark `fresh`; its name is `fresh_name`."""
     return fleet.take(_manifest(request.node, fresh_name))
 
 
 @pytest.fixture(autouse=True)
 def _ahead(request: pytest.FixtureRequest, fleet: Fleet, worker_id: str) -> None:
-    """While a test runs, the tenants of the next ones are made; a file has its own made by its function `ahead`."""
+    """While a test runs, the tenants of the next ones are created; a file creates its own in its function `ahead`."""
     for item in _upcoming(request.node):
         for name in STANDING.intersection(getattr(item, "fixturenames", ())):
             fleet.order(_standing(name, worker_id))
@@ -170,7 +170,7 @@ def _ahead(request: pytest.FixtureRequest, fleet: Fleet, worker_id: str) -> None
 
 
 def _upcoming(item: pytest.Item) -> list[pytest.Item]:
-    """The test, and the next ones of this process as far as they are known."""
+    """The current test and the next ones of this process, as far as they are known."""
     items, following = item.session.items, item.stash[_NEXT]
     at = items.index(item)
     near = [each for each in items[at : at + 1 + AHEAD] if group_of(each.nodeid) == group_of(item.nodeid)]

@@ -1,7 +1,7 @@
-"""Kueue in a tenant's cluster, as its admin installs it: by its own chart, with webhooks and certificates that it makes itself.
+"""Kueue in a tenant's cluster, as its admin installs it: with its own chart, webhooks, and certificates that it creates itself.
 
-The manager is built from Kueue's module and imported into the host as an image, since no registry is asked here; the chart is
-the one in the module.
+The manager is built from Kueue's module and imported into the host as an image, because these tests use no registry. The chart
+is the one in the module.
 """
 
 import json
@@ -25,7 +25,7 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _REPOSITORY: Final = "docker.io/e2e/kueue"
 _API: Final = "kueue.x-k8s.io/v1beta2"
 _MODULE: Final = "sigs.k8s.io/kueue"
-# Its own default asks for half a core, which the one real node of the embedded host needs for others.
+# Kueue's default requests half a core, which the one real node of the embedded host needs for other pods.
 _VALUES: Final = {
     "controllerManager.manager.image.repository": _REPOSITORY,
     "controllerManager.manager.image.pullPolicy": "IfNotPresent",
@@ -35,12 +35,12 @@ _VALUES: Final = {
 
 
 def is_built() -> bool:
-    """Whether this machine has built the manager before: that takes ten minutes on two cores."""
+    """Whether this machine has built the manager before; a build takes ten minutes on two cores."""
     return binaries.is_there(COMPONENT)
 
 
 def import_image(note: Callable[[str], None]) -> None:
-    """Make the image of the manager, or take it from the cache, and import it on the embedded host."""
+    """Build the image of the manager, or use the cached one, and import it on the embedded host."""
     shop = build.Workshop(binaries.cache_dir() / "images", binaries.ensure, build.PROJECT)
     image = f"{_REPOSITORY}:{binaries.version(COMPONENT)}"
     path = build.image_file(shop, build.one_program(shop, image, shop.binaries(COMPONENT)["kueue"], "manager"))
@@ -50,7 +50,7 @@ def import_image(note: Callable[[str], None]) -> None:
 
 
 def install(kubeconfig: Path) -> None:
-    """Install Kueue and wait until its manager is ready. It waits itself until its certificate has come into its pod."""
+    """Install Kueue and wait until its manager is ready, which waits until its certificate is mounted into its pod."""
     values = _VALUES | {"controllerManager.manager.image.tag": binaries.version(COMPONENT)}
     arguments = ["install", "kueue", str(_source() / "charts" / "kueue"), "--namespace", NAMESPACE, "--create-namespace"]
     for name, value in values.items():
@@ -59,7 +59,7 @@ def install(kubeconfig: Path) -> None:
 
 
 def queue(name: str, namespace: str, gpus: int, nodes: Mapping[str, str]) -> list[Obj]:
-    """A queue of a namespace that admits work of so many GPUs at a time, and sends it to nodes with these labels."""
+    """A queue of a namespace that admits this number of GPUs at a time, and sends its work to nodes with these labels."""
     resources = [{"name": each, "nominalQuota": most} for each, most in (("cpu", "4"), ("memory", "4Gi"), (GPU, str(gpus)))]
     group = {"coveredResources": ["cpu", "memory", GPU], "flavors": [{"name": name, "resources": resources}]}
     return [

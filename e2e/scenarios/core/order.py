@@ -1,6 +1,6 @@
-"""Which tests of the core suite follow each other in one process, and in which order the groups are given out.
+"""Which tests of the core suite follow each other in one process, and in which order the groups start.
 
-A group is a file, but for what is named here. To add a test that shares something of the host with others, name it in a group.
+A group is a file, except for the groups listed here. To add a test that shares part of the host with others, add it to a group.
 Pure: node IDs of pytest in, names of groups out.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 ALONE = "alone"
 GROUPS: Mapping[str, Sequence[str]] = {
-    # Count the GPUs of nodes, or change what nodes offer.
+    # These count the GPUs of nodes, or change the resources of nodes.
     "gpus": (
         "test_dedicated",
         "test_flavors",
@@ -25,13 +25,13 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
-    # Kill the controller, or count its restarts.
+    # These kill the controller, or count its restarts.
     "controller": ("test_controller_rights", "test_deletion", "test_large_pods"),
-    # Change the host as a whole: no other test runs meanwhile.
-    ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_nobody_enforces_are_found_out"),
+    # These change the host as a whole: no other test runs meanwhile.
+    ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_are_not_enforced_are_found_out"),
 }
-# What takes longest comes first, so that no process is left with a long group at the end; what runs alone comes last, when no
-# other has to wait for it.
+# The longest groups start first, so that no process is left with a long group at the end. Groups that run alone come last, when
+# no other test has to wait for them.
 LONGEST_FIRST = (
     "gpus",
     "test_audit_webhook",
@@ -62,7 +62,7 @@ def runs_alone(node: str) -> bool:
 
 
 def place_of(node: str) -> tuple[int, str]:
-    """What to sort tests by; those of a group stay in their order."""
+    """The sort key of a test; tests of a group stay in their order."""
     group = group_of(node)
     if group == ALONE:
         return len(LONGEST_FIRST) + 1, group

@@ -24,7 +24,7 @@ def shell(alice: Tenant) -> str:
         printed = kubectl(alice.kubeconfig, "logs", "shell", check=False)
         workloads.expect("second" in printed.out, printed.text)
 
-    # It runs before it has printed anything.
+    # The pod is running before it has printed anything.
     until("its lines to be in the log", said, seconds=20)
     return "shell"
 
@@ -76,10 +76,10 @@ def test_item_85_port_forward(alice: Tenant, shell: str) -> None:
             process.wait(timeout=10)
 
 
-def test_item_86_the_shim_refuses_whoever_is_not_this_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
+def test_item_86_the_shim_refuses_all_clients_but_its_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
     address = host.get("Service", "kubelet-shim", alice.plane)["spec"]["clusterIP"]
     url = f"https://{address}:10250/containerLogs/default/shell/main"
-    # From the node itself, which no policy keeps away: the shim must refuse by itself.
+    # From the node itself, which no policy blocks: the shim itself must refuse.
     outcome = commands.run(["curl", "-sk", "--max-time", "5", "-o", "/dev/null", "-w", "%{http_code}", url], check=False)
     assert outcome.out in {"000", "401", "403"}
     assert bob.name != alice.name

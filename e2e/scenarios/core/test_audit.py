@@ -1,4 +1,4 @@
-"""The audit trail of a plane: it says who did what, outlives the pod, holds no secrets, and is out of every tenant's reach."""
+"""The audit trail of a plane: it records each user's actions, outlives the pod, has no secrets, and no tenant can reach it."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ CANARY = f"canary-{uuid.uuid4().hex}"
 
 @cache
 def ahead(fleet: Fleet) -> list[Obj]:
-    """Two tenants, of classes that write into files on the plane's volume, and to stdout."""
+    """Two tenants, of classes that write to files on the plane's volume, and to stdout."""
     wanted = []
     for name, audit in (("files", {"level": "Request", "retain": True}), ("stdout", {"sink": "Stdout"})):
         offered = f"{CLASS}-{name}"
@@ -32,7 +32,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    files, stdout = (fleet.take(each) for each in ahead(fleet))
+    files, stdout = (fleet.take(item) for item in ahead(fleet))
     yield files, stdout
     for tenant in (files, stdout):
         fleet.leave(tenant.name)
@@ -44,7 +44,7 @@ def trail(tenant: Tenant, *options: str) -> list[dict[str, Any]]:
 
 
 def created(tenant: Tenant, resource: str, name: str) -> dict[str, Any]:
-    """Wait until the trail has the creation of an object."""
+    """Wait until the trail contains the creation of an object."""
 
     def probe() -> dict[str, Any]:
         for event in trail(tenant, "--verb", "create", "--limit", "5000"):
@@ -79,7 +79,7 @@ def test_files_outlive_the_pod_and_hold_no_secret(host: Api, both: tuple[Tenant,
     before = created(tenant, "secrets", "told")
     assert before["user"]["username"].startswith("bulkhead:host:")
     assert before["level"] == "Metadata"
-    # The positive control: of a kind that holds no credentials, what was sent is there.
+    # The positive control: for a kind without credentials, the trail has the object that was sent.
     assert f"{CANARY}-seen" in json.dumps(created(tenant, "services", "seen"))
     uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
     host.delete("Pod", "plane-0", tenant.plane)
@@ -91,7 +91,7 @@ def test_files_outlive_the_pod_and_hold_no_secret(host: Api, both: tuple[Tenant,
     assert {event["stage"] for event in whole}.isdisjoint({"RequestReceived"})
 
 
-def test_who_acts_as_the_platform_is_written_down(both: tuple[Tenant, Tenant]) -> None:
+def test_the_trail_records_users_who_act_as_the_platform(both: tuple[Tenant, Tenant]) -> None:
     for tenant in both:
         commands.kubectl(tenant.kubeconfig, "get", "secrets", "-A", "--as=bulkhead:syncer", check=False)
 
@@ -119,7 +119,7 @@ def test_no_tenant_reads_a_trail(both: tuple[Tenant, Tenant]) -> None:
         refused = commands.bulkhead("audit", both[0].name, kubeconfig=tenant.kubeconfig, check=False)
         assert (refused.code, refused.out) == (1, "")
         assert "has no Tenants" in refused.err, refused.err
-    # With the host's kubeconfig the same command answers.
+    # With the host's kubeconfig the same command succeeds.
     assert trail(both[0])
 
 

@@ -1,4 +1,4 @@
-"""The audit trail of planes at a receiver of the host's: whose it is, what is lost, and that no tenant gets near any of it."""
+"""The audit trail of planes at a receiver on the host: each event's tenant, lost events, and that no tenant can reach it."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from tests.kit.pki import Authority
 CLASS, SPACE, SECRET = "e2e-audited", "e2e-receiver", "e2e-receiver"
 PORT, OTHER_PORT = 8443, 8444
 HOST = "audit.example.org"
-# Prints one line for each event: path, who signed in, verb, resource, name. Listens at a second port in the same way.
+# Prints one line for each event: path, user, verb, resource, name. Listens on a second port in the same way.
 _SERVER = """
 import json, ssl, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,7 +67,7 @@ def credential(token: str) -> Obj:
 
 @pytest.fixture(scope="module")
 def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    """Two tenants of one class: one receiver, and files besides."""
+    """Two tenants of one class, with one receiver and with files."""
     authority = Authority("receiver-ca")
     cert, key = authority.issue("receiver", addresses=(HOST,))
     host.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
@@ -85,7 +85,7 @@ def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
         "secretName": SECRET,
         "certificateAuthority": authority.pem.decode(),
     }
-    # The same class offers the credential to its tenants, by mistake: it is of a type that is never shared.
+    # By mistake the same class offers the credential to its tenants: its type is never shared.
     spec = host.get("TenantClass", "standard")["spec"] | {"audit": {"webhook": webhook}, "sharedSecrets": [{"name": SECRET}]}
     host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
     wanted = [tenants.manifest(f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
@@ -101,7 +101,7 @@ def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
 
 
 def received() -> list[list[str]]:
-    # A receiver that is only being started has nothing yet.
+    # A receiver that is still starting has printed nothing yet.
     printed = commands.kubectl(machine.KUBECONFIG, "logs", "-n", SPACE, "receiver", "--tail=-1", check=False).out
     return [line.split(" ", 5) for line in printed.splitlines()]
 
@@ -131,11 +131,11 @@ def test_the_receiver_knows_whose_events_they_are_and_files_have_them_too(both: 
 
 
 def test_a_plane_reaches_the_receiver_at_its_port_alone(host: Api, both: tuple[Tenant, Tenant]) -> None:
-    """What its API server reaches the tenant reaches, by a webhook: the receiver without a credential, and nothing else."""
+    """By a webhook, the tenant can reach what its API server reaches: the receiver without a credential, and nothing else."""
     address = host.get("Service", "receiver", SPACE)["spec"]["clusterIP"]
     api = host.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
     said = {place: hooked(both[0], place) for place in (f"{address}:{PORT}", f"{address}:{OTHER_PORT}", f"{api}:443")}
-    # The positive control: where there is a way, there is a certificate to complain of.
+    # The positive control: if there is a way, the error is about a certificate.
     assert "x509" in said[f"{address}:{PORT}"]
     for place in (f"{address}:{OTHER_PORT}", f"{api}:443"):
         assert "x509" not in said[place]
@@ -143,9 +143,9 @@ def test_a_plane_reaches_the_receiver_at_its_port_alone(host: Api, both: tuple[T
 
 
 def hooked(tenant: Tenant, place: str) -> str:
-    """What the tenant's API server says of a webhook at a place.
+    """What the tenant's API server reports about a webhook at this address.
 
-    By a name of its own: after its deletion the API server may call the former one for a moment.
+    Each webhook has a name of its own, because the API server may still call a deleted one for a moment.
     """
     name = f"out-{uuid.uuid4().hex[:8]}.example.org"
     hook = {
@@ -182,7 +182,7 @@ def test_no_tenant_has_the_credential(host: Api, both: tuple[Tenant, Tenant]) ->
     assert "bulkhead.dev/audit-receiver" in found["message"]
     for secret in tenant.api.list("Secret"):
         assert base64.b64encode(b"first").decode() not in json.dumps(secret)
-    # The positive control: the plane has it, where no pod of the tenant is.
+    # The positive control: the plane has the Secret, where no pod of the tenant runs.
     there = host.get("Secret", "audit-receiver", tenant.plane)
     assert there["data"]["token"] == base64.b64encode(b"first").decode()
     assert host.find("Secret", "audit-receiver", tenant.work) is None
@@ -196,7 +196,7 @@ def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tena
     def probe() -> None:
         workloads.expect(arrives(write(tenant))[2] == "second", "the former token")
 
-    # The kubelet writes the file within 90 s, the API server reads it once a minute.
+    # The kubelet writes the file within 90 s, and the API server reads it once a minute.
     until("the other token to be used", probe, seconds=240, interval=2)
     after = host.get("Pod", "plane-0", tenant.plane)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -217,7 +217,7 @@ def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tu
     written: set[str] = set()
 
     def again() -> None:
-        # What is written before the receiver is there may be lost, and the next comes when the API server tries again.
+        # Events that are written before the receiver runs may be lost; the next ones arrive when the API server tries again.
         written.add(write(tenant))
         workloads.expect(not written.isdisjoint(line[-1] for line in received()), f"none of {len(written)} arrived")
 

@@ -7,7 +7,7 @@ from e2e.poll import until
 from e2e.tenants import Tenant
 from e2e.workloads import is_ready
 
-# Busy until the test writes the file.
+# Busy until the test creates the file.
 BUSY = ("sh", "-c", "while [ ! -e /rest ]; do :; done; sleep 3600")
 MOST = 3
 

@@ -1,4 +1,4 @@
-"""Bad input of admins and tenants, where it reaches a host that runs: nothing else changes, and nothing crashes."""
+"""Bad input of admins and tenants on a running host: nothing else changes, and nothing crashes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, alice:
     tenants.wait_ready(host, [alice.name])
 
 
-def test_a_namespace_of_somebody_else_is_never_adopted(host: Api, fresh_name: str) -> None:
+def test_a_namespace_of_another_owner_is_never_adopted(host: Api, fresh_name: str) -> None:
     host.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bh-{fresh_name}"}})
     try:
         host.create(tenants.manifest(fresh_name))
@@ -34,7 +34,7 @@ def test_a_namespace_of_somebody_else_is_never_adopted(host: Api, fresh_name: st
 
 
 def odd_pods() -> list[Obj]:
-    """Pods that no honest tenant writes."""
+    """Pods that only an attacker would write."""
     container = {"name": "main", "image": workloads.BUSYBOX, "command": ["sleep", "60"]}
 
     def made(name: str, **spec: Any) -> Obj:

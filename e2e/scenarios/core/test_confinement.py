@@ -1,4 +1,4 @@
-"""A tenant's containers as the node's kernel sees them: system calls filtered, processes counted, users of their own."""
+"""A tenant's containers as the node's kernel sees them: filtered system calls, a limit of processes, user namespaces."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,7 +13,7 @@ from e2e.fleet import Fleet
 from e2e.tenants import Tenant
 
 CLASS = "e2e-confined"
-# Where the kubelet keeps a pod's group, with either version of cgroups; the number holds for all its containers together.
+# The control group of a pod, in either version of cgroups; the limit applies to all its containers together.
 GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
 
@@ -49,7 +49,7 @@ def test_system_calls_are_filtered_and_processes_are_counted(host: Api, alice: T
     assert [path.read_text().strip() for path in found] == ["4096"]
 
 
-def test_root_in_the_container_is_nobody_on_the_node(confined: Tenant) -> None:
+def test_root_in_the_container_has_no_rights_on_the_node(confined: Tenant) -> None:
     own = {"name": "own", "projected": {"sources": [{"downwardAPI": {"items": [item("name", "metadata.name")]}}]}}
     spec = workloads.pod_spec(volumes=[own, {"name": "scratch", "emptyDir": {}}])
     spec["containers"][0]["volumeMounts"] = [{"name": "own", "mountPath": "/own"}, {"name": "scratch", "mountPath": "/s"}]

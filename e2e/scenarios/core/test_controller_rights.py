@@ -1,4 +1,4 @@
-"""What the controller may not do on the host, asked in its name; and what a hostile plane can do to it, which is nothing."""
+"""What the controller may not do on the host, tried with its identity; and that a hostile plane cannot harm the controller."""
 
 import json
 import socket
@@ -17,8 +17,8 @@ IMAGE = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
 RBAC = "rbac.authorization.k8s.io"
 MOST_KIB = 320 * 1024
 
-# An API server of the tenant's own, which answers every write without an end. Reads are left alone: the plane's own API server
-# would take them until its memory ends, and with it the plane.
+# A tenant's own API server that answers every write without an end. It does not touch reads: the plane's API server would read
+# the answer until its memory is used up, and the plane would die.
 ENDLESS = """
 import datetime, ssl, socket, threading
 from cryptography import x509
@@ -117,7 +117,7 @@ def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant, bob: Tenan
         allowed, answer = as_controller("label", "--dry-run=server", "--overwrite", "ns", place, label)
         assert not allowed, f"{place} {label}"
         assert "controller: " in answer
-    # Kubernetes itself keeps kube-system and default; of every other one it is the policy that says no.
+    # Kubernetes itself protects kube-system and default; for every other namespace the policy refuses.
     for words in (
         ("delete", "--dry-run=server", "ns", names.SYSTEM_NAMESPACE),
         ("create", "--dry-run=server", "ns", "bh-nobodys"),
@@ -147,13 +147,13 @@ def test_nothing_but_api_servers_is_reached_from_the_controllers_pod(host: Api) 
 
 def restarts(host: Api) -> int:
     pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
-    return sum(each["restartCount"] for pod in pods for each in pod["status"]["containerStatuses"])
+    return sum(container["restartCount"] for pod in pods for container in pod["status"]["containerStatuses"])
 
 
 def memory_kib(host: Api) -> int:
     pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
     uids = [pod["metadata"]["uid"] for pod in pods]
-    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+    return max(machine.rss_kib(item.pid) for uid in uids for item in machine.processes_of_pod(uid, "controller"))
 
 
 @pytest.mark.fresh(gpus=1)
@@ -176,10 +176,10 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
 
     def available() -> None:
         said = json.loads(tenant.api.text(path)).get("status", {}).get("conditions") or []
-        workloads.expect(any(each["type"] == "Available" and each["status"] == "True" for each in said), f"{said}")
+        workloads.expect(any(item["type"] == "Available" and item["status"] == "True" for item in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
-    # Before the controller gives up reading an answer, it may have been refused one.
+    # Before the controller gives up reading an answer, one may have been refused.
     tenants.wait_condition(host, tenant.name, "PlaneReady", status="False", says="longer than", seconds=240)
 
     def well() -> None:

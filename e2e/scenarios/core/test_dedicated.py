@@ -1,4 +1,4 @@
-"""Nodes that are one tenant's alone: others drain off, its pods run there, and everything goes back."""
+"""Nodes that are dedicated to one tenant: other tenants' pods drain off, its own run there, and at the end all is as before."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,10 @@ KEY = "bulkhead.dev/tenant"
 
 @pytest.fixture
 def pool(host: Api) -> Iterator[list[str]]:
-    """Two simulated nodes with a label of their own, which goes again, and a class that gives nodes away."""
+    """Two simulated nodes with a label of their own, which is removed at the end, and a class that dedicates nodes."""
     nodes = idle(host)[:2]
     assert len(nodes) > 1, "two simulated nodes without pods of tenants are needed: `bulkhead host up --simulated-nodes 6`"
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     offer = standard["spec"] | {"nodes": standard["spec"]["nodes"] | {"maxDedicated": len(nodes)}}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": offer})
     kubectl(machine.KUBECONFIG, "label", "node", *nodes, f"{POOL}=own")
@@ -31,7 +31,7 @@ def pool(host: Api) -> Iterator[list[str]]:
 
 
 def idle(host: Api) -> list[str]:
-    """The simulated nodes that no tenant has a pod on; a host that was up before may run the demo's tenants."""
+    """The simulated nodes on which no tenant has a pod; a host that was already up may run the demo's tenants."""
     busy = {pod["spec"].get("nodeName") for pod in host.list("Pod", labels=KEY)}
     nodes = [node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")]
     return [name for name in nodes if name not in busy]
@@ -39,7 +39,7 @@ def idle(host: Api) -> list[str]:
 
 def marked(host: Api, node: str) -> tuple[bool, bool]:
     found = host.get("Node", node)
-    tainted = any(each["key"] == KEY and each["value"] == NAME for each in found["spec"].get("taints") or [])
+    tainted = any(taint["key"] == KEY and taint["value"] == NAME for taint in found["spec"].get("taints") or [])
     return tainted, (found["metadata"].get("labels") or {}).get(KEY) == NAME
 
 

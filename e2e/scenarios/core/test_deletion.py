@@ -1,4 +1,4 @@
-"""Deletion leaves nothing: of a healthy tenant, of a broken plane, in mid-provisioning, with the controller killed."""
+"""Deletion leaves nothing: of a healthy tenant, with a broken plane, during provisioning, with the controller killed."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A tenant's disruption budget that lets nothing go holds up an admin's drain until the class's deadline, and no longer."""
+"""A tenant's disruption budget that allows no eviction blocks an admin's drain until the class's deadline, and no longer."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -18,7 +18,7 @@ DEADLINE = 8
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class whose budgets hold up a drain for some seconds."""
+    """A tenant of a class whose budgets block a drain for some seconds."""
     nodes = fleet.host.get("TenantClass", "standard")["spec"].get("nodes", {})
     return fleet.order_of_own_class(CLASS, gpus=1, nodes=nodes | {"drainDeadline": f"{DEADLINE}s"})
 
@@ -31,7 +31,7 @@ def guarded(fleet: Fleet) -> Iterator[Tenant]:
 
 @pytest.fixture
 def uncordoned(host: Api) -> Iterator[list[str]]:
-    """Names of nodes, which are open again at the end."""
+    """Names of nodes, which are uncordoned at the end."""
     found: list[str] = []
     yield found
     for name in found:
@@ -39,7 +39,7 @@ def uncordoned(host: Api) -> Iterator[list[str]]:
 
 
 def evict(host: Api, pod: Obj) -> int:
-    """What `kubectl drain` asks for; returns the status."""
+    """The eviction that `kubectl drain` requests. Returns the status."""
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     try:
@@ -58,7 +58,7 @@ def test_a_drain_is_held_up_until_its_deadline(host: Api, guarded: Tenant, uncor
 
     def counted() -> list[Obj]:
         budgets = host.list("PodDisruptionBudget", guarded.work)
-        seen = [(each["spec"]["minAvailable"], each.get("status", {}).get("currentHealthy")) for each in budgets]
+        seen = [(item["spec"]["minAvailable"], item.get("status", {}).get("currentHealthy")) for item in budgets]
         workloads.expect(seen == [(2, 2)], f"{seen}")
         return host.list("Pod", guarded.work, labels="app=web")
 
@@ -71,14 +71,12 @@ def test_a_drain_is_held_up_until_its_deadline(host: Api, guarded: Tenant, uncor
 
     def left() -> None:
         pods = host.list("Pod", guarded.work, labels="app=web")
-        seen = {
-            each["metadata"]["name"]: (each["spec"].get("nodeName"), DRAINED in each["metadata"]["labels"]) for each in pods
-        }
+        seen = {pod["metadata"]["name"]: (pod["spec"].get("nodeName"), DRAINED in pod["metadata"]["labels"]) for pod in pods}
         workloads.expect(all(marked == (where == node) for where, marked in seen.values()), f"{seen}")
 
     until("the pods of the node to leave their budgets", left, seconds=DEADLINE + 40)
     until("the eviction", lambda: workloads.expect(evict(host, first) == 201, "refused"), seconds=20)
-    events = [each for each in guarded.api.list("Event", "default") if each["reason"] == "DrainDeadline"]
-    assert any(node in each["message"] for each in events), events
-    # On another node it is kept as before.
+    events = [event for event in guarded.api.list("Event", "default") if event["reason"] == "DrainDeadline"]
+    assert any(node in event["message"] for event in events), events
+    # On another node the budget protects it as before.
     workloads.wait_available(guarded.api, "web", 2, seconds=90)

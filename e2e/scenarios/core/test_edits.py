@@ -1,4 +1,4 @@
-"""Edits of a Tenant: one that is refused changes nothing on the host, and what it uses is not deleted from under it."""
+"""Edits of a Tenant: a refused edit changes nothing on the host, and objects in use cannot be deleted."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, 
         host.patch("Tenant", fresh_name, {"spec": {"quota": {"cohort": None}, "isolation": None}})
         until("the corrected edit to count", lambda: workloads.expect(runs(host, tenant)[0] == "0", "not yet"), seconds=60)
 
-        # Who uses it stands there a second later, and is said to whoever would delete it.
+        # The class names its users a second later, and a deletion is refused with their names.
         def noted() -> None:
             found = host.get("TenantClass", fresh_name).get("status") or {}
             workloads.expect(found.get("tenantNames") == [fresh_name], str(found))
@@ -42,7 +42,7 @@ def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, 
 
 
 def runs(host: Api, tenant: Tenant) -> tuple[str, str, tuple[str, ...]]:
-    """How many GPUs the host lets the tenant use, the version of its plane's StatefulSet, and its syncers."""
+    """How many GPUs the host allows the tenant, the version of its plane's StatefulSet, and its syncers."""
     hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["spec"]["hard"]
     plane = host.get("StatefulSet", "plane", tenant.plane)["metadata"]["generation"]
     pods = host.list("Pod", tenant.plane, labels="bulkhead.dev/component=syncer")

@@ -1,6 +1,7 @@
-"""A class that opens every address opens the world outside, and nothing of the host: neither its API nor its nodes' ports.
+"""A class that allows every address allows the world outside, and nothing of the host: neither its API nor its nodes' ports.
 
-Nor a server that nodes mount volumes from: the second address outside is one as soon as a volume of the host says so.
+The same holds for servers from which nodes mount volumes: the second outside address becomes one as soon as a volume of the
+host refers to it.
 """
 
 import socket
@@ -25,7 +26,7 @@ VOLUME = "e2e-outward-server"
 
 @pytest.fixture(scope="module")
 def listening() -> Iterator[int]:
-    """A port that answers at every address of the machine, of which one is outside of the host and one link-local."""
+    """A server on every address of the machine: one address is outside of the host, and one is link-local."""
     for address in (OUTSIDE, SERVER, METADATA):
         run(["ip", "address", "replace", f"{address}/32", "dev", "lo"])
     server = socket.create_server(("0.0.0.0", 0))  # noqa: S104 - every address is the point
@@ -41,7 +42,7 @@ def listening() -> Iterator[int]:
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class that opens every address."""
+    """A tenant of a class that allows every address."""
     isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
     return fleet.order_of_own_class(CLASS, gpus=1, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
 
@@ -79,7 +80,7 @@ def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, l
 
 @pytest.fixture
 def volume(host: Api) -> Iterator[Callable[[str], None]]:
-    """Has the host keep a volume of an NFS server, whose kubelet never mounts it."""
+    """An NFS volume on the host; no kubelet mounts it."""
 
     def served_by(server: str) -> None:
         host.delete("PersistentVolume", VOLUME)
@@ -104,7 +105,7 @@ def volume(host: Api) -> Iterator[Callable[[str], None]]:
 def test_no_server_of_the_hosts_volumes_is_reached(
     host: Api, outward: Tenant, listening: int, volume: Callable[[str], None]
 ) -> None:
-    # As anything outside, while no volume of the host is there.
+    # The tenant reaches it like any outside address, as long as the host has no such volume.
     until("the machine to be reached", partial(opens, outward, SERVER, listening, wanted=True), seconds=30)
     volume(SERVER)
     until("the server to be closed", partial(opens, outward, SERVER, listening, wanted=False), seconds=60)
@@ -128,7 +129,7 @@ def test_a_range_of_the_host_is_refused_by_name(host: Api, outward: Tenant) -> N
 def opens(tenant: Tenant, address: str, port: int, *, wanted: bool) -> None:
     probe = ("exec", "walker", "--", "sh", "-c", f"nc -w 2 {address} {port} </dev/null")
     outcome = kubectl(tenant.kubeconfig, *probe, check=False)
-    # What the host's policies do not allow they drop: whatever else fails is not their doing.
+    # The host's policies drop what they do not allow; any other failure has another cause.
     said = outcome.code == 0 if wanted else "nc: timed out" in outcome.text
     workloads.expect(said, f"{address}:{port}: exit code {outcome.code}: {outcome.text}")
 

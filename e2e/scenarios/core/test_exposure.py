@@ -1,7 +1,7 @@
-"""Tenants' API servers behind the installation's proxy: a plane that runs gets an address, and nobody gets another's.
+"""Tenants' API servers behind the installation's proxy: a running plane gets an address, and only its own.
 
-The chart is upgraded to have a domain, for this file alone. No name resolves here, so kubeconfigs name the proxy's address and,
-beside it, the name to ask for.
+The chart is upgraded with a domain, only for this file. No name resolves here, so kubeconfigs contain the proxy's address and
+the server name to send.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 from workstation.hostcluster.component import NODE_ADDRESS
 
-ADMIN = "bulkhead:host:bulkhead-host-admin"  # the embedded host's own, as planes know it
+ADMIN = "bulkhead:host:bulkhead-host-admin"  # the embedded host's admin, as planes name them
 ADDRESS_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Exposed:
-    """What was before a plane had an address outside, and how long it took."""
+    """The state before a plane had an address outside, and how long it took to get one."""
 
     pods: dict[str, tuple[str, list[int]]]
     seconds: float
@@ -38,7 +38,7 @@ class Exposed:
 
 @pytest.fixture(scope="module")
 def exposed(host: Api, alice: Tenant, bob: Tenant) -> Iterator[Exposed]:
-    """The chart with a domain; both tenants were there before it."""
+    """The chart with a domain; both tenants existed before it."""
     before = pods_of(host, alice)
     install.install_chart(print, **VALUES)
     begin = time.monotonic()
@@ -48,7 +48,7 @@ def exposed(host: Api, alice: Tenant, bob: Tenant) -> Iterator[Exposed]:
     install.install_chart(print)
     for tenant in (alice, bob):
         until(f"{tenant.name} not to be exposed", partial(inside, host, tenant.name), seconds=60)
-        tenants.open_tenant(tenant.name)  # the file that all tests share leads inside again
+        tenants.open_tenant(tenant.name)  # the shared file leads to the inside address again
 
 
 def inside(host: Api, name: str) -> None:
@@ -62,14 +62,14 @@ def pods_of(host: Api, tenant: Tenant) -> dict[str, tuple[str, list[int]]]:
     return {
         pod["metadata"]["name"]: (
             pod["metadata"]["uid"],
-            [each["restartCount"] for each in pod["status"].get("containerStatuses") or []],
+            [container["restartCount"] for container in pod["status"].get("containerStatuses") or []],
         )
         for pod in host.list("Pod", tenant.plane)
     }
 
 
 def blind() -> ssl.SSLContext:
-    """Trusts anybody."""
+    """A TLS context that trusts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -77,7 +77,7 @@ def blind() -> ssl.SSLContext:
 
 
 def refused(host: Api) -> dict[tuple[str, str], float]:
-    """What both proxy pods have refused, by tenant and reason."""
+    """The connections that both proxy pods have refused, by tenant and reason."""
     found: dict[tuple[str, str], float] = {}
     for pod in host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=proxy"):
         path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
@@ -95,7 +95,7 @@ def test_a_plane_that_runs_gets_an_address_without_a_restart(host: Api, alice: T
     outside = tenants.open_tenant(alice.name)
     assert (outside.api.host, outside.api.port) == (NODE_ADDRESS, PORT)
     assert tenants.who(outside.api) == ADMIN
-    # The real kubectl goes by the same file.
+    # The real kubectl uses the same file.
     assert "default" in commands.kubectl(outside.kubeconfig, "get", "namespaces").out
 
 
@@ -136,7 +136,8 @@ def test_a_forged_name_meets_another_certificate_and_another_authority(host: Api
     dial(authority(host, bob.name), f"{bob.name}.{DOMAIN}").close()
     with pytest.raises(ssl.SSLCertVerificationError, match=r"certificate verify failed: (?!Hostname)"):
         dial(authority(host, alice.name), f"{bob.name}.{DOMAIN}")
-    # One who does not look is not let in by the other plane: her certificate is of an authority that it does not know.
+    # A client that trusts the other plane's authority is not let in either: that plane does not know the authority of alice's
+    # certificate.
     config = yaml.safe_load(tenants.open_tenant(alice.name).kubeconfig.read_text())
     cluster = config["clusters"][0]["cluster"]
     cluster["tls-server-name"] = f"{bob.name}.{DOMAIN}"
@@ -151,7 +152,7 @@ def test_a_forged_name_meets_another_certificate_and_another_authority(host: Api
 
 
 @pytest.mark.usefixtures("exposed")
-def test_names_of_nobody_are_refused_and_counted(host: Api) -> None:
+def test_unknown_names_are_refused_and_counted(host: Api) -> None:
     before = refused(host)
     for asked, data in ((f"nobody.{DOMAIN}", None), (None, None), (None, b"GET / HTTP/1.0\r\n\r\n")):
         if data is None:
@@ -183,13 +184,13 @@ def test_a_flood_of_one_tenant_costs_the_other_nothing(host: Api, alice: Tenant,
                 held.append(dial(context, f"{alice.name}.{DOMAIN}"))
             except OSError:
                 turned_away += 1
-        # The control: the flood is one, it does reach its limit in both pods.
+        # The control: the flood is large enough to reach its limit in both pods.
         assert turned_away > 0
         assert len(held) <= 2 * MOST
         assert tenants.who(tenants.open_tenant(bob.name).api) == ADMIN
     finally:
-        for each in held:
-            each.close()
+        for item in held:
+            item.close()
 
     def counted() -> None:
         if refused(host).get((alice.name, "limit"), 0.0) < 1:
@@ -228,7 +229,7 @@ def test_a_proxy_that_is_gone_leaves_the_other(host: Api, bob: Tenant) -> None:
         if (found := tenants.who(api)) != ADMIN:
             raise NotYetError(found)
 
-    # The node may lead a new connection to the one that is gone until it has seen that.
+    # Until the node has noticed, it may send a new connection to the deleted pod.
     until("bob's API by the other proxy", led, seconds=30)
     assert machine.is_up()
 
@@ -243,7 +244,7 @@ def test_without_a_route_connect_goes_through_the_hosts_api_and_finds_a_plane_ag
         assert "namespace/default" in said.out
         assert "through the host's API" in said.err
         if times == 0:
-            # The second time by another pod of the plane.
+            # The second time the address leads to another pod of the plane.
             uid = host.get("Pod", "plane-0", alice.plane)["metadata"]["uid"]
             host.delete("Pod", "plane-0", alice.plane)
             tenants.wait_other_plane(host, alice.name, uid)

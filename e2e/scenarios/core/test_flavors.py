@@ -1,4 +1,4 @@
-"""GPUs of several kinds in one cohort: a quota for each kind, an order of preference, and slices counted as what they are."""
+"""GPUs of several kinds in one cohort: a quota for each kind, an order of preference, and MIG slices counted by themselves."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,17 +18,17 @@ from e2e.tenants import Tenant
 CLASS = COHORT = "e2e-flavors"
 FIRST, SECOND = "e2e-kinds", "e2e-mate"
 KIND = "example.org/gpu-kind"
-# Which simulated node is of which kind. Nobody has a quota of the third.
+# The kind of each simulated node. No tenant has a quota of the third kind.
 FAST, SLOW, OTHER = "fast", "slow", "other"
 KINDS = {FAST: "gpu-sim-0", SLOW: "gpu-sim-1", OTHER: "gpu-sim-2"}
 SLICED, OF_NODE = "gpu-sim-3", 7
-OWN = 4  # GPUs of each kind that each of the two has: half a node
+OWN = 4  # GPUs of each kind that each of the two tenants has: half a node
 ANYWHERE: Mapping[str, str] = workloads.SIMULATED
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _kinds(host: Api) -> Iterator[None]:
-    """Three nodes get a label that says of which kind they are, and the fourth has slices beside its GPUs."""
+    """Three nodes get a label with their kind; the fourth has slices in addition to its GPUs."""
     for kind, node in KINDS.items():
         host.patch("Node", node, {"metadata": {"labels": {KIND: kind}}})
     _slice(host, str(OF_NODE))
@@ -45,7 +45,7 @@ def _slice(host: Api, count: str | None) -> None:
 
 @cache
 def ahead(fleet: Fleet) -> list[Obj]:
-    """One that likes fast GPUs better, may borrow of these only, and has slices; and one that lends everything, at once."""
+    """One tenant prefers fast GPUs, may borrow only those, and has slices; the other lends everything at once."""
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"]
     resources = quota["resources"] | {SLICES: {"maxNominal": OF_NODE}}
     fleet.offer(CLASS, gpuResources=[GPU, SLICES], quota=quota | {"cohorts": [COHORT], "resources": resources})
@@ -63,7 +63,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    first, second = (fleet.take(each) for each in ahead(fleet))
+    first, second = (fleet.take(item) for item in ahead(fleet))
     yield first, second
     for name in (FIRST, SECOND):
         fleet.leave(name)
@@ -71,19 +71,19 @@ def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
 
 @pytest.fixture
 def first(both: tuple[Tenant, Tenant]) -> Tenant:
-    """The one that has slices."""
+    """The tenant with slices."""
     return both[0]
 
 
 @pytest.fixture
 def second(both: tuple[Tenant, Tenant]) -> Tenant:
-    """The one that lends."""
+    """The tenant that lends."""
     return both[1]
 
 
 @pytest.fixture(autouse=True)
 def _emptied(host: Api, first: Tenant, second: Tenant) -> Iterator[None]:
-    """Each test begins and ends without pods; what the host has not forgotten yet still holds its kind of GPU."""
+    """Each test begins and ends without pods; a pod that still exists on the host holds GPUs of its kind."""
     yield
     for tenant in (first, second):
         tenants.empty(host, tenant)
@@ -104,20 +104,20 @@ def _asked(*words: str) -> Any:
 
 
 def _lines_of(tenant: str) -> dict[str, Obj]:
-    """What `bulkhead top` shows of a tenant."""
-    found = next(each for each in _asked("top")["cohorts"] if each["name"] == COHORT)
-    return {line["name"]: line for each in found["tenants"] if each["name"] == tenant for line in each["lines"]}
+    """The lines of `bulkhead top` about a tenant."""
+    found = next(cohort for cohort in _asked("top")["cohorts"] if cohort["name"] == COHORT)
+    return {line["name"]: line for item in found["tenants"] if item["name"] == tenant for line in item["lines"]}
 
 
 def _standing(host: Api, name: str, line: str) -> Obj:
     quota = host.get("Tenant", name).get("status", {}).get("quota") or []
-    return next((each for each in quota if each["name"] == line), {})
+    return next((item for item in quota if item["name"] == line), {})
 
 
 def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_by_itself(
     host: Api, first: Tenant, second: Tenant
 ) -> None:
-    # Own of the preferred kind, own of the next one, and only then what others lend.
+    # First its own quota of the preferred kind, then its own of the next kind, and only then borrowed quota.
     for name, kind in (("preferred", FAST), ("next", SLOW), ("borrowed", FAST)):
         _pod(first, name, OWN)
         assert _runs_on(first, name) == KINDS[kind], name
@@ -126,7 +126,7 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
     assert (shown[fast]["nominal"], shown[fast]["used"], shown[fast]["borrowed"]) == (OWN, 2 * OWN, OWN)
     assert (shown[slow]["nominal"], shown[slow]["used"], shown[slow]["borrowed"]) == (OWN, OWN, 0)
     assert (mates[fast]["lent"], mates[slow]["lent"]) == (OWN, 0)
-    # It may borrow of one kind alone, so the host's hard stop is not twice its quota.
+    # It may borrow only one kind, so the host's ResourceQuota is less than twice its quota.
     hard = host.get("ResourceQuota", "tenant-quota", first.work)["spec"]["hard"]
     assert hard[f"requests.{GPU}"] == str(3 * OWN)
     told = commands.bulkhead("why", FIRST, "borrowed", kubeconfig=machine.KUBECONFIG).out
@@ -137,14 +137,17 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
         standing = _standing(host, FIRST, fast)
         workloads.expect((standing.get("used"), standing.get("borrowed")) == (2 * OWN, OWN), f"{standing}")
         status = host.get("Cohort", COHORT).get("status", {})
-        together = {each["name"]: (each["nominal"], each["used"], each["lent"]) for each in status.get("resources", ())}
+        together = {
+            resource["name"]: (resource["nominal"], resource["used"], resource["lent"])
+            for resource in status.get("resources", ())
+        }
         whole = together.get(fast) == (2 * OWN, 2 * OWN, OWN) and together.get(slow, ())[1:] == (OWN, 0)
         workloads.expect(whole, f"{status}")
 
     until("the statuses of Tenant and Cohort to say what is borrowed of which kind", noted, seconds=20)
     listed = commands.kubectl(machine.KUBECONFIG, "get", "cohort", COHORT, "--no-headers").out.split()
     assert listed[1:5] == ["True", "2", f"{3 * OWN}/{4 * OWN + 2}", str(OWN)], listed
-    # Its own quota of one kind is free, of the other it is lent: that comes back.
+    # Its own quota of one kind is free, and of the other it is lent: the latter is reclaimed.
     _pod(second, "mine", OWN)
     assert _runs_on(second, "mine") == KINDS[SLOW]
     _pod(second, "back", OWN)
@@ -152,13 +155,13 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
     assert _runs_on(first, "next") == KINDS[SLOW]
 
 
-def test_who_names_a_kind_of_which_he_has_no_quota_reads_so_with_numbers(first: Tenant) -> None:
+def test_a_pod_for_a_kind_without_quota_says_so_with_numbers(first: Tenant) -> None:
     _pod(first, "elsewhere", 2, where={KIND: OTHER})
     said = workloads.wait_refused(first.api, "elsewhere", "NeverFits", seconds=20)["message"]
     assert "requests 2 nvidia.com/gpu" in said
     assert f"{OTHER}" in said, said
     assert f"{OWN} of {FAST}" in said, said
-    # The control: by the name of a kind that it has, the same pod runs.
+    # The control: with the name of a kind that it has, the same pod runs.
     _pod(first, "here", 2, where={KIND: SLOW})
     assert _runs_on(first, "here") == KINDS[SLOW]
 

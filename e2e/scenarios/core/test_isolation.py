@@ -1,4 +1,4 @@
-"""Tenants do not reach each other: by pod address, Service address, plane or name. Every refusal has a positive control."""
+"""Tenants cannot reach each other: by pod address, Service address, plane or name. Every refusal has a positive control."""
 
 import base64
 import socket
@@ -15,7 +15,7 @@ from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
 PORT = 8080
-TIMED_OUT = 143  # the exit code of what `timeout` ended
+TIMED_OUT = 143  # the exit code of a command that `timeout` ended
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def server(alice: Tenant) -> str:
 
 @pytest.fixture(scope="module")
 def stranger(bob: Tenant) -> Tenant:
-    """Bob, with a pod that asks, and a web server of his own behind a Service, as alice has one."""
+    """Bob, with a pod that connects, and a web server behind a Service, like alice's."""
     bob.api.apply(workloads.pod("home", workloads.pod_spec(workloads.web_server("bob"), ports=[PORT])))
     bob.api.apply(workloads.service("home", "home", PORT))
     bob.api.apply(workloads.pod("stranger"))
@@ -48,7 +48,7 @@ def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, 
         same = partial(reaches, stranger, "stranger", at_home, wanted=True)
         other = partial(reaches, stranger, "stranger", address, wanted=False)
         until(f"alice's own pod to reach {address}", own, seconds=30)
-        until(f"bob's pod to reach {at_home}, which is his", same, seconds=30)
+        until(f"bob's pod to reach {at_home}, its own server", same, seconds=30)
         holds(f"bob's pod kept away from {address}", other, seconds=2)
         own()
         same()
@@ -56,8 +56,8 @@ def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, 
 
 def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, stranger: Tenant, server: str) -> None:
     assert server
-    until("alice's name to resolve in her pod", lambda: resolves(alice, "friend", "site"), seconds=30)
-    until("bob's name to resolve in his", lambda: resolves(stranger, "stranger", "home"), seconds=30)
+    until("alice's name to resolve in alice's pod", lambda: resolves(alice, "friend", "site"), seconds=30)
+    until("bob's name to resolve in bob's pod", lambda: resolves(stranger, "stranger", "home"), seconds=30)
     for tenant, pod, name in ((stranger, "stranger", "site"), (alice, "friend", "home")):
         answer = lookup(tenant, pod, name)
         assert answer.code != 0, answer.text
@@ -66,12 +66,12 @@ def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, stranger: Tena
 
 def test_a_pod_reaches_its_own_plane_and_no_other(host: Api, alice: Tenant, stranger: Tenant, server: str) -> None:
     assert server
-    own, others = (str(host.get("Service", "plane", each.plane)["spec"]["clusterIP"]) for each in (alice, stranger))
+    own, others = (str(host.get("Service", "plane", item.plane)["spec"]["clusterIP"]) for item in (alice, stranger))
     until("alice's pod to reach its own API", lambda: opens(alice, "friend", own, 443, wanted=True), seconds=20)
-    until("bob's pod to reach his", lambda: opens(stranger, "stranger", others, 443, wanted=True), seconds=20)
+    until("bob's pod to reach its own API", lambda: opens(stranger, "stranger", others, 443, wanted=True), seconds=20)
     holds("bob's pod kept away from alice's API", lambda: opens(stranger, "stranger", own, 443, wanted=False), seconds=2)
     holds("alice's pod kept away from bob's", lambda: opens(alice, "friend", others, 443, wanted=False), seconds=2)
-    # Of the same pod, the port of the API server and that of etcd.
+    # On the same pod: the port of the API server, and that of etcd.
     plane = str(host.get("Pod", "plane-0", alice.plane)["status"]["podIP"])
     until("alice's pod to reach the pod of its plane", lambda: opens(alice, "friend", plane, 6443, wanted=True), seconds=20)
     holds("alice's pod kept away from etcd", lambda: opens(alice, "friend", plane, 2379, wanted=False), seconds=2)
@@ -83,7 +83,7 @@ def test_a_pod_does_not_reach_the_host_api(host: Api, alice: Tenant, server: str
     own = str(host.get("Service", "plane", alice.plane)["spec"]["clusterIP"])
     address = str(host.get("Service", "kubernetes", "default")["spec"]["clusterIP"])
     with socket.create_connection((address, 443), timeout=5):
-        pass  # it answers those who may reach it: the node does
+        pass  # it answers clients that may reach it, such as the node
     until("alice's pod to reach its own API", lambda: opens(alice, "friend", own, 443, wanted=True), seconds=20)
     holds("the host's API out of reach", lambda: opens(alice, "friend", address, 443, wanted=False), seconds=2)
 
@@ -93,21 +93,21 @@ def test_the_kubeconfig_of_one_tenant_opens_no_other_plane(alice: Tenant, bob: T
     assert bob.api.ready()
     other = Api(alice.kubeconfig)
     other.host, other.port = bob.api.host, bob.api.port
-    # By another authority's certificate, not by a name that is wrong.
+    # Refused because of the certificate's authority, and not because of a wrong name.
     with pytest.raises(
         UnreachableError, match=r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: (?!Hostname|IP address)"
     ):
         other.text("/readyz")
     assert tenants.who(alice.api)
     assert tenants.who(crossed(bob, bob, tmp_path))
-    assert tenants.who(crossed(bob, alice, tmp_path)) == "", "bob's API server believes a certificate of alice's"
+    assert tenants.who(crossed(bob, alice, tmp_path)) == "", "bob's API server trusts a certificate of alice's"
     token = alice.api.token("default", "default")
     assert tenants.who(tenants.with_token(alice.api, token)) == "system:serviceaccount:default:default"
     assert tenants.who(tenants.with_token(bob.api, token)) == ""
 
 
 def crossed(at: Tenant, user: Tenant, folder: Path) -> Api:
-    """The API of one tenant, asked with the credentials of another one's kubeconfig."""
+    """The API of one tenant, with the credentials from the other tenant's kubeconfig."""
     config = yaml.safe_load(at.kubeconfig.read_text())
     config["users"][0]["user"] = yaml.safe_load(user.kubeconfig.read_text())["users"][0]["user"]
     path = folder / f"{user.name}-at-{at.name}.yaml"
@@ -128,7 +128,7 @@ def test_no_private_key_of_a_ca_is_mounted_by_any_pod(host: Api, alice: Tenant) 
         mounted |= {source.get("secret", {}).get("name") for source in sources}
         assert not mounted & authorities
         found |= mounted & kept
-    assert {name for name in found if name.startswith("pki-")}, f"of {kept} pods mount {found}: they are not looked for rightly"
+    assert {name for name in found if name.startswith("pki-")}, f"of {kept} pods mount {found}; the test looks for them wrongly"
 
 
 def test_the_syncers_account_may_do_nothing_outside_its_namespaces(host: Api, alice: Tenant, bob: Tenant) -> None:
@@ -154,7 +154,7 @@ def test_a_secret_stays_in_its_tenant(host: Api, alice: Tenant, stranger: Tenant
     with pytest.raises(ApiError) as refusal:
         stranger.api.get("Secret", "private", "default")
     assert refusal.value.status == 404
-    # On the host it is where a pod of alice's uses it, and there alone.
+    # On the host it exists only because a pod of alice's uses it, and only there.
     spec = workloads.pod_spec()
     spec["containers"][0]["envFrom"] = [{"secretRef": {"name": "private"}}]
     alice.api.apply(workloads.pod("confidant", spec))
@@ -166,7 +166,7 @@ def test_a_secret_stays_in_its_tenant(host: Api, alice: Tenant, stranger: Tenant
 def reaches(tenant: Tenant, pod: str, address: str, *, wanted: bool) -> None:
     wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
     outcome = kubectl(tenant.kubeconfig, *wget, check=False)
-    # What the host's policies do not allow they drop, and `timeout` ends the wait: whatever else fails is not their doing.
+    # The host's policies drop what they do not allow, and `timeout` ends the wait; any other failure has another cause.
     workloads.expect(outcome.code == (0 if wanted else TIMED_OUT), f"exit code {outcome.code}: {outcome.text}")
 
 

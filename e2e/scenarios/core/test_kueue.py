@@ -1,7 +1,7 @@
 """Jobs that Kueue queues in a tenant's own cluster: each runs on the host with its GPU when Kueue admits it, and not before.
 
-Kueue is the real one, a pod of the tenant with its webhooks. It takes ten minutes to build, so these tests are left out until
-somebody has built it.
+Kueue is the real one, a pod of the tenant with its webhooks. It takes ten minutes to build, so these tests are skipped unless
+it is already built.
 """
 
 import json
@@ -29,7 +29,7 @@ needs_kueue = pytest.mark.skipif(not kueue.is_built(), reason=f"Kueue is not bui
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
-    """A tenant with two GPUs: Kueue's queue of one is what makes the second Job wait."""
+    """A tenant with two GPUs: so only Kueue's queue, which has one, makes the second Job wait."""
     found = tenant_manifest(NAME, gpus=2)
     if kueue.is_built():
         fleet.order(found)
@@ -47,7 +47,7 @@ def frank(fleet: Fleet) -> Iterator[Tenant]:
 
 @pytest.fixture
 def queue(frank: Tenant) -> str:
-    """A queue with one GPU; the manager is ready a moment before its webhooks answer."""
+    """A queue with one GPU; the manager is ready shortly before its webhooks answer."""
     objects = json.dumps(
         {"apiVersion": "v1", "kind": "List", "items": kueue.queue(QUEUE, "default", gpus=1, nodes=workloads.REAL)}
     )
@@ -61,9 +61,9 @@ def queue(frank: Tenant) -> str:
 
 
 def job(name: str, queue: str) -> Obj:
-    """A Job of one pod with one GPU, which ends when a file appears in it."""
+    """A Job of one pod with one GPU, which ends when a file appears in the pod."""
     wait = ("sh", "-c", f"ls /dev/nvidia[0-9]*; until [ -e {DONE} ]; do sleep 0.2; done")
-    # Where it goes is Kueue's to say, by the flavor of its queue.
+    # Kueue chooses its node by the flavor of its queue.
     made = workloads.job(name, workloads.pod_spec(wait, gpus=1, where={}, restart="Never"))
     made["metadata"]["labels"] = {kueue.QUEUE_LABEL: queue}
     return made
@@ -77,7 +77,7 @@ def pod_of(api: Api, name: str) -> Obj:
 
 
 def runs_with_its_gpu(host: Api, tenant: Tenant, name: str) -> str:
-    """Wait until the pod of a Job runs on the node of the host, and see what it has; returns the pod's name."""
+    """Wait until the pod of a Job runs on the host's node, and check its GPU. Returns the pod's name."""
     pod = until(f"a pod of job {name}", lambda: pod_of(tenant.api, name), seconds=60)["metadata"]["name"]
     virtual = workloads.wait_running(tenant.api, pod)
     mirror = workloads.host_pod_of(host, virtual, tenant.work)
@@ -104,10 +104,10 @@ def test_item_37_of_two_jobs_in_kueues_queue_the_second_runs_when_the_first_has_
             pod = runs_with_its_gpu(host, frank, name)
 
     def waits() -> None:
-        # Kueue's webhook suspended it: nobody here wrote that.
+        # Kueue's webhook suspended it: the test did not.
         assert frank.api.get("Job", "second", "default")["spec"]["suspend"] is True
         expect(not frank.api.list("Pod", "default", labels="app=second"), "a pod of the second Job is there")
-        mirrors = [each for each in host.list("Pod", frank.work) if workloads.gpus_of(each)]
+        mirrors = [item for item in host.list("Pod", frank.work) if workloads.gpus_of(item)]
         expect(len(mirrors) == 1, f"{len(mirrors)} pods with GPUs are on the host")
 
     holds("the second Job to be suspended", waits, seconds=5)

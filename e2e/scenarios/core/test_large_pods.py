@@ -1,4 +1,4 @@
-"""Pods that say as much about nodes as an API server takes: refused in words, and no matter to the controller."""
+"""Pods with as many node constraints as an API server accepts: refused with a message, and harmless for the controller."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -17,13 +17,13 @@ NAME = "e2e-large-pods"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ALLOWED = 3072
 PODS = 30
-# Beyond 65,536 requirements of a tenant the ledger keeps none; some hundred bytes each, and what it takes to read a large pod.
+# The ledger keeps no requirements of a tenant beyond 65,536, at some hundred bytes each; plus the memory to read a large pod.
 MOST_MORE_KIB = 128 * 1024
 
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
-    """One in a cohort, so that the ledger watches all pods of the host; it has no GPU."""
+    """A tenant in a cohort, so that the ledger watches all pods of the host; it has no GPU."""
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
     fleet.offer(CLASS, quota=quota)
     manifest = tenants.manifest(NAME, tenant_class=CLASS, quota={"cohort": COHORT, "resources": {GPU: {"nominal": 0}}})
@@ -45,8 +45,8 @@ def _emptied(host: Api, poor: Tenant) -> Iterator[None]:
 
 
 def large(name: str, about: int, operator: str = "NotIn") -> Obj:
-    """A pod with so many terms, expressions and values about nodes, of which each list is short enough for an API server."""
-    # A term, three expressions, and a toleration and a selector of its own.
+    """A pod with this number of terms, expressions and values about nodes; each list is short enough for an API server."""
+    # One term, three expressions, one toleration and one selector.
     values, rest = divmod(about - 6, 3)
     expressions = [
         {
@@ -66,14 +66,14 @@ def controllers(host: Api) -> list[Obj]:
 
 
 def restarts(host: Api) -> dict[str, int]:
-    """How often each container of each pod of the controller has begun again."""
+    """How often each container of each pod of the controller has restarted."""
     found = ((pod["metadata"]["uid"], workloads.restarts(pod)) for pod in controllers(host))
     return {f"{uid}/{name}": count for uid, counts in found for name, count in counts.items()}
 
 
 def memory_kib(host: Api) -> int:
     uids = [pod["metadata"]["uid"] for pod in controllers(host)]
-    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+    return max(machine.rss_kib(item.pid) for uid in uids for item in machine.processes_of_pod(uid, "controller"))
 
 
 def test_a_pod_that_says_too_much_about_nodes_is_refused_in_words(poor: Tenant, host: Api) -> None:
@@ -81,7 +81,7 @@ def test_a_pod_that_says_too_much_about_nodes_is_refused_in_words(poor: Tenant, 
     poor.api.create(large("too-much", ALLOWED + 1))
     said = workloads.wait_refused(poor.api, "too-much", "TooLarge", says="name fewer")
     assert f"{ALLOWED} together are the most" in said["message"], said
-    # The control: what is large and allowed runs.
+    # The control: a large pod within the limit runs.
     poor.api.create(large("large", ALLOWED - 100))
     workloads.wait_running(poor.api, "large", seconds=90)
     assert restarts(host) == before
@@ -90,7 +90,7 @@ def test_a_pod_that_says_too_much_about_nodes_is_refused_in_words(poor: Tenant, 
 def test_as_much_as_is_allowed_many_times_over_does_not_move_the_controller(poor: Tenant, host: Api) -> None:
     before, used = restarts(host), memory_kib(host)
     for number in range(PODS):
-        # None matches: they wait, and what they say is kept and judged.
+        # They match no node, so they wait, and the ledger keeps and judges their requirements.
         poor.api.create(large(f"large-{number}", ALLOWED - 100, "In"))
 
     def all_there() -> None:
@@ -98,7 +98,7 @@ def test_as_much_as_is_allowed_many_times_over_does_not_move_the_controller(poor
         workloads.expect(there >= PODS, f"{there} of {PODS} on the host")
 
     until("all of them on the host", all_there, seconds=120)
-    # The control: its tenant is served meanwhile.
+    # The control: its tenant is reconciled meanwhile.
     waits = workloads.pod("waits", workloads.pod_spec(gpus=1, where=workloads.SIMULATED))
     poor.api.create(waits)
     workloads.wait_refused(poor.api, "waits", "QuotaExceeded", seconds=60)

@@ -1,4 +1,4 @@
-"""One ledger over two tenants of a cohort: idle quota is lent and comes back, gangs start whole, and who waits reads why."""
+"""One ledger for two tenants of a cohort: idle quota is lent and reclaimed, gangs start whole, and users read why pods wait."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -14,14 +14,14 @@ from e2e.tenants import Tenant
 
 CLASS = COHORT = "e2e-ledger"
 OWNER, BORROWER = "e2e-owner", "e2e-borrower"
-NOMINAL = 8  # GPUs of each of the two: one simulated node
+NOMINAL = 8  # GPUs of each of the two tenants: one simulated node
 
 
 @cache
 def ahead(fleet: Fleet) -> dict[str, Obj]:
-    """Two tenants of a cohort whose rules are short enough for a test, of a class that lets them join it and have gangs.
+    """Two tenants of a cohort whose rules are short enough for a test, of a class that lets them join it and run gangs.
 
-    Without a minimum runtime: under one of a second an older pod goes where the newest has not run for it yet.
+    The minimum runtime is zero. With one second, an older pod would be the victim while the newest had not run for that long.
     """
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
     fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
@@ -43,14 +43,14 @@ def owner(fleet: Fleet) -> Iterator[Tenant]:
 
 @pytest.fixture(scope="module")
 def borrower(fleet: Fleet) -> Iterator[Tenant]:
-    """A tenant that wants more than its own."""
+    """A tenant that wants more than its own quota."""
     yield fleet.take(ahead(fleet)[BORROWER])
     fleet.leave(BORROWER)
 
 
 @pytest.fixture(autouse=True)
 def _emptied(host: Api, owner: Tenant, borrower: Tenant) -> Iterator[None]:
-    """Each test begins and ends without pods; what the host has not forgotten yet still holds its GPUs."""
+    """Each test begins and ends without pods; a pod that still exists on the host holds its GPUs."""
     yield
     for tenant in (owner, borrower):
         tenants.empty(host, tenant)
@@ -63,7 +63,7 @@ def _pod(tenant: Tenant, name: str, gpus: int, **metadata: dict[str, str]) -> No
 
 
 def _held(host: Api, tenant: Tenant) -> int:
-    """GPUs of host pods of a tenant that have passed the gate."""
+    """GPUs of a tenant's host pods that have passed the gate."""
     pods = host.list("Pod", tenant.work)
     return sum(workloads.gpus_of(pod) for pod in pods if not _gated(pod))
 
@@ -97,7 +97,7 @@ def test_a_gang_waits_whole_and_starts_whole(host: Api, owner: Tenant) -> None:
     }
     for number in range(2):
         _pod(owner, f"train-{number}", 2, **group)
-    # While the ledger knows of the first alone, it says so.
+    # While the ledger knows only the first pod, its message says so.
     workloads.wait_refused(owner.api, "train-0", "GangIncomplete", says="2 of 3")
     holds("no pod of it to start", lambda: workloads.expect(_held(host, owner) == 0, "one has started"), seconds=3)
     _pod(owner, "train-2", 2, **group)
@@ -119,7 +119,7 @@ def test_what_no_quota_of_the_cohort_suffices_for_reads_why_with_numbers(owner: 
     assert "QuotaExceeded" in told.out
 
 
-def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> None:
+def test_only_the_ledger_removes_its_gate(host: Api, owner: Tenant) -> None:
     group = {
         "labels": {"kueue.x-k8s.io/pod-group-name": "half"},
         "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
@@ -131,12 +131,12 @@ def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> 
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     with pytest.raises(ApiError, match="ledger"):
         host.patch("Pod", name, {"spec": {"schedulingGates": None}}, namespace)
-    # The control: another change of the same pod by the same hand passes, so it was the gate.
+    # The control: the same user may make another change to the same pod, so the refusal was about the gate.
     host.patch("Pod", name, {"metadata": {"labels": {"example.org/note": "x"}}}, namespace)
     assert _gated(host.get("Pod", name, namespace))
 
 
-def test_who_runs_beyond_a_lowered_quota_reads_what_becomes_of_it(host: Api, borrower: Tenant) -> None:
+def test_a_pod_beyond_a_lowered_quota_says_what_happens_to_it(host: Api, borrower: Tenant) -> None:
     for name in ("older", "newer"):
         _pod(borrower, name, 4)
         workloads.wait_running(borrower.api, name)
@@ -149,7 +149,7 @@ def test_who_runs_beyond_a_lowered_quota_reads_what_becomes_of_it(host: Api, bor
     try:
         until("its event", lambda: workloads.expect(bool(told("newer")), "it was told nothing"), seconds=30)
         assert "it runs until it ends" in told("newer")[0]
-        # What there is quota for is not told so.
+        # A pod that has quota gets no such event.
         assert told("older") == []
         assert _held(host, borrower) == NOMINAL
     finally:

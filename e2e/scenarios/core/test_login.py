@@ -1,4 +1,4 @@
-"""People log in to tenants: certificates of an hour through kubectl's own plugin, whose they are, and how they end."""
+"""Users log in to tenants: one-hour certificates through kubectl's own plugin, whose they are, and how they end."""
 
 import base64
 import sys
@@ -21,21 +21,21 @@ from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
 RBAC = "rbac.authorization.k8s.io"
-# The kubelet carries a changed Secret into a running pod with its next round, and the API server reads it then.
+# The kubelet updates a changed Secret in a running pod with its next round, and the API server reads it then.
 REVOKED_SECONDS = 150.0
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Credentials of a test are that test's alone, in its process and in those that it starts."""
-    commands.tool("kubernetes", "kubectl")  # found now: the binaries lie in the cache that is left
+    """Each test has its own cache of credentials, also for the processes that it starts."""
+    commands.tool("kubernetes", "kubectl")  # looked up now: the binaries are in the cache that this test leaves
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def carol(host: Api, alice: Tenant, fresh_name: str, tmp_path: Path) -> Iterator[Path]:
-    """The kubeconfig of a person of the host who may log in to two tenants, and nothing else."""
+    """The kubeconfig of a user of the host who may log in to two tenants, and nothing else."""
     named = [alice.name, fresh_name]
     rules = [
         {"apiGroups": ["bulkhead.dev"], "resources": ["tenants"], "verbs": ["get"]},
@@ -57,7 +57,7 @@ def carol(host: Api, alice: Tenant, fresh_name: str, tmp_path: Path) -> Iterator
 
 
 def _person_of_the_host(user: str) -> dict[str, str]:
-    """The host's own signer makes the certificate, as for any of its people."""
+    """The host's own signer issues the certificate, as for any of its users."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
@@ -87,7 +87,7 @@ def log_in(tenant: str, target: Path, host: Path = machine.KUBECONFIG, *, check:
 
 
 def let_in(tenant: str, target: Path, host: Path) -> None:
-    """Log in as somebody whose right was given a moment ago."""
+    """Log in as a user who got the right a moment ago."""
 
     def probe() -> None:
         done = log_in(tenant, target, host, check=False)
@@ -98,7 +98,7 @@ def let_in(tenant: str, target: Path, host: Path) -> None:
 
 
 def whoami(config: Path) -> str:
-    """The user as the plane sees it."""
+    """The user name that the plane sees."""
     return kubectl(config, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").out
 
 
@@ -113,7 +113,7 @@ def test_kubectl_gets_its_certificates_through_the_plugin(alice: Tenant, cache: 
     assert whoami(path).startswith("bulkhead:host:")
     commands.bulkhead("logout", alice.name)
     assert kept(cache) == 0
-    # Nothing is kept: kubectl asks the plugin, and that asks the host.
+    # The cache is empty: kubectl asks the plugin, and the plugin asks the host.
     assert whoami(path).startswith("bulkhead:host:")
     assert kept(cache) == 1
 
@@ -152,8 +152,8 @@ def test_a_certificate_of_one_tenant_opens_no_other_plane(alice: Tenant, bob: Te
 
 
 @pytest.mark.fresh(gpus=0)
-def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
-    path, copied, admins = (tmp_path / f"{each}.yaml" for each in ("carol", "copied", "admins"))
+def test_a_revoked_user_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
+    path, copied, admins = (tmp_path / f"{item}.yaml" for item in ("carol", "copied", "admins"))
     let_in(tenant.name, path, carol)
     log_in(tenant.name, admins)
     copied.write_text(commands.bulkhead("kubeconfig", tenant.name, "--static", kubeconfig=carol).out)
@@ -171,12 +171,13 @@ def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, c
     assert refusal.value.status == 401
     out = kubectl(path, "get", "namespaces", check=False)
     assert (out.code, "revokedUsers" in out.text) == (1, True)
-    # The admin's own was revoked too: kubectl is refused with it once, asks for another, and has that from then on.
+    # The admin's own certificate was revoked too: kubectl is refused with it once, requests another, and uses that from then
+    # on.
     until("an admin's next certificate", lambda: _as_host(admins), seconds=30)
     assert _containers(host, tenant) == before
 
     commands.bulkhead("revoke", tenant.name, "--lift", "carol", kubeconfig=machine.KUBECONFIG)
-    until("the next login of who was revoked", lambda: _as_host(path), seconds=60)
+    until("the next login of the revoked user", lambda: _as_host(path), seconds=60)
     assert whoami(path) == "bulkhead:host:carol"
     with pytest.raises(ApiError) as refusal:
         leaver.list("Namespace")
@@ -190,9 +191,9 @@ def _as_host(config: Path) -> None:
 
 
 def _containers(host: Api, tenant: Tenant) -> list[tuple[str, str, int]]:
-    """Every container of the plane's namespace, and how often it was started."""
+    """Every container of the plane's namespace, and how often it has started."""
     return sorted(
-        (pod["metadata"]["uid"], each["name"], each["restartCount"])
+        (pod["metadata"]["uid"], container["name"], container["restartCount"])
         for pod in host.list("Pod", tenant.plane)
-        for each in pod["status"].get("containerStatuses") or ()
+        for container in pod["status"].get("containerStatuses") or ()
     )

@@ -1,4 +1,4 @@
-"""A plane whose volume is lost comes up empty: that is said, nothing of the host is deleted, and an admin decides."""
+"""A plane whose volume is lost comes up empty: this is reported, nothing on the host is deleted, and an admin decides."""
 
 from functools import cache
 
@@ -42,14 +42,14 @@ def test_a_lost_volume_is_said_and_costs_the_host_nothing_until_it_is_accepted(h
     virtual = workloads.wait_running(losing.api, "stays")
     runs = workloads.host_pod_of(host, virtual, losing.work)["metadata"]
     before = uid_of(host)
-    # The control: a plane that only restarts is the same one.
+    # The control: a plane that only restarts keeps its identity.
     assert "nothing to accept" in accept("--yes").out
     host.delete("PersistentVolumeClaim", "data-plane-0", losing.plane)
     host.delete("Pod", "plane-0", losing.plane, grace=0)
     message = tenants.wait_condition(host, NAME, "Ready", status="False", reason="DataLost", seconds=120)["message"]
     assert before in message
     assert uid_of(host) == before, "the identity that the host's objects were made for was forgotten"
-    # Its syncer sees that the pod is absent, and believes it no more.
+    # Its syncer sees that the pod is absent, but no longer trusts that.
     assert host.get("Pod", runs["name"], losing.work)["metadata"]["uid"] == runs["uid"]
     refused = accept()
     assert refused.code == 2
@@ -59,9 +59,9 @@ def test_a_lost_volume_is_said_and_costs_the_host_nothing_until_it_is_accepted(h
     tenants.wait_ready(host, [NAME], seconds=120)
     assert uid_of(host) != before
     assert uid_of(host) in message
-    # Now the absence counts.
+    # Now the syncer acts on the absence.
     until("the pod of the lost data to end", lambda: gone(host, losing.work, runs["name"]), seconds=90)
-    # Nothing is left to accept, and the tenant is of use again.
+    # Nothing is left to accept, and the tenant works again.
     assert "nothing to accept" in accept("--yes").out
     again = tenants.open_tenant(NAME)
     again.api.create(workloads.pod("new"))

@@ -1,4 +1,4 @@
-"""`kubectl top`: what the host measured of a tenant's own pods, and of no others, through the tenant's own API."""
+"""`kubectl top`: what the host measured of a tenant's own pods, and of no other pods, through the tenant's own API."""
 
 from e2e import machine, workloads
 from e2e.commands import kubectl
@@ -9,9 +9,9 @@ BUSY = ("sh", "-c", "while :; do :; done")
 
 
 def top(tenant: Tenant, *words: str) -> dict[str, list[str]]:
-    """The first word of each line -> the others."""
+    """The first word of each line -> the other words."""
     done = kubectl(tenant.kubeconfig, "top", *words, "--no-headers", check=False)
-    workloads.expect(done.code == 0, done.text)  # nothing was measured yet
+    workloads.expect(done.code == 0, done.text)  # nothing is measured yet
     return {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
 
 
@@ -27,7 +27,7 @@ def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, 
         found = top(alice, "pods", "-n", space)
         workloads.expect(found.keys() == {"busy", "idle"}, f"measured so far: {found}")
         workloads.expect(int(found["busy"][0].removesuffix("m")) > 50, f"busy does not seem so: {found}")
-        # What one round measured the next may not have, of a node that is busy.
+        # A value of one round may be missing in the next, if the node is busy.
         chosen = top(alice, "pods", "-n", space, "-l", "role=busy")
         workloads.expect(chosen.keys() == {"busy"}, f"by its label: {chosen}")
         containers = top(alice, "pod", "busy", "-n", space, "--containers")
@@ -50,7 +50,7 @@ def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, 
     assert "busy" in kubectl(machine.KUBECONFIG, "top", "pods", "-n", alice.work, "--no-headers").out, "the positive control"
 
 
-def test_item_87_whoever_may_view_pods_may_see_what_they_use(alice: Tenant, space: str) -> None:
+def test_item_87_users_who_may_view_pods_may_see_what_they_use(alice: Tenant, space: str) -> None:
     asked = ("auth", "can-i", "list", "pods.metrics.k8s.io", "-n", space, "--as", "eve")
     assert kubectl(alice.kubeconfig, *asked, check=False).out.strip() == "no"
     kubectl(alice.kubeconfig, "create", "rolebinding", "eve", "--clusterrole=view", "--user=eve", "-n", space)

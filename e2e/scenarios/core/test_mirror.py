@@ -1,4 +1,4 @@
-"""What pods need beside themselves: ConfigMaps and Secrets, Services and their addresses, DNS, status, events, nodes."""
+"""What pods need: ConfigMaps and Secrets, Services and their addresses, DNS, status, events, nodes."""
 
 from e2e import workloads
 from e2e.api import Api
@@ -86,7 +86,7 @@ def test_item_81_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, 
     assert run(alice, space, "plain", "echo $KUBERNETES_SERVICE_HOST") == address
 
     def reached() -> None:
-        """What a new pod may reach, its node lets it reach a moment after its start."""
+        """The node lets a new pod use its network a moment after the pod's start."""
         opened = "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open || true"
         workloads.expect(run(alice, space, "plain", opened) == "open", "the API is not reached")
         said = run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")

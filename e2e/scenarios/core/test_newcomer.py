@@ -1,4 +1,4 @@
-"""Every sentence of what a newcomer sees: two Ready tenants, GPU work, names, logs, exec, a CRD, a quota."""
+"""All that a new user sees: two Ready tenants, GPU work, names, logs, exec, a CRD, a quota."""
 
 import json
 
@@ -86,9 +86,9 @@ def test_the_nodes_never_show_more_gpus_than_the_tenant_may_use(alice: Tenant) -
 
     def shown(least: int) -> None:
         found = [total(field) for field in ("allocatable", "capacity")]
-        workloads.expect(all(least <= each <= QUOTA for each in found), f"{found}, not {QUOTA}")
+        workloads.expect(all(least <= item <= QUOTA for item in found), f"{found}, not {QUOTA}")
 
-    # What a pod gives back shows on its node, and goes from others, a moment after it.
+    # GPUs that a pod releases appear on its node, and disappear from others, a moment later.
     until("the nodes to show the quota", lambda: shown(QUOTA), seconds=40)
     holds("no more to be shown", lambda: shown(0), seconds=3)
 

@@ -12,7 +12,7 @@ from e2e.commands import kubectl
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
-PYTHON = f"docker.io/bulkhead/bulkhead:{__version__}"  # the host has this image, and busybox serves no UDP
+PYTHON = f"docker.io/bulkhead/bulkhead:{__version__}"  # the host has this image; busybox serves no UDP
 PORT = 8080
 PROTOCOLS = ("TCP", "UDP")
 WAIT = ("python3", "-c", "import time; time.sleep(3600)")  # that image has no shell and no sleep
@@ -44,13 +44,13 @@ with socket.socket(type=kind) as mine:
 
 
 def start(tenant: Tenant) -> None:
-    """A server behind a NodePort Service, and a pod that asks it."""
+    """A server behind a NodePort Service, and a client pod."""
     for name, command in (("ports-server", ("python3", "-c", SERVE, tenant.name)), ("ports-client", WAIT)):
         spec = workloads.pod_spec(command)
         spec["containers"][0]["image"] = PYTHON
         tenant.api.apply(workloads.pod(name, spec))
     service = workloads.service("ports", "ports-server", PORT)
-    ports = [{"name": each.lower(), "protocol": each, "port": PORT} for each in PROTOCOLS]
+    ports = [{"name": protocol.lower(), "protocol": protocol, "port": PORT} for protocol in PROTOCOLS]
     service["spec"] |= {"type": "NodePort", "ports": ports}
     tenant.api.apply(service)
     for name in ("ports-server", "ports-client"):
@@ -69,18 +69,18 @@ def served(alice: Tenant, bob: Tenant) -> Iterator[None]:
 
 
 def doors(tenant: Tenant) -> dict[str, tuple[str, int]]:
-    """By protocol: the address of a node as the tenant sees it, and the node port of its Service."""
+    """For each protocol: the address of a node as the tenant sees it, and the node port of its Service."""
     node = tenant.api.get("Node", tenant.api.get("Pod", "ports-client", "default")["spec"]["nodeName"])
-    address = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
+    address = next(item["address"] for item in node["status"]["addresses"] if item["type"] == "InternalIP")
     ports: list[Obj] = tenant.api.get("Service", "ports", "default")["spec"]["ports"]
-    return {each["protocol"]: (address, each["nodePort"]) for each in ports}
+    return {port["protocol"]: (address, port["nodePort"]) for port in ports}
 
 
 def answers(tenant: Tenant, protocol: str, door: tuple[str, int], text: str) -> None:
-    """Inside a wait: go on until the tenant's pod hears `text` there; an empty text is no answer at all."""
+    """Inside a wait: continue until the tenant's pod receives `text` there; an empty text stands for no answer."""
     ask = ("exec", "ports-client", "--", "python3", "-c", ASK, protocol, door[0], str(door[1]))
     outcome = kubectl(tenant.kubeconfig, *ask, check=False)
-    # What did not run at all has heard nothing either: a probe that fails does so in Python.
+    # A probe that did not run receives nothing either; a probe that fails does so in Python.
     ran = outcome.code == 0 or "Traceback" in outcome.text
     heard = outcome.out.strip() if outcome.code == 0 else ""
     workloads.expect(ran and heard == text, f"{protocol} {door}: heard {heard!r}; {outcome.text[-200:]}")
@@ -105,13 +105,15 @@ def test_item_79_no_port_of_the_host_is_opened_and_the_end_of_a_service_ends_its
     door = doors(alice)["TCP"]
     until("the node port to answer", partial(answers, alice, "TCP", door, alice.name), seconds=30)
     services = host.list("Service", alice.work)
-    assert {each["spec"]["type"] for each in services} == {"ClusterIP"}
-    assert {address for each in services for address in each["spec"].get("externalIPs", ())} == {door[0]}
+    assert {service["spec"]["type"] for service in services} == {"ClusterIP"}
+    assert {address for service in services for address in service["spec"].get("externalIPs", ())} == {door[0]}
     alice.api.patch("Service", "ports", {"spec": {"type": "ClusterIP"}}, "default")
     until("the node port to be gone", partial(answers, alice, "TCP", door, ""), seconds=30)
 
     def gone() -> None:
-        left = [each["metadata"]["name"] for each in host.list("Service", alice.work) if each["spec"].get("externalIPs")]
+        left = [
+            service["metadata"]["name"] for service in host.list("Service", alice.work) if service["spec"].get("externalIPs")
+        ]
         workloads.expect(not left, f"still there: {left}")
 
     until("the host's Service of the node ports to go", gone, seconds=20)

@@ -1,4 +1,4 @@
-"""Nodes that tenants share: what one takes the other does not see, and a drain by one does not affect the other."""
+"""Nodes that tenants share: no tenant sees what another one uses, and a drain by one does not affect the other."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from e2e.workloads import is_ready
 
 
 def wait_known(tenant: Tenant, space: str, spec: Obj, words: str) -> None:
-    """Wait until a new pod waits with these words; one that comes at once may be judged by what was so before."""
+    """Wait until a new pod waits with these words; a pod created at once may be judged by the earlier state."""
 
     def decided(name: str) -> str:
         if (pod := tenant.api.find("Pod", name, space)) is None:
@@ -36,7 +36,7 @@ def test_item_37_58_a_drained_node_stays_empty_until_uncordoned(host: Api, alice
     alice.api.create(workloads.deployment("moving", 1, workloads.pod_spec(), namespace=space))
     workloads.wait_available(alice.api, "moving", 1, namespace=space)
     drain = ("drain", machine.NODE, "--pod-selector=app=moving", "--ignore-daemonsets", "--timeout=60s")
-    # The cordon first: what comes after the one that is drained off is judged at once.
+    # The cordon comes first: the successor of the drained pod is judged at once.
     kubectl(alice.kubeconfig, "cordon", machine.NODE)
     try:
         wait_known(alice, space, workloads.pod_spec(), f"cordoned in this cluster: {machine.NODE}")
@@ -96,7 +96,7 @@ def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, 
     try:
         workloads.wait_pod_gone(alice.api, "evicted", namespace=space)
         taints = host.get("Node", machine.NODE)["spec"].get("taints") or []
-        assert not [each for each in taints if each["key"].startswith("scenario.example")]
+        assert not [taint for taint in taints if taint["key"].startswith("scenario.example")]
         wait_known(alice, space, workloads.pod_spec(), f"tainted in this cluster: {machine.NODE}")
         alice.api.create(workloads.pod("waits", namespace=space))
 
@@ -116,15 +116,15 @@ def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, al
     there = int(host.get("Node", machine.NODE)["status"]["allocatable"][GPU])
 
     def shown() -> int:
-        """On this node, once all nodes together show the quota: they are not changed all at once."""
-        every = {each["metadata"]["name"]: each["status"] for each in alice.api.list("Node")}
+        """On this node, once the sum over all nodes is the quota: nodes do not change at the same moment."""
+        every = {node["metadata"]["name"]: node["status"] for node in alice.api.list("Node")}
         status = every[machine.NODE]
         assert status["allocatable"][GPU] == status["capacity"][GPU]
-        total = sum(int(each["allocatable"][GPU]) for each in every.values())
+        total = sum(int(item["allocatable"][GPU]) for item in every.values())
         workloads.expect(total == QUOTA, f"{total} on all nodes")
         return int(status["allocatable"][GPU])
 
-    before = until("alice's nodes to show her quota", shown, seconds=40)
+    before = until("alice's nodes to show alice's quota", shown, seconds=40)
     bob.api.create(workloads.pod("taker", workloads.pod_spec(gpus=4)))
     workloads.wait_running(bob.api, "taker")
     until("alice to see what is left", lambda: workloads.expect(shown() <= there - 4, f"{shown()} of {there}"), seconds=20)
@@ -146,7 +146,7 @@ def test_item_39_a_daemon_set_that_tolerates_everything_runs_on_every_node(host:
 
     until("one of its pods on each node", everywhere, seconds=90)
     for pod in host.list("Pod", alice.work):
-        assert all(each.get("key") for each in pod["spec"].get("tolerations") or [])
+        assert all(toleration.get("key") for toleration in pod["spec"].get("tolerations") or [])
 
 
 def test_item_39_a_node_that_an_admin_reserved_stays_free_of_tenants(host: Api, alice: Tenant, space: str) -> None:

@@ -1,6 +1,6 @@
-"""Users of an identity provider (Dex) sign in to a tenant's API, as long as they may, and a provider that fails fails alone.
+"""Users of an identity provider (Dex) sign in to a tenant's API while they may; a broken provider affects no other.
 
-A plane takes over a changed configuration when its kubelet has looked again (90 s) and its API server has asked (70 s).
+A plane uses a changed configuration after its kubelet has synced (90 s) and its API server has polled (70 s).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _TAKEN_OVER = 200.0
 
 @pytest.fixture(scope="module")
 def dex(host: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dex]:
-    """A provider beside the host, to which the controller alone has a way."""
+    """A provider outside the cluster that only the controller can reach."""
     host.apply(way("e2e-issuers", names.SYSTEM_NAMESPACE, "app.kubernetes.io/name", "bulkhead"))
     audiences = [f"bulkhead-{name}" for name in (OURS, THEIRS)]
     with running(tmp_path_factory.mktemp("dex"), address=NODE_ADDRESS, audiences=audiences) as started:
@@ -34,7 +34,7 @@ def dex(host: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dex]:
 
 
 def way(name: str, namespace: str, label: str, value: str) -> Obj:
-    """A policy that lets some pods reach the host's address, where the provider is."""
+    """A policy that lets some pods reach the host's address, where the provider listens."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -49,7 +49,7 @@ def way(name: str, namespace: str, label: str, value: str) -> Obj:
 
 @pytest.fixture(scope="module")
 def both(host: Api, fleet: Fleet, dex: Dex) -> Iterator[tuple[Tenant, Tenant]]:
-    """Two tenants of a class with this provider, and with one that is not there."""
+    """Two tenants of a class with this provider, and with another that does not exist."""
     corp: Obj = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
     corp |= {"claims": {"username": "email", "groups": "groups"}}
     silent = {"name": "silent", "url": f"https://{NODE_ADDRESS}:9/dex", "audiences": ["x"], "everyTenant": True}
@@ -75,7 +75,7 @@ def name_of(tenant: Tenant, token: str) -> str:
 
 
 def becomes(tenant: Tenant, token: str, wanted: str) -> None:
-    """Wait until a token is of somebody; empty: of nobody."""
+    """Wait until the API accepts a token as this user; empty: until it accepts it as no user."""
 
     def probe() -> None:
         if (found := name_of(tenant, token)) != wanted:
@@ -152,7 +152,7 @@ def test_a_provider_that_is_not_there_is_told_and_the_tenant_is_ready(host: Api,
 
 
 def test_a_plane_has_no_way_to_the_provider(host: Api, dex: Dex, ours: Tenant) -> None:
-    """Its tenant would have one, by a webhook."""
+    """If the plane could reach it, so could its tenant, by a webhook."""
     hook = {
         "name": "out.example.org",
         "clientConfig": {"url": f"{dex.url}/keys"},
@@ -165,10 +165,10 @@ def test_a_plane_has_no_way_to_the_provider(host: Api, dex: Dex, ours: Tenant) -
     ours.api.create(kind | {"metadata": {"name": "out"}, "webhooks": [hook]})
     try:
         message = until("the webhook to be called", lambda: called(ours), seconds=30)
-        # An answer would have come with a certificate that is not trusted.
+        # With a connection, the error would be about an untrusted certificate.
         assert "x509" not in message
         assert "deadline exceeded" in message or "connect" in message
-        # The positive control: with a way it does.
+        # The positive control: with a policy that allows it, it can.
         host.apply(way("e2e-way", ours.plane, "bulkhead.dev/component", "plane"))
         until("the webhook to be answered", lambda: called(ours, "x509"), seconds=30)
     finally:
@@ -177,7 +177,7 @@ def test_a_plane_has_no_way_to_the_provider(host: Api, dex: Dex, ours: Tenant) -
 
 
 def called(tenant: Tenant, word: str = "") -> str:
-    """What the API server says of its webhook, once it has the word."""
+    """What the API server reports about its webhook, once it has loaded it."""
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "out", "namespace": "default"}}
     try:
         tenant.api.create(body)
@@ -189,7 +189,7 @@ def called(tenant: Tenant, word: str = "") -> str:
     raise NotYetError("not called yet")
 
 
-def test_who_is_revoked_is_out_and_nobody_else(host: Api, dex: Dex, ours: Tenant) -> None:
+def test_only_a_revoked_user_is_out(host: Api, dex: Dex, ours: Tenant) -> None:
     ada, grace = (dex.password(user, f"bulkhead-{OURS}") for user in ("ada", "grace"))
     becomes(ours, ada, ADA)
     change(host, revoked=[{"name": ADA}])
@@ -230,7 +230,7 @@ def test_while_the_provider_is_away_its_tokens_count_and_its_new_keys_replace_th
 def test_a_person_logs_in_with_a_browser_and_kubectl_goes_by_it(
     dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands.tool("kubernetes", "kubectl")  # found now: the binaries lie in the cache that is left
+    commands.tool("kubernetes", "kubectl")  # looked up now: the binaries are in the cache that this test leaves
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     browser, path = Browser(dex, tmp_path), tmp_path / "ours.yaml"
     monkeypatch.setenv("BROWSER", str(browser.program))

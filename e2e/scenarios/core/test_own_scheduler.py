@@ -1,4 +1,4 @@
-"""Pods that a tenant places itself: by a Binding of its own, and by a second kube-scheduler in its cluster, with its gangs."""
+"""Pods that a tenant schedules itself: by a Binding, and by a second kube-scheduler in its cluster, with its gangs."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadSchedulin
 
 @cache
 def ahead(fleet: Fleet) -> Obj:
-    """A tenant whose cluster knows pod groups, which its own scheduler schedules by."""
+    """A tenant whose cluster has pod groups, by which its own scheduler schedules."""
     return fleet.order_of_own_class(NAME, gpus=SIZE, scheduling={"podGroups": True})
 
 
@@ -34,8 +34,8 @@ def carol(fleet: Fleet) -> Iterator[Tenant]:
 
 @pytest.fixture
 def scheduler(carol: Tenant, tmp_path: Path) -> Iterator[None]:
-    """The host's own program, run by the tenant against its cluster."""
-    program = next(each.pid for each in machine.processes_of_host() if each.program == "kube-scheduler")
+    """The host's own kube-scheduler, run by the tenant for its cluster."""
+    program = next(item.pid for item in machine.processes_of_host() if item.program == "kube-scheduler")
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -95,7 +95,7 @@ def test_item_37_50_a_gang_of_the_tenants_own_kube_scheduler_runs_whole(host: Ap
     carol.api.create(about | {"spec": group})
     names = [f"train-{number}" for number in range(SIZE)]
     tolerated = [workloads.TOLERATION]
-    # Where it goes is the tenant's scheduler's to say, by the nodes and GPUs that it sees.
+    # The tenant's scheduler chooses the node, by the nodes and GPUs that it sees.
     spec = workloads.pod_spec(
         gpus=1, where={}, schedulingGroup={"podGroupName": "gang"}, schedulerName=MINE, tolerations=tolerated
     )
@@ -112,7 +112,7 @@ def test_item_37_50_a_gang_of_the_tenants_own_kube_scheduler_runs_whole(host: Ap
         virtual = workloads.wait_running(carol.api, name)
         mirror = workloads.host_pod_of(host, virtual, carol.work)
         assert mirror["spec"]["nodeName"] == virtual["spec"]["nodeName"]
-    # Its victims, and whatever else it deletes, go as any other pod.
+    # Pods that it preempts or deletes end like any other pod.
     for name in names:
         carol.api.delete("Pod", name, "default", grace=0)
         workloads.wait_pod_gone(carol.api, name)

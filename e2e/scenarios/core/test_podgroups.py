@@ -1,4 +1,4 @@
-"""Gangs of a tenant on the host's scheduler: whole or not at all, and nothing of them is left."""
+"""Gangs of a tenant on the host's scheduler: they start whole or not at all, and nothing of them is left."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -66,13 +66,13 @@ def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, car
         workloads.expect((found or {}).get("status") == "True", f"condition {found}")
 
     until("the group to say that it is placed", reported, seconds=30)
-    # The group first: its protection lets it go after the pods, on both sides.
+    # The group first: its finalizer delays its deletion until the pods are gone, on both sides.
     carol.api.delete("PodGroup", "gang", "default")
     for name in names:
         carol.api.delete("Pod", name, "default", grace=0)
 
     def gone() -> None:
         left = [*carol.api.list("PodGroup", "default"), *host.list("PodGroup", carol.work), *host.list("Pod", carol.work)]
-        workloads.expect(not left, f"left: {[each['metadata']['name'] for each in left]}")
+        workloads.expect(not left, f"left: {[item['metadata']['name'] for item in left]}")
 
     until("nothing to be left of the gang", gone, seconds=60)

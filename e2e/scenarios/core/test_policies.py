@@ -1,4 +1,4 @@
-"""Policies of tenants where they count, on the host: NetworkPolicies keep pods apart, budgets hold up evictions."""
+"""Policies of tenants, enforced on the host: NetworkPolicies separate pods, budgets delay evictions."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ PORT = 8080
 def reaches(tenant: Tenant, space: str, pod: str, address: str, *, wanted: bool) -> None:
     wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
     done = kubectl(tenant.kubeconfig, "-n", space, *wget, check=False)
-    # What a policy keeps away is dropped, and `timeout` ends the wait with this code: whatever else fails is not its doing.
+    # A policy drops packets, and `timeout` ends the wait with this code; any other failure has another cause.
     workloads.expect("served" in done.out if wanted else done.code == 143, f"{pod} -> {address}: {done.code}: {done.text}")
 
 
@@ -31,7 +31,7 @@ def network_policy(space: str, allowed: str) -> Obj:
     }
 
 
-def test_item_82_a_policy_lets_in_whom_it_names_and_nobody_else(alice: Tenant, space: str) -> None:
+def test_item_82_a_policy_lets_in_only_the_pods_that_it_names(alice: Tenant, space: str) -> None:
     alice.api.create(workloads.pod("db", workloads.pod_spec(workloads.web_server("served"), ports=[PORT]), namespace=space))
     for name in ("friend", "other"):
         alice.api.create(workloads.pod(name, namespace=space))
@@ -53,20 +53,20 @@ def test_item_45_a_critical_pod_runs_as_any_other_of_its_tenant(alice: Tenant, h
     alice.api.create(workloads.pod("plain", namespace=space))
     alice.api.create(workloads.pod("critical", workloads.pod_spec(priorityClassName=name), namespace=space))
     plain, critical = (
-        workloads.host_pod_of(host, workloads.wait_running(alice.api, each, namespace=space), alice.work)["spec"]
-        for each in ("plain", "critical")
+        workloads.host_pod_of(host, workloads.wait_running(alice.api, item, namespace=space), alice.work)["spec"]
+        for item in ("plain", "critical")
     )
     assert (critical["priorityClassName"], critical["priority"]) == (plain["priorityClassName"], plain["priority"])
 
     def told() -> None:
-        events = [each for each in alice.api.list("Event", space) if each["reason"] == "PriorityMapped"]
-        workloads.expect([each["involvedObject"]["name"] for each in events] == ["critical"], str(events))
+        events = [event for event in alice.api.list("Event", space) if event["reason"] == "PriorityMapped"]
+        workloads.expect([event["involvedObject"]["name"] for event in events] == ["critical"], str(events))
 
     until("an event that says so", told, seconds=30)
 
 
 def evict(host: Api, name: str, namespace: str) -> None:
-    """What `kubectl drain` asks for."""
+    """The eviction that `kubectl drain` requests."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     host.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body=body)
 

@@ -1,4 +1,4 @@
-"""A power cut: every process of the host and every container dies at once, and `host up` starts over the remains."""
+"""A power cut: every process of the host and every container dies at once, and `host up` restarts what is left."""
 
 import signal
 
@@ -27,7 +27,7 @@ def test_the_host_and_its_tenants_come_back_after_a_power_cut(host: Api, alice: 
     kept = until("what the plane held to be there", lambda: alice.api.get("ConfigMap", "kept", "default"), seconds=60)
     assert kept["data"] == KEPT["data"]
     until("the pod to run again", lambda: _running_again(alice, space), seconds=120)
-    # The same pods, restarted: a restart of the machine is no deletion.
+    # The same pods, restarted: a restart of the machine does not delete any pod.
     assert alice.api.get("Pod", "lasting", space)["metadata"]["uid"] == before
     assert _mirror_uid(host, alice, before) == mirror
     until("the plane to take another pod", lambda: alice.api.apply(workloads.pod("after", namespace=space)), seconds=60)
@@ -43,7 +43,7 @@ def _cut() -> None:
             process.send(signal.SIGKILL)
         workloads.expect(not left, f"{len(left)} processes are left")
 
-    assert machine.processes_of_host(), "nothing to kill: this is no test of a power cut"
+    assert machine.processes_of_host(), "no process to kill: this does not test a power cut"
     until("everything to be dead", probe, seconds=30, interval=0.2)
     with pytest.raises(UnreachableError):
         machine.host_api(timeout=2.0).get("Namespace", "default")

@@ -1,4 +1,4 @@
-"""`bulkhead preflight` on a real cluster: it finds it fit, and finds out when it is not."""
+"""`bulkhead preflight` on a real cluster: it accepts a suitable one, and reports what is wrong with another."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from e2e.poll import until
 from workstation.hostcluster.component import POD_RANGE
 from workstation.hostcluster.netpol.render import TABLE
 
-# Images of Slurm are imported only for its own tests.
+# Images of Slurm are imported only for the Slurm suite.
 VALUES = f"slurmVersions: []\npodNetworks: [{POD_RANGE}]\n"
 PROBES = "bulkhead.dev/preflight=true"
 
@@ -29,15 +29,15 @@ def values(tmp_path: Path) -> str:
 
 
 def preflight(host: Api, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Its exit code, and its report by check; whatever came of it, its probes go."""
+    """Its exit code, and its report by check; in any case its probes must be gone."""
     done = bulkhead("preflight", "-o", "json", *arguments, kubeconfig=machine.KUBECONFIG, check=False)
     report = json.loads(done.out)
     until("no probe to be left", lambda: workloads.expect(not host.list("Namespace", labels=PROBES), "left"), seconds=60)
-    return done.code, {each["check"]: each for each in report["checks"]} | {"": report}
+    return done.code, {check["check"]: check for check in report["checks"]} | {"": report}
 
 
 def finds(host: Api, what: str, judged: Callable[[int, dict[str, Any]], bool], *arguments: str) -> None:
-    """Preflight comes to this; on a busy machine the minute that it has may end before, and then it says so."""
+    """Wait until preflight reports this; on a busy machine its minute may end before, which it then reports."""
 
     def probe() -> None:
         code, found = preflight(host, *arguments)
@@ -49,38 +49,38 @@ def finds(host: Api, what: str, judged: Callable[[int, dict[str, Any]], bool], *
 
 @contextlib.contextmanager
 def unenforced() -> Iterator[None]:
-    """A host whose policies nobody enforces: no rules in the kernel, and no program that would put them there."""
-    # Half a minute without rules, and the supervisor would start the enforcer again.
+    """A host without enforcement of policies: no rules in the kernel, and no program that would add them."""
+    # The rules are missing for 30 s, in which the supervisor would restart the enforcer.
     supervisor, enforcer = running("workstation.hostcluster.supervisor"), running("workstation.hostcluster.netpol.enforcer")
-    for each in (supervisor, enforcer):
-        each.send(signal.SIGSTOP)
+    for item in (supervisor, enforcer):
+        item.send(signal.SIGSTOP)
     try:
         until("no change of the rules to be under way", _ended, seconds=20)
         rules("delete", check=True)
         yield
-        assert rules("list").code != 0, "somebody put the rules back"
+        assert rules("list").code != 0, "another process restored the rules"
     finally:
-        enforcer.send(signal.SIGKILL)  # the supervisor starts it again, and it puts all rules back
+        enforcer.send(signal.SIGKILL)  # the supervisor restarts it, and it restores all rules
         supervisor.send(signal.SIGCONT)
         until("the rules to be back", lambda: workloads.expect(rules("list").code == 0, "none"), seconds=60)
 
 
 def running(program: str) -> machine.Process:
-    """The one process of the host that runs this program."""
-    (found,) = [each for each in machine.processes_of_host() if program in each.program]
+    """The only process of the host that runs this program."""
+    (found,) = [item for item in machine.processes_of_host() if program in item.program]
     return found
 
 
 def _ended() -> None:
-    """What a program that stands still had begun would put rules back."""
-    left = [each for each in machine.processes_of_host() if each.program == "nft"]
-    for each in left:
-        each.send(signal.SIGKILL)
+    """What a stopped program had begun would restore rules."""
+    left = [item for item in machine.processes_of_host() if item.program == "nft"]
+    for item in left:
+        item.send(signal.SIGKILL)
     workloads.expect(not left, f"{len(left)} of nft")
 
 
 def rules(verb: str, *, check: bool = False) -> Outcome:
-    """What nft does to, or says of, all rules of policies."""
+    """Run nft for all rules of policies: list or delete them."""
     return run(["nft", verb, "table", *TABLE.split()], check=check)
 
 
@@ -95,7 +95,7 @@ def test_this_host_is_fit(host: Api, values: str) -> None:
     finds(host, "the host to be fit", fit, "--values", values)
 
 
-def test_policies_that_nobody_enforces_are_found_out(host: Api, values: str) -> None:
+def test_policies_that_are_not_enforced_are_found_out(host: Api, values: str) -> None:
     def found_out(code: int, found: dict[str, Any]) -> bool:
         causes = {way: str(found[f"network.{way}"].get("cause")) for way in ("ingress", "egress")}
         open_ways = all(f"({way}) is not enforced" in cause for way, cause in causes.items())

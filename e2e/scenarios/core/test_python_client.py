@@ -1,4 +1,4 @@
-"""What tenants' own programs use, the official Python client and kopf, against a plane, by the kubeconfig with its plugin."""
+"""Programs that tenants use, the official Python client and kopf, against a plane, with the kubeconfig and its plugin."""
 
 import http.client
 import json
@@ -33,7 +33,7 @@ from e2e.poll import until
 from e2e.tenants import Tenant
 
 EXAMPLES = Path("examples/python").resolve()
-IMAGE = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"  # it holds kopf, and the host has it
+IMAGE = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"  # it contains kopf, and the host has it
 REPORTS = ("example.org", "v1", "default", "gpureports")
 WEB = "web"
 PORT = 8080
@@ -41,12 +41,12 @@ PORT = 8080
 
 @pytest.fixture(scope="module")
 def kubeconfig(alice: Tenant, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `bulkhead kubeconfig` hands out: no certificate, and the plugin that fetches one."""
+    """The kubeconfig from `bulkhead kubeconfig`: no certificate, and the plugin that fetches one."""
     path = tmp_path_factory.mktemp("python") / "alice.yaml"
     commands.bulkhead("kubeconfig", alice.name, "-o", str(path), kubeconfig=machine.KUBECONFIG)
     document = yaml.safe_load(path.read_text())
     assert list(document["users"][0]["user"]) == ["exec"]
-    # A cache of its own: that of the machine may know a former tenant of this name.
+    # A cache of its own: the machine's cache may know a former tenant of this name.
     document["users"][0]["user"]["exec"]["env"] = [{"name": "XDG_CACHE_HOME", "value": str(path.parent / "cache")}]
     path.write_text(yaml.safe_dump(document))
     return path
@@ -115,7 +115,7 @@ def test_a_watch_goes_on_where_the_list_ended(core: client.CoreV1Api, there: str
         timeout_seconds=6,
     ):
         seen.append(event)
-        if event["type"] == "DELETED":  # what the watch is not to see: only a bookmark tells that it went by
+        if event["type"] == "DELETED":  # outside the watch's selector: only a bookmark shows that time went on
             beside = core.create_namespaced_config_map(there, note("beside")).metadata.resource_version
     assert 5 <= time.monotonic() - begun < 20, "the server ends the watch when it was told to"
     changes = [(event["type"], event["object"].data["state"]) for event in seen if event["type"] != "BOOKMARK"]
@@ -126,7 +126,7 @@ def test_a_watch_goes_on_where_the_list_ended(core: client.CoreV1Api, there: str
 
 
 def test_a_watch_gives_the_list_too_where_asked(core: client.CoreV1Api, there: str) -> None:
-    """A streaming list: what is there, then a bookmark that says so."""
+    """A streaming list: the existing objects, then a bookmark that marks their end."""
     watching = watch.Watch()
     wanted = {"send_initial_events": True, "resource_version_match": "NotOlderThan", "allow_watch_bookmarks": True}
     names = []
@@ -140,7 +140,7 @@ def test_a_watch_gives_the_list_too_where_asked(core: client.CoreV1Api, there: s
 
 
 def test_exec_speaks_both_ways_and_returns_the_exit_code(kubeconfig: Path, there: str) -> None:
-    core = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))  # `stream` changes its client while it speaks
+    core = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))  # `stream` changes its client while it is in use
     command = ["sh", "-c", "read word; echo heard $word; echo aside >&2; exit 3"]
     channels = dict.fromkeys(("stdin", "stdout", "stderr"), True)
     spoken = stream(
@@ -188,7 +188,7 @@ def test_server_side_apply_says_who_else_owns_a_field(made: client.ApiClient, th
 def test_a_certificate_that_is_refused_is_replaced_when_the_kubeconfig_is_loaded_again(
     core: client.CoreV1Api, kubeconfig: Path, there: str
 ) -> None:
-    """The plugin keeps its certificate; that it counts no more, it learns by being asked again."""
+    """The plugin caches its certificate; it learns that the certificate is refused when kubectl calls it again."""
     assert core.list_namespaced_pod(there).items
     (kept,) = (kubeconfig.parent / "cache").rglob("certificate-*.json")
     certificate, key = stranger()
@@ -201,7 +201,7 @@ def test_a_certificate_that_is_refused_is_replaced_when_the_kubeconfig_is_loaded
 
 
 def stranger() -> tuple[str, str]:
-    """A certificate that no plane believes, and its key."""
+    """A certificate that no plane trusts, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stranger")])
     now = datetime.now(UTC)
@@ -214,12 +214,12 @@ def stranger() -> tuple[str, str]:
 
 
 class Candidate:
-    """One that would lead, in a thread of its own, until it is told to end."""
+    """A candidate for the lease, in a thread of its own, until it is told to end."""
 
     def __init__(self, name: str, api: client.CoordinationV1Api, namespace: str) -> None:
         self.leads, self.ends, self.over = threading.Event(), threading.Event(), threading.Event()
         lock = LeaseLock("leader", namespace, name)
-        lock.api_instance = api  # it would take the client's default
+        lock.api_instance = api  # otherwise it would use the client's default
         self._election = leaderelection.LeaderElection(
             electionconfig.Config(
                 lock,
@@ -254,7 +254,7 @@ def test_one_leads_and_the_next_when_it_ends(made: client.ApiClient, there: str)
 
 
 def program(kubeconfig: Path, *words: str) -> subprocess.Popen[str]:
-    """A program that a user copies, in a process of its own."""
+    """A program that users copy, in a process of its own."""
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=EXAMPLES,
@@ -302,7 +302,7 @@ def _stays(api: Api, name: str, namespace: str) -> bool:
 
 @pytest.fixture(scope="module")
 def definition(alice: Tenant) -> Iterator[None]:
-    """The definition of the example, and the rights of its operator."""
+    """The CRD of the example, and the RBAC rules of its operator."""
     documents = [*yaml.safe_load_all((EXAMPLES / "gpureports.yaml").read_text())]
     for document in documents:
         alice.api.apply(document)
@@ -314,7 +314,7 @@ def definition(alice: Tenant) -> Iterator[None]:
 
 
 def drive(made: client.ApiClient, name: str) -> None:
-    """An operator counts a report's pods, takes its change, and lets it go."""
+    """An operator counts a report's pods, follows its change, and releases it."""
     objects, core = client.CustomObjectsApi(made), client.CoreV1Api(made)
     body: dict[str, Any] = {"apiVersion": "example.org/v1", "kind": "GpuReport", "metadata": {"name": name}, "spec": {}}
     objects.create_namespaced_custom_object(*REPORTS, body)
@@ -335,7 +335,7 @@ def drive(made: client.ApiClient, name: str) -> None:
         told = {event.reason for event in events}
         workloads.expect(told >= {"ReportCreated", "ReportUpdated", "ReportDeleted"}, f"events of {name}: {told}")
         left = objects.list_namespaced_custom_object(*REPORTS)["items"]
-        workloads.expect(not [each for each in left if each["metadata"]["name"] == name], f"{name} is still there")
+        workloads.expect(not [item for item in left if item["metadata"]["name"] == name], f"{name} is still there")
 
     until("the operator to have told of all, and to have let the report go", reasons, seconds=30)
 

@@ -1,4 +1,4 @@
-"""Limits hold: under concurrent creates, after pods go, when the limit is changed, and for what a tenant does not mention."""
+"""Limits hold: under concurrent creates, after pods end, when the limit changes, and for what a tenant does not mention."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,15 +38,17 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant
     host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
     until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
     until("the status to show it", lambda: status_shows(host, tenant.name, f"{LIMIT + 2}/{LIMIT + 2}"), seconds=60)
-    # Nothing of the plane was started again for it, the syncer neither, and it was Ready all the time.
+    # No part of the plane has restarted for it, nor the syncer, and the Tenant was Ready all the time.
     assert still(host, tenant) == before
 
 
 def still(host: Api, tenant: Tenant) -> dict[str, str]:
-    """What is another once a part of the plane was started again, or the Tenant was not Ready for a moment."""
+    """Values that change if a part of the plane restarts, or if the Tenant is not Ready for a moment."""
     pods = {pod["metadata"]["name"]: pod for pod in host.list("Pod", tenant.plane)}
     assert any(name.startswith("syncer-") for name in pods), f"no syncer among {sorted(pods)}"
-    starts = {name: sum(each["restartCount"] for each in pod["status"]["containerStatuses"]) for name, pod in pods.items()}
+    starts = {
+        name: sum(container["restartCount"] for container in pod["status"]["containerStatuses"]) for name, pod in pods.items()
+    }
     ready = tenants.conditions(host.get("Tenant", tenant.name))["Ready"]
     return {name: f"{pod['metadata']['uid']} started again {starts[name]} times" for name, pod in pods.items()} | {
         "Ready": f"{ready['status']} since {ready['lastTransitionTime']}"
@@ -102,7 +104,7 @@ def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(hos
 
 
 def asking(name: str, **requests: str) -> Obj:
-    """A pod of simulated nodes that requests so much and names no limit."""
+    """A pod on simulated nodes with this request and no limit."""
     spec = workloads.pod_spec(where=workloads.SIMULATED)
     spec["containers"][0]["resources"] = {"requests": requests}
     return workloads.pod(name, spec)
@@ -130,8 +132,8 @@ def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_mo
     tenant.api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
     def reported() -> None:
-        events = [each for each in tenant.api.list("Event", "default") if each["involvedObject"]["name"] == "all-of-it"]
-        workloads.expect(any("900Ti" in each.get("message", "") for each in events), str(events))
+        events = [event for event in tenant.api.list("Event", "default") if event["involvedObject"]["name"] == "all-of-it"]
+        workloads.expect(any("900Ti" in event.get("message", "") for event in events), str(events))
 
     until("the claim's owner to read why there is no volume", reported, seconds=30)
 

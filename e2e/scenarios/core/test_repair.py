@@ -1,4 +1,4 @@
-"""Drift: objects of the controller that are deleted come back, and the tenant works as before."""
+"""Drift: the controller's objects return after a deletion, and the tenant works as before."""
 
 import ipaddress
 from functools import cache
@@ -12,9 +12,9 @@ from e2e.fleet import Fleet
 from e2e.poll import until
 from e2e.tenants import Tenant
 
-# The two copies of the key that the plane's data is encrypted with: nothing comes back where both are gone.
+# The two copies of the key that encrypts the plane's data: neither returns if both are deleted.
 KEYS = ("pki-apiserver", "pki-service-account")
-# Everything of a tenant but its CAs' keys, whose loss renews all certificates and is tested last.
+# Everything of a tenant except its CAs' keys: their loss renews all certificates, and is tested last.
 KINDS = (
     "ConfigMap",
     "ServiceAccount",
@@ -42,7 +42,7 @@ def drifting(fleet: Fleet) -> Tenant:
 
 
 def owned(host: Api, tenant: Tenant, kind: str) -> list[Obj]:
-    """What the controller made: labelled as Bulkhead's for this tenant, and not a mirror of the syncer's."""
+    """The controller's objects: labelled as Bulkhead's for this tenant, and not created by the syncer."""
     labels = f"app.kubernetes.io/managed-by=bulkhead,bulkhead.dev/tenant={tenant.name},!bulkhead.dev/managed-by"
     return [item for space in (tenant.plane, tenant.work) for item in host.list(kind, space, labels=labels)]
 
@@ -61,7 +61,7 @@ def test_deleted_objects_return(host: Api, drifting: Tenant, kind: str) -> None:
 
 
 def put(tenant: Tenant, obj: Obj) -> None:
-    """Into the plane as soon as it takes it: new certificates replace it after all else has returned."""
+    """Create it in the plane as soon as the plane accepts it: new certificates come after everything else has returned."""
     until(f"the plane to take {obj['metadata']['name']}", lambda: tenant.api.apply(obj), seconds=120)
 
 
@@ -76,7 +76,7 @@ def test_no_other_key_is_drawn_over_the_planes_data(host: Api, drifting: Tenant)
     copies = [host.get("Secret", name, drifting.plane) for name in KEYS]
 
     def lost() -> str:
-        # A reconcile between the two makes one copy from the other: both have to be gone at once.
+        # A reconcile in between would restore one copy from the other: both must be gone at once.
         for name in KEYS:
             if host.find("Secret", name, drifting.plane) is not None:
                 host.delete("Secret", name, drifting.plane)
@@ -87,7 +87,7 @@ def test_no_other_key_is_drawn_over_the_planes_data(host: Api, drifting: Tenant)
     said = until("the keys to be missed", lost, seconds=60)
     assert all(name in said for name in KEYS)
     assert [host.find("Secret", name, drifting.plane) for name in KEYS] == [None, None]
-    # The way back: either copy will do.
+    # The way back: either copy is enough.
     meta = {key: copies[1]["metadata"][key] for key in ("name", "namespace", "labels")}
     host.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": copies[1]["data"], "type": copies[1]["type"]})
     for copy in copies:
@@ -109,7 +109,7 @@ def test_a_service_range_that_is_deleted_while_it_is_in_use_stays(host: Api, dri
         meta = host.get("ServiceCIDR", drifting.plane)["metadata"]
         workloads.expect(bool(meta.get("deletionTimestamp")) or meta["uid"] != before["metadata"]["uid"], "nothing was deleted")
 
-    # The host keeps a range in use until it is empty; one that is made again is another object.
+    # The host keeps a range in use until it is empty; a recreated one has another UID.
     until("the range to be on its way out, or there again", seen, seconds=60)
     tenants.wait_ready(host, [drifting.name])
     assert host.get("ServiceCIDR", drifting.plane)["spec"] == before["spec"]
@@ -163,7 +163,7 @@ def test_a_name_made_after_its_plane_was_away_resolves(host: Api, drifting: Tena
 
     def follows() -> None:
         statuses = host.get("Pod", "plane-0", drifting.plane)["status"]["containerStatuses"]
-        (status,) = [each for each in statuses if each["name"] == "kube-apiserver"]
+        (status,) = [item for item in statuses if item["name"] == "kube-apiserver"]
         since = status["state"].get("running", {}).get("startedAt")
         template = host.get("Deployment", "dns", drifting.plane)["spec"]["template"]
         noted = template["metadata"]["annotations"].get("bulkhead.dev/plane-since")
@@ -183,7 +183,7 @@ def returned(host: Api, kind: str, before: Obj) -> None:
 
 
 def rolled_out(host: Api, tenant: Tenant) -> None:
-    """New certificates make a new pod, and the Tenant says Ready until the former one ends."""
+    """New certificates need a new pod; the Tenant stays Ready until the former one ends."""
     found = host.get("StatefulSet", "plane", tenant.plane)
     status = found["status"]
     seen = status.get("observedGeneration") == found["metadata"]["generation"]

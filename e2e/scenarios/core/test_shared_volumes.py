@@ -1,7 +1,7 @@
-"""Volumes that the host shares: the same bytes for two tenants, read-only where it says so, and nothing but what was shared.
+"""Volumes that the host shares: the same bytes for two tenants, read-only if the share says so, and nothing but what is shared.
 
-The source is a directory of the node behind a volume of type local, for a kernel need not have an NFS client. Where the node's
-has one, BULKHEAD_E2E_NFS=<server> makes it the export `/` of an NFS server that serves that same directory.
+The source is a directory of the node behind a volume of type local, because the kernel may lack an NFS client. If the node's
+kernel has one, BULKHEAD_E2E_NFS=<server> uses the export `/` of an NFS server that serves the same directory.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SECRET = "nobody was given this"
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """A directory of the node, shared with two tenants: `common` read-only, `teams/<tenant>` to be written to."""
+    """A directory of the node, shared with two tenants: `common` read-only, `teams/<tenant>` writable."""
 
     host: Api
     alice: Tenant
@@ -96,7 +96,7 @@ def host_tenant(tenant: Tenant) -> Obj:
 
 
 def mounting(*claims: str) -> Obj:
-    """A pod's spec that mounts claims at /<number>, to be written to."""
+    """A pod's spec that mounts claims at /<number>, writable."""
     volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": claim}} for at, claim in enumerate(claims)]
     spec = workloads.pod_spec(volumes=volumes)
     spec["containers"][0]["volumeMounts"] = [{"name": f"v{at}", "mountPath": f"/{at}"} for at in range(len(claims))]
@@ -134,7 +134,7 @@ def test_what_is_shared_read_only_is_not_written_to(users: Volumes) -> None:
     for script in ("echo mine > /0/data", "touch /0/new", "rm /0/data", "chmod 777 /0/data"):
         assert "Read-only file system" in run(users.alice, script), script
     assert sorted(path.name for path in (ROOT / "common").iterdir()) == ["data"]
-    # The same of the other share succeeds, and reaches the tenant's own directory.
+    # The same on the other share succeeds, and ends in the tenant's own directory.
     assert run(users.alice, "echo mine > /1/new") == ""
     assert (ROOT / "teams" / users.alice.name / "new").read_text() == "mine\n"
     assert not (ROOT / "teams" / users.bob.name / "new").exists()
@@ -142,7 +142,7 @@ def test_what_is_shared_read_only_is_not_written_to(users: Volumes) -> None:
 
 def test_the_hosts_volumes_take_no_quota_and_show_nothing(users: Volumes) -> None:
     claims = users.host.list("PersistentVolumeClaim", users.alice.work, labels="bulkhead.dev/shared-volume")
-    assert {each["spec"]["resources"]["requests"]["storage"] for each in claims} == {"1"}
+    assert {claim["spec"]["resources"]["requests"]["storage"] for claim in claims} == {"1"}
     seen = str(users.alice.api.list("PersistentVolume"))
     assert "shared.ro.common.default" in seen
     assert str(ROOT) not in seen
@@ -150,7 +150,7 @@ def test_the_hosts_volumes_take_no_quota_and_show_nothing(users: Volumes) -> Non
 
 
 def take_away(api: Api, claim: str, volume: str) -> None:
-    """Claim and volume, as far as the platform was not quicker."""
+    """Delete claim and volume, unless the platform was faster."""
     api.delete("PersistentVolumeClaim", claim, "default")
     with contextlib.suppress(ApiError):
         api.patch("PersistentVolume", volume, {"metadata": {"finalizers": None}})
@@ -158,7 +158,7 @@ def take_away(api: Api, claim: str, volume: str) -> None:
 
 
 def test_a_tenant_points_its_volume_nowhere_else(users: Volumes) -> None:
-    """It is admin of its plane, so it takes our volume and claim away and makes its own, under the same names."""
+    """As admin of its plane the tenant deletes our volume and claim, and creates its own under the same names."""
     api, name = users.alice.api, "shared.ro.common"
     volume = f"{name}.default"
     with pytest.raises(ApiError, match="immutable"):
@@ -183,7 +183,7 @@ def test_a_tenant_points_its_volume_nowhere_else(users: Volumes) -> None:
     assert run(users.alice, "cat /0/data") == "newer bytes"
     assert "Read-only file system" in run(users.alice, "touch /0/new")
     assert run(users.alice, "ls /0") == "data\n"
-    # What it made is left alone and named, until it is taken away.
+    # The tenant's objects stay, and are named in the status until they are removed.
     api.delete("Pod", "user", "default", grace=0)
     workloads.wait_pod_gone(api, "user")
     take_away(api, name, volume)
@@ -200,7 +200,7 @@ def test_a_tenant_points_its_volume_nowhere_else(users: Volumes) -> None:
 
 
 def test_a_share_has_no_other_name(users: Volumes) -> None:
-    """Nobody is given `common` to write to, so a claim that is named so leads nowhere."""
+    """No tenant may write to `common`, so a claim of that name does not lead anywhere."""
     api = users.alice.api
     for claim in ("shared.rw.common", "shared.rw.private"):
         name = f"x{uuid.uuid4().hex[:6]}"
@@ -215,7 +215,7 @@ def test_a_share_has_no_other_name(users: Volumes) -> None:
 
 
 def test_nothing_below_a_directory_that_tenants_write_to_is_shared(users: Volumes) -> None:
-    """A tenant lays a link to what nobody was given, where an admin is about to share a directory of its own."""
+    """A tenant puts a link to a directory that was never shared to where an admin is about to share a subdirectory."""
     assert run(users.alice, f"ln -s {ROOT}/private /1/deep") == ""
     link = ROOT / "teams" / users.alice.name / "deep"
     assert (Path(link) / "key").read_text() == SECRET  # as the node would follow it
@@ -248,7 +248,7 @@ def test_what_is_withdrawn_goes_when_its_pods_have_ended(users: Volumes) -> None
 
     def going() -> None:
         claims = host.list("PersistentVolumeClaim", alice.work, labels="bulkhead.dev/shared-volume=common")
-        workloads.expect(all(each["metadata"].get("deletionTimestamp") for each in claims), str(claims))
+        workloads.expect(all(claim["metadata"].get("deletionTimestamp") for claim in claims), str(claims))
 
     until("the claim to be on its way out", going, seconds=60)
     assert run(alice, "cat /0/data") == "newer bytes"

@@ -21,7 +21,7 @@ OPEN, CLOSED = "open", "closed"
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A tenant of a class that shares a pull secret with two namespaces and a bundle with all."""
+    """A tenant of a class that shares a pull secret with two namespaces, and a CA bundle with all of them."""
 
     host: Api
     tenant: Tenant
@@ -98,14 +98,14 @@ def test_a_pod_pulls_a_private_image_with_the_shared_secret_and_none_without(sha
     running = workloads.wait_running(api, "private", namespace=OPEN)
     assert running["spec"]["imagePullSecrets"] == [{"name": "registry"}]
     mirrored = workloads.host_pod_of(sharing.host, running, sharing.tenant.work)
-    assert [each["name"] for each in mirrored["spec"]["imagePullSecrets"]] != ["registry"]
+    assert [reference["name"] for reference in mirrored["spec"]["imagePullSecrets"]] != ["registry"]
 
     def refused() -> None:
         states = api.get("Pod", "private", CLOSED).get("status", {}).get("containerStatuses") or [{}]
         reason = states[0].get("state", {}).get("waiting", {}).get("reason", "")
         workloads.expect(reason in {"ErrImagePull", "ImagePullBackOff"}, str(states))
 
-    # The image lies on the node by now, and is nobody's who does not have the password.
+    # The node already has the image, but only pods with the password may use it.
     until("the pod without the secret to be refused", refused, seconds=60)
     assert pulls(CLOSED) == []
     assert sharing.registry.refused
@@ -127,11 +127,11 @@ def test_what_is_shared_follows_its_source_into_a_running_pod(sharing: Sharing) 
     until("the node to have it", lambda: workloads.expect(read() == "two", read()), seconds=150)
 
 
-def test_what_a_tenant_does_to_a_copy_is_undone_and_reaches_nobody(sharing: Sharing) -> None:
+def test_a_tenants_change_of_a_copy_is_undone_and_reaches_no_other_tenant(sharing: Sharing) -> None:
     sharing.host.apply(bundle("mine"))
     api = sharing.tenant.api
     wait_held(sharing, OPEN, "mine")
-    # By the answer: it is undone at once.
+    # The answer shows that the patch was accepted: it is reverted at once.
     assert api.patch("ConfigMap", "ca-bundle", {"data": {"ca.crt": "forged"}}, OPEN)["data"] == {"ca.crt": "forged"}
     wait_held(sharing, OPEN, "mine")
     api.delete("ConfigMap", "ca-bundle", OPEN)
@@ -146,13 +146,13 @@ def test_an_object_of_the_tenants_own_stays_and_the_condition_says_so(sharing: S
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "taken"}})
     with contextlib.suppress(Exception):
         api.create(own, "taken")
-    # Whoever came first: without the label it is the tenant's.
+    # The earlier owner keeps it: without the label it belongs to the tenant.
     api.patch(
         "ConfigMap", "ca-bundle", {"metadata": {"labels": {"bulkhead.dev/shared": None}}} | {"data": own["data"]}, "taken"
     )
     said = tenants.wait_condition(sharing.host, sharing.tenant.name, "SharesApplied", status="False", reason="ShareConflict")
     assert "taken/ca-bundle" in said["message"]
-    # It stays so when the controller writes all the others: with the second text it is through with the first.
+    # It stays when the controller writes all the others: when the second text is there, the first round is complete.
     for text in ("shared again", "and again"):
         sharing.host.apply(bundle(text))
         for namespace in (OPEN, CLOSED):
@@ -184,7 +184,7 @@ def test_what_is_no_longer_shared_goes(sharing: Sharing) -> None:
 
 
 def test_nothing_else_of_the_hosts_secrets_is_reached(sharing: Sharing) -> None:
-    """The positive control of the namespace: the same Secret beside it is not shared, and the controller may not read it."""
+    """The positive control in the same namespace: a similar Secret is not shared, and the controller may not read it."""
     token = "eA=="
     sharing.host.apply(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "elsewhere", "namespace": "default"}, "data": {"a": token}}

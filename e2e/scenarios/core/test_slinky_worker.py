@@ -1,7 +1,7 @@
-"""A worker as Slinky's operator makes it, on the host: refused with the way out, and run once its plane drops privileges.
+"""A worker as Slinky's operator creates it, on the host: refused with a remedy, and run once its plane drops privileges.
 
 The pod is the one that the translation is tested with; here it runs busybox, which answers the probes of slurmd. The host
-refuses a privileged pod by itself, whoever asks.
+refuses a privileged pod by itself, for any user.
 """
 
 from pathlib import Path
@@ -20,11 +20,11 @@ WORKER = Path("tests/syncer/translate/cases/pod/slinky-worker.virtual.yaml")
 SPACE = "slurm"
 POLICY = "bulkhead-drop-privileges"
 GPUS = 2
-SYS_ADMIN = 21  # its bit among the capabilities of a process
+SYS_ADMIN = 21  # the capability's bit in a process's mask
 
 
 def worker(nodeset: Obj) -> Obj:
-    """The stock pod of a NodeSet, with nothing changed but what it runs and how much it asks for."""
+    """The stock pod of a NodeSet; only its program and its requests are changed."""
     pod: Obj = yaml.safe_load(WORKER.read_text())
     del pod["metadata"]["uid"]
     pod["metadata"]["ownerReferences"][0] |= {"name": nodeset["metadata"]["name"], "uid": nodeset["metadata"]["uid"]}
@@ -41,7 +41,7 @@ def worker(nodeset: Obj) -> Obj:
 
 
 def nodeset_of(tenant: Tenant) -> Obj:
-    """The owner of the worker, so that the plane's garbage collector finds it, and the key that it mounts."""
+    """The worker's owner, so that the plane's garbage collector finds it, and the key that it mounts."""
     definition = workloads.custom_resource("nodesets", "slinky.slurm.net", "NodeSet")
     definition["spec"]["versions"][0]["name"] = "v1beta1"
     tenant.api.create(definition)
@@ -79,7 +79,7 @@ def test_a_stock_worker_says_why_it_does_not_run_and_runs_without_its_privileges
     until("the policy in the plane", lambda: workloads.expect(policy(tenant) is not None, "not there"), seconds=60)
 
     def again() -> Obj:
-        """As the operator does when its pod is deleted; the policy counts from moments after it came."""
+        """Recreate the pod, as the operator does after a deletion; the policy applies some moments after its creation."""
         tenant.api.delete("Pod", name, SPACE, grace=0)
         workloads.wait_pod_gone(tenant.api, name, namespace=SPACE)
         recreated = tenant.api.create(stock)
@@ -95,7 +95,7 @@ def test_a_stock_worker_says_why_it_does_not_run_and_runs_without_its_privileges
     assert len(inside(tenant, name, "ls /dev/nvidia[0-9]*").split()) == GPUS
     effective = int(inside(tenant, name, "grep CapEff /proc/self/status").split()[1], 16)
     assert not effective >> SYS_ADMIN & 1
-    # It took no restart of the plane.
+    # The plane did not have to restart.
     assert host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"] == plane
 
     host.patch("Tenant", tenant.name, {"spec": {"isolation": {"dropPrivileges": None}}})
@@ -108,11 +108,11 @@ def policy(tenant: Tenant) -> Obj | None:
 
 
 def inside(tenant: Tenant, name: str, script: str) -> str:
-    """What a shell in the worker says."""
+    """The output of a shell in the worker."""
     return kubectl(tenant.kubeconfig, "-n", SPACE, "exec", name, "-c", "slurmd", "--", "sh", "-c", script).out
 
 
-def test_the_host_refuses_a_privileged_pod_whoever_asks(host: Api, alice: Tenant) -> None:
+def test_the_host_refuses_a_privileged_pod_of_any_user(host: Api, alice: Tenant) -> None:
     def tried(**context: object) -> None:
         """A dry run, by an admin of the host."""
         spec = workloads.pod_spec()

@@ -67,7 +67,7 @@ def test_item_27_35_a_stateful_set_keeps_its_data_and_its_names(alice: Tenant, s
     addresses = {name: alice.api.get("Pod", name, space)["status"]["podIP"] for name in ("db-0", "db-1")}
 
     def found() -> None:
-        """Each pod finds the other by the name of its own, and all by that of the Service."""
+        """Each pod resolves the other by the other's name, and all of them by the Service's."""
         for name, other in (("db-0", "db-1"), ("db-1", "db-0")):
             workloads.expect(
                 addresses[other] in run(alice, space, name, f"nslookup {other}.db.{space}.svc.cluster.local || true"), other

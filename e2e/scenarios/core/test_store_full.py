@@ -1,4 +1,4 @@
-"""A tenant fills its plane's store: the plane stays up, says that it is full, and opens again; others notice nothing."""
+"""A tenant fills its plane's store: the plane stays up, reports that it is full, and opens again; others notice nothing."""
 
 import base64
 import os
@@ -13,7 +13,7 @@ from e2e.poll import until
 from e2e.tenants import Tenant
 
 LARGE = 960_000
-MANY = 220  # which once ended a plane for good
+MANY = 220  # this number once ended a plane for good
 SMALL_STORE = {"storage": {"quota": "100Mi"}}
 
 
@@ -23,7 +23,7 @@ def large(name: str) -> Obj:
 
 
 def fill(api: Api, most: int) -> tuple[list[str], str]:
-    """The names of what was made, and what the API said when it took no more."""
+    """The names of the created objects, and the API's answer when it accepted no more."""
     made: list[str] = []
     for number in range(most):
         try:
@@ -39,7 +39,7 @@ def restarts(host: Api, tenant: Tenant) -> dict[str, int]:
 
 
 def answers(tenant: Tenant) -> None:
-    """A plane that is of use: it takes something, and gives it back."""
+    """A working plane: it accepts an object and returns it."""
     tenant.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beat", "namespace": "default"}})
 
 
@@ -53,7 +53,7 @@ def test_220_large_configmaps_end_no_plane(host: Api, tenant: Tenant, bob: Tenan
         found = list(pool.map(lambda path: len(tenant.api.text(path)), ["/api/v1/configmaps"] * 2))
     assert min(found) > MANY * LARGE
     assert restarts(host, tenant) == before, "a program of the plane was ended"
-    # What holds all of it has to read all of it again.
+    # The API server has to read the whole full store again.
     host.delete("Pod", "plane-0", tenant.plane)
     until("the plane to be of use again", partial(answers, tenant), seconds=180, interval=1.0)
     tenants.wait_ready(host, [tenant.name], seconds=180)
@@ -69,7 +69,7 @@ def test_a_full_store_is_said_and_opens_once_its_tenant_has_deleted_enough(host:
     before = restarts(host, tenant)
     made, said = fill(tenant.api, MANY)
     assert "database space exceeded" in said
-    # It is looked at every two minutes.
+    # The controller checks every two minutes.
     full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=180)
     assert "controlPlane.storage.quota" in full["message"]
     answers(bob)

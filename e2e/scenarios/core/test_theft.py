@@ -1,6 +1,6 @@
-"""What a tenant might try to get more than its own: members of a gang that come back larger, and nodes that it spoils.
+"""Attacks by which a tenant might get more than its quota: larger successors in a gang, and nodes that it spoils.
 
-Each is the attack as it was found, and beside it what happens to somebody who does no wrong.
+Each attack is tried as it was found, next to the same situation with an honest tenant.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,13 +22,13 @@ FAST, SLOW = "fast", "slow"
 KINDS = {"gpu-sim-0": FAST, "gpu-sim-1": SLOW, "gpu-sim-2": SLOW}
 OF_NODE = 8
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# Some seconds beyond the time after which an admission that was not bound is taken back.
+# Some seconds more than the time after which an admission without a binding is revoked.
 BIND_WITHIN = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _kinds(host: Api) -> Iterator[None]:
-    """Three nodes of two kinds: the tenants have quota of these, and of no other node."""
+    """Three nodes of two kinds: the tenants have quota for these, and for no other node."""
     _label(host, KINDS)
     yield
     _label(host, dict.fromkeys(KINDS))
@@ -41,7 +41,7 @@ def _label(host: Api, kinds: Mapping[str, str | None]) -> None:
 
 @cache
 def ahead(fleet: Fleet) -> list[Obj]:
-    """One that has all three nodes, and one that has nothing and borrows."""
+    """One tenant with all three nodes, and one that has nothing and borrows."""
     quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
     fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     kinds = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in (FAST, SLOW)]
@@ -62,7 +62,7 @@ def ahead(fleet: Fleet) -> list[Obj]:
 
 @pytest.fixture(scope="module")
 def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
-    lender, thief = (fleet.take(each) for each in ahead(fleet))
+    lender, thief = (fleet.take(item) for item in ahead(fleet))
     yield lender, thief
     for name in (LENDER, THIEF):
         fleet.leave(name)
@@ -70,31 +70,31 @@ def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
 
 @pytest.fixture
 def lender(both: tuple[Tenant, Tenant]) -> Tenant:
-    """The one that has the GPUs."""
+    """The tenant with the GPUs."""
     return both[0]
 
 
 @pytest.fixture
 def thief(both: tuple[Tenant, Tenant]) -> Tenant:
-    """The one that has none."""
+    """The tenant without GPUs."""
     return both[1]
 
 
 @pytest.fixture(autouse=True)
 def _emptied(host: Api, lender: Tenant, thief: Tenant) -> Iterator[None]:
-    """Each test begins and ends without pods; what the host has not forgotten yet still holds its GPUs."""
+    """Each test begins and ends without pods; a pod that still exists on the host holds its GPUs."""
     yield
     for tenant in (lender, thief):
         tenants.empty(host, tenant)
 
 
 def _pod(name: str) -> Obj:
-    """One that asks for all of a node."""
+    """A pod that requests a whole node."""
     return workloads.pod(name, workloads.pod_spec(gpus=OF_NODE, where=workloads.SIMULATED))
 
 
 def _member(name: str, gpus: int) -> Obj:
-    """One of a gang of four."""
+    """A pod in a gang of four."""
     pod = workloads.pod(name, workloads.pod_spec(gpus=gpus, where=workloads.SIMULATED))
     pod["metadata"] |= {
         "labels": {"kueue.x-k8s.io/pod-group-name": "gang"},
@@ -108,12 +108,12 @@ def _gated(pod: Obj) -> bool:
 
 
 def _held(host: Api, tenant: Tenant) -> int:
-    """GPUs of host pods of a tenant that have passed the gate."""
+    """GPUs of a tenant's host pods that have passed the gate."""
     return sum(workloads.gpus_of(pod) for pod in host.list("Pod", tenant.work) if not _gated(pod))
 
 
 def _wait_told(host: Api, tenant: Tenant, names: list[str]) -> None:
-    """Until the ledger has judged each of these pods, and they wait at its gate."""
+    """Wait until the ledger has judged each of these pods, and they wait at its gate."""
 
     def told() -> None:
         for name in names:
@@ -124,13 +124,13 @@ def _wait_told(host: Api, tenant: Tenant, names: list[str]) -> None:
     until(f"{', '.join(names)} of {tenant.name} to wait at the gate", told, seconds=60)
 
 
-def test_members_of_a_gang_that_come_back_larger_queue_like_anybody(host: Api, lender: Tenant, thief: Tenant) -> None:
+def test_members_of_a_gang_that_come_back_larger_queue_like_any_pod(host: Api, lender: Tenant, thief: Tenant) -> None:
     members = [f"member-{number}" for number in range(4)]
     for name in members:
         thief.api.create(_member(name, 0))
     for name in members:
         workloads.wait_running(thief.api, name)
-    # Nothing can start while no node is of any kind: so all of them wait at one moment, the thief's first.
+    # Nothing can start while no node has a kind. So all pods wait at the same time, the thief's first.
     _label(host, dict.fromkeys(KINDS))
     try:
         for name in members[1:]:
@@ -148,14 +148,14 @@ def test_members_of_a_gang_that_come_back_larger_queue_like_anybody(host: Api, l
         workloads.wait_running(lender.api, name, seconds=90)
     assert _held(host, lender) == 3 * OF_NODE
     holds("the thief to have nothing", lambda: workloads.expect(_held(host, thief) == 0, "it holds GPUs"), seconds=3)
-    # The control: one that comes back as it was starts at once, though all GPUs are taken.
+    # The control: an unchanged successor starts at once, although all GPUs are held.
     thief.api.delete("Pod", members[1], "default")
     workloads.wait_pod_gone(thief.api, members[1])
     thief.api.create(_member(members[1], 0))
     workloads.wait_running(thief.api, members[1])
 
 
-def test_a_node_that_a_tenant_spoils_for_itself_is_spoilt_for_nobody_else(lender: Tenant, thief: Tenant) -> None:
+def test_a_node_that_a_tenant_spoils_for_itself_is_not_spoilt_for_others(lender: Tenant, thief: Tenant) -> None:
     (fast,) = (node for node, kind in KINDS.items() if kind == FAST)
     guard = workloads.pod_spec(where={"kubernetes.io/hostname": fast}, tolerations=[workloads.TOLERATION])
     thief.api.create(workloads.pod("guard", guard, labels={"app": "guard"}))
@@ -163,9 +163,9 @@ def test_a_node_that_a_tenant_spoils_for_itself_is_spoilt_for_nobody_else(lender
     repelled = {"labelSelector": {"matchLabels": {"app": "guard"}}, "topologyKey": "kubernetes.io/hostname"}
     spec = workloads.pod_spec(gpus=OF_NODE, where=workloads.SIMULATED, affinity={"podAntiAffinity": {REQUIRED: [repelled]}})
     thief.api.create(workloads.pod("repelled", spec))
-    # It is admitted to the preferred kind, is not bound there, goes back, and starts on the other kind.
+    # It is admitted to the preferred kind, is not bound there, loses that admission, and starts on the other kind.
     running = workloads.wait_running(thief.api, "repelled", seconds=90)
     assert KINDS[running["spec"]["nodeName"]] == SLOW
-    # Its tenant avoids the node now. One that is like it for the ledger, but for whose it is, gets it.
+    # The thief's tenant now avoids the node. A pod that differs only in its tenant gets it.
     lender.api.create(_pod("mine"))
     assert workloads.wait_running(lender.api, "mine", seconds=60)["spec"]["nodeName"] == fast

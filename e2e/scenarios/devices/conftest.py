@@ -1,4 +1,4 @@
-"""Fixtures: a host with a driver of two devices, a class that offers them, and two tenants, of which one may not use them."""
+"""Fixtures: a host with a driver of two devices, a class that offers them, and two tenants, one of which may not use them."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def host() -> Iterator[Api]:
 @pytest.fixture(scope="session")
 def alice(host: Api) -> Iterator[Tenant]:
     """A tenant of a class that offers the devices."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
     offered = {"allowedDeviceClasses": [OFFERED], "deviceClassQuota": {OFFERED: {"devices": 8 * DEVICES}}}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | offered})
     tenants.remove(host, "e2e-devices")

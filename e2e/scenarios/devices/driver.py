@@ -2,7 +2,7 @@
 
     built from the suite's module -> kubelet plugin: publishes ResourceSlices, answers the kubelet, writes CDI files
 
-Its devices are names without hardware behind them: what a container gets of one is an environment variable.
+Its devices have no hardware: a container gets an environment variable for each of them.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _END_SECONDS = 15
 
 @contextlib.contextmanager
 def running(host: Api, devices: int) -> Iterator[None]:
-    """The driver with this many devices, until the context ends; its slices go with it."""
+    """The driver with this number of devices, until the context ends; its slices are removed then."""
     program = suite.programs(binaries.cache_dir(), [suite.DEVICE_DRIVER])[suite.DEVICE_DRIVER]
     for folder in (_LOG.parent, _KUBELET / "plugins" / NAME):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Claims of a tenant and devices of a real driver: allocated, shared, awaited, given back, offered to some."""
+"""Claims of a tenant and devices of a real driver: allocated, shared, awaited, released, and offered only to some tenants."""
 
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
@@ -25,7 +25,7 @@ def user(name: str, namespace: str, **source: str) -> Obj:
 
 
 def devices_of(tenant: Tenant, space: str, pod: str) -> list[str]:
-    """What the driver put into the container: one variable for each device that was prepared for it."""
+    """The variables that the driver put into the container: one for each device that was prepared for it."""
     output = kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "env").out
     return [line for line in output.splitlines() if line.startswith("claim_")]
 
@@ -73,7 +73,7 @@ def test_item_52_claims_of_a_template_wait_for_a_free_device_and_give_it_back(ho
     until("the host's claims to go with their pods", lambda: _none_left(host, alice), seconds=60)
 
 
-def test_item_52_who_is_not_offered_the_devices_gets_none_and_a_reason(bob: Tenant, space: str, host: Api) -> None:
+def test_item_52_a_tenant_without_an_offer_of_devices_gets_none_and_a_reason(bob: Tenant, space: str, host: Api) -> None:
     tenants.make_namespace(bob.api, space)
     bob.api.create(claim("ResourceClaim", "wished", space))
     bob.api.create(user("hopeful", space, resourceClaimName="wished"))

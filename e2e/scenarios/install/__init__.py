@@ -1,1 +1,1 @@
-"""How Bulkhead comes onto a cluster that knows nothing of it: the README's words on three nodes and a registry."""
+"""Installation on a cluster without any part of Bulkhead: the README's commands on three nodes and a registry."""

@@ -1,6 +1,7 @@
-"""A host as an admin finds one: three nodes without any image of ours, and a registry that asks for a password.
+"""A host as an admin finds it: three nodes without any of our images, and a registry that requires a password.
 
-What runs on the machine is taken down before, and the three nodes after, so that other tests begin with a host of their own.
+A running host on the machine is taken down before, and the three nodes afterwards, so that other tests begin with a host of
+their own.
 """
 
 import os
@@ -23,14 +24,14 @@ NODES = 3
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The cluster and the registry of somebody, and a clone of the project beside them."""
+    """An admin's cluster and registry, and a clone of the project."""
 
     host: Api
     clone: Path
     environment: dict[str, str]
 
     def shell(self, script: str, *, seconds: float, check: bool = True) -> commands.Outcome:
-        """Run lines as typed at a shell in the clone; the first that fails ends them."""
+        """Run lines as typed at a shell in the clone; the first failure ends them."""
         return commands.run(
             ["bash", "-euo", "pipefail", "-c", f"cd {self.clone}\n{script}"],
             seconds=seconds,
@@ -41,7 +42,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Three empty nodes, a registry without images, and a shell that knows of both what the README asks for."""
+    """Three empty nodes, a registry without images, and a shell with the settings that the README asks for."""
     commands.bulkhead("host", "down", seconds=180)
     flags = ("--nodes", str(NODES), "--registry", "--no-imports", "--simulated-nodes", "0")
     machine.bring_up(lambda line: print(f"    {line}", flush=True), *flags)
@@ -50,9 +51,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     clone = _clone(folder / "bulkhead")
     (folder / ".docker").mkdir()
     (folder / ".docker" / "config.json").write_bytes((registry.folder(ctx) / "config.json").read_bytes())
-    trusted = folder / "trusted.pem"  # what the machine of an admin trusts: public authorities, and that of the registry
+    trusted = folder / "trusted.pem"  # what an admin's machine trusts: public authorities, and that of the registry
     trusted.write_bytes(_system_trust() + registry.ca_file(ctx).read_bytes())
-    tools = [str(Path(commands.tool(*each)).parent) for each in (("helm", "helm"), ("kubernetes", "kubectl"))]
+    tools = [str(Path(commands.tool(*item)).parent) for item in (("helm", "helm"), ("kubernetes", "kubectl"))]
     yield Site(
         machine.host_api(),
         clone,
@@ -68,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def _clone(folder: Path) -> Path:
-    """The project as it stands, in a folder of its own for what the README's lines write there: its Python environment too."""
+    """The project as it is, in a folder of its own: the README's commands write there, including a Python environment."""
     folder.mkdir()
     for entry in ROOT.iterdir():
         if entry.name not in {".git", ".venv", "build"} and entry.suffix != ".egg-info":

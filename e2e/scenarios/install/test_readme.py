@@ -1,7 +1,7 @@
-"""The README's install section, word for word, from nothing to tenants that work; and then what an admin does next.
+"""The README's install section, word for word, from nothing to working tenants; and then an admin's next steps.
 
-The tests follow each other on one host: what the first installed is what the others look at. The first leaves for
-`make bench NAME=frontdoor` how long it took.
+The tests follow each other on one host: the later tests look at what the first one installed. The first one writes the duration
+for `make bench NAME=frontdoor`.
 """
 
 import json
@@ -16,7 +16,7 @@ SECTION = (ROOT / "README.md").read_text().partition("## Install it on your clus
 (WORDS,) = re.findall(r"^```sh\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 BLOCK = WORDS.replace("REGISTRY", registry.ADDRESS)
 PULLED = re.compile(rf"{re.escape(registry.ADDRESS)}/bulkhead/\S+@sha256:[0-9a-f]{{64}}")
-# Two tenants are Kubernetes alone; the third runs Slurm, whose images are the largest.
+# Two tenants use only Kubernetes; the third runs Slurm, whose images are the largest.
 EXAMPLES = ("team-a", "team-b", "research")
 
 
@@ -32,7 +32,7 @@ def test_its_lines_make_ready_tenants(site: Site) -> None:
 
 
 def test_nothing_came_from_elsewhere(site: Site) -> None:
-    """The positive control of an empty host: each image that runs in Bulkhead's namespaces was pulled by its digest."""
+    """The positive control of an empty host: each image in Bulkhead's namespaces was pulled by its digest."""
     spaces = [names.SYSTEM_NAMESPACE, *(names.plane_namespace(name) for name in EXAMPLES)]
     pods = [pod for space in spaces for pod in site.host.list("Pod", space)]
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}

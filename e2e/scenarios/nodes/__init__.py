@@ -1,1 +1,1 @@
-"""Several real nodes on one machine: one cluster across them, one of them lost, and nothing left of any."""
+"""Several real nodes on one machine: one cluster across them, the loss of one of them, and a removal without traces."""

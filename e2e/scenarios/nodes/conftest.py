@@ -1,6 +1,7 @@
 """Fixtures: a host of three real nodes with a registry, and two tenants with planes on the third and the second of them.
 
-What runs on the machine is taken down before, and the three nodes after, so that other tests begin with a host of their own.
+A running host on the machine is taken down before, and the three nodes afterwards, so that other tests begin with a host of
+their own.
 """
 
 from collections.abc import Iterator
@@ -14,15 +15,15 @@ from e2e.tenants import Tenant
 from workstation.hostcluster.component import NODE_ADDRESS
 
 GPUS = 32  # more than three nodes have
-VALUES = {"storageClass": "local", "planeClientCIDRs": f"{{{NODE_ADDRESS}/32}}"}  # the chart's
+VALUES = {"storageClass": "local", "planeClientCIDRs": f"{{{NODE_ADDRESS}/32}}"}  # values of the chart
 
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[Api]:
-    """The host, with what several nodes ask for.
+    """The host, with the settings that several nodes need.
 
-    Volumes of planes wait for the scheduler's choice of a node. The machine, from which the tests speak to planes, is to those
-    on other nodes an address like any other, so it is named as one of their clients.
+    Volumes of planes wait for the scheduler's choice of a node. For planes on other nodes the machine, from which the tests
+    connect, is an address like any other, so it is listed as one of their clients.
     """
     commands.bulkhead("host", "down", seconds=180)
     flags = ("--nodes", str(len(REAL)), *FLAGS)

@@ -1,4 +1,4 @@
-"""The real nodes of a host of three, where things are on them, and how one of them is lost for a while."""
+"""The real nodes of a host of three, which parts run on them, and how to lose one of them for a while."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from e2e.tenants import Tenant
 
 FIRST, SECOND, THIRD = REAL = (NODE, f"{NODE}-2", f"{NODE}-3")
 PORT = 8080
-FLAGS = ("--registry", "--simulated-nodes", "1")  # of `host up`, beside the number of nodes
+FLAGS = ("--registry", "--simulated-nodes", "1")  # flags of `host up`, in addition to the number of nodes
 
 
 def on(node: str) -> Obj:
@@ -21,20 +21,20 @@ def on(node: str) -> Obj:
 
 @contextmanager
 def only(host: Api, node: str) -> Iterator[None]:
-    """Meanwhile, no other real node takes new pods."""
-    others = [each for each in REAL if each != node]
-    for each in others:
-        host.patch("Node", each, {"spec": {"unschedulable": True}})
+    """Until the block ends, no other real node accepts new pods."""
+    others = [item for item in REAL if item != node]
+    for other in others:
+        host.patch("Node", other, {"spec": {"unschedulable": True}})
     try:
         yield
     finally:
-        for each in others:
-            host.patch("Node", each, {"spec": {"unschedulable": False}})
+        for other in others:
+            host.patch("Node", other, {"spec": {"unschedulable": False}})
 
 
 @contextmanager
 def lost(host: Api, node: str, how: str) -> Iterator[None]:
-    """Meanwhile the node is away, and the host has noticed."""
+    """Until the block ends, the node is away, and the host has noticed."""
     commands.bulkhead("host", "node", "lose", node, "--how", how)
     try:
         until(f"{node} to be missed", lambda: workloads.expect(not ready(host, node), "Ready"), seconds=90)
@@ -56,12 +56,12 @@ def web(name: str, **where: object) -> Obj:
 
 
 def fetch(tenant: Tenant, pod: str, address: str) -> str:
-    """What a pod gets from a web server at this address, within two seconds."""
+    """A pod's answer from a web server at this address, within two seconds."""
     wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
     return commands.kubectl(tenant.kubeconfig, *wget, check=False).out.strip()
 
 
 def gets(tenant: Tenant, pod: str, address: str, wanted: str) -> None:
-    """Inside a wait: the pod gets just this, `""` for no answer."""
+    """Inside a wait: the pod must get exactly this; `""` means no answer."""
     found = fetch(tenant, pod, address)
     workloads.expect(found == wanted, f"{pod} got {found!r} from {address}, not {wanted!r}")

@@ -1,4 +1,4 @@
-"""A tenant's pods on three nodes are one cluster: they reach each other, others do not, and each GPU is there once."""
+"""A tenant's pods on three nodes form one cluster: they reach each other, others cannot, and each GPU exists once."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ _REFERENCE = f"{registry.ADDRESS}/e2e/busybox:1"
 
 @pytest.fixture(scope="module")
 def servers(alice: Tenant) -> dict[str, str]:
-    """Pods of alice that the scheduler spread over the nodes, by name: their addresses. They are behind the Service `web`."""
+    """Pods of alice, spread over the nodes by the scheduler: name -> address. They are behind the Service `web`."""
     spread = [
         {
             "maxSkew": 1,
@@ -74,7 +74,7 @@ def test_logs_commands_and_ports_of_pods_on_every_node(alice: Tenant, servers: d
 
 
 def _forwarded(tenant: Tenant, pod: str) -> str:
-    """What a pod serves, through a forwarded port."""
+    """A pod's answer through a forwarded port."""
     command = [commands.tool("kubernetes", "kubectl"), f"--kubeconfig={tenant.kubeconfig}", "port-forward", pod, f":{PORT}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -155,8 +155,8 @@ def test_a_volume_is_on_the_node_of_its_pod_and_keeps_it_there(host: Api, alice:
     alice.api.create(pod(on(SECOND)))
     workloads.wait_running(alice.api, "writer")
     commands.kubectl(alice.kubeconfig, "exec", "writer", "--", "sh", "-c", "echo stays > /data/file")
-    volumes = [each for each in host.list("PersistentVolume") if each["spec"]["claimRef"]["namespace"] == alice.work]
-    paths = [Path(each["spec"]["local"]["path"]) for each in volumes]
+    volumes = [volume for volume in host.list("PersistentVolume") if volume["spec"]["claimRef"]["namespace"] == alice.work]
+    paths = [Path(volume["spec"]["local"]["path"]) for volume in volumes]
     assert [path.parent for path in paths] == [machine.DATA / "nodes" / SECOND / "volumes"]
     assert (paths[0] / "file").read_text() == "stays\n"
     alice.api.delete("Pod", "writer", "default")
@@ -217,7 +217,8 @@ def test_every_node_pulls_from_the_registry_with_its_password_alone(host: Api) -
 def _own_image() -> Path:
     """Busybox with an ID of its own.
 
-    A kubelet keeps by ID what it pulled with a password: it would ask every pod for one that runs the imported busybox.
+    A kubelet remembers by ID the images that it pulled with a password. With the ID of the imported busybox, it would require a
+    password from every pod that runs busybox.
     """
     shop = build.Workshop(binaries.cache_dir() / "images", binaries.ensure, build.PROJECT)
     busybox = build.busybox(shop)

@@ -1,4 +1,4 @@
-"""A node is killed, paused or cut off, and returns: what is elsewhere goes on, and what was there comes back."""
+"""A node is killed, paused or cut off, and returns: other nodes' pods keep running, and its own come back."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ from e2e.workloads import is_ready
 
 @pytest.fixture(scope="module")
 def pair(alice: Tenant) -> dict[str, str]:
-    """Two pods of alice behind the Service `pair`, the far one on the node that is lost: the UIDs of both."""
+    """Two pods of alice behind the Service `pair`, the far one on the node that is lost. Returns the UIDs of both."""
     for name, node in (("near", FIRST), ("far", SECOND)):
         pod = web(name, where=on(node))
         pod["metadata"]["labels"]["group"] = "pair"
@@ -34,7 +34,7 @@ def _restarts(tenant: Tenant, name: str) -> int:
 
 def _address(tenant: Tenant, name: str) -> str:
     address = tenant.api.get("Pod", name, "default")["status"].get("podIP", "")
-    workloads.expect(bool(address), f"{name} has no address")  # one that is started again has none for a while
+    workloads.expect(bool(address), f"{name} has no address")  # a restarted pod has none for a while
     return str(address)
 
 
@@ -58,7 +58,7 @@ def test_a_node_is_lost_and_returns(host: Api, alice: Tenant, bob: Tenant, pair:
     before = _restarts(alice, "far")
     with lost(host, SECOND, how):
         assert _states() == {FIRST: "ready", SECOND: how, THIRD: "ready"}
-        assert not _answers(bob), "the lost node's plane answers: this is no loss"
+        assert not _answers(bob), "the lost node's plane answers: the node is not lost"
         holds("the plane on another node to answer", partial(_expect_answer, alice), seconds=2)
         until("the Service to be without the lost pod", partial(_served_by_near_alone, alice), seconds=30)
         alice.api.apply(workloads.pod(f"during-{how}", workloads.pod_spec(where=on(THIRD))))
@@ -67,7 +67,7 @@ def test_a_node_is_lost_and_returns(host: Api, alice: Tenant, bob: Tenant, pair:
     until("the far pod to answer again", lambda: gets(alice, "near", _address(alice, "far"), "far"), seconds=60)
     workloads.wait_running(alice.api, "far", seconds=60)
     assert {name: alice.api.get("Pod", name, "default")["metadata"]["uid"] for name in pair} == pair
-    # Its power failed, so it runs a second time; what stood still or was cut off simply goes on.
+    # After a power failure it runs a second time; a pod that was paused or cut off simply continues.
     assert _restarts(alice, "far") - before == (1 if how == "killed" else 0)
     until("the plane that was lost to answer", partial(_expect_answer, bob), seconds=90)
     assert bob.api.get("ConfigMap", how, "default")

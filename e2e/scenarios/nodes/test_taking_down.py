@@ -1,4 +1,4 @@
-"""Taking the host down while nodes of it are lost leaves nothing of any node. It runs last: the host is gone then."""
+"""Taking the host down while some of its nodes are lost leaves nothing of any node. It runs last: the host is gone then."""
 
 import json
 
@@ -10,7 +10,7 @@ from workstation.hostcluster import cgroups, mounts
 
 
 def _traces() -> set[str]:
-    """What says that a further node is or was on this machine."""
+    """The traces of a further node on this machine."""
     links = json.loads(commands.run(["ip", "-j", "link"]).out)
     found = {link["ifname"] for link in links if link["ifname"].startswith(("bulkhead-n", "veth"))}
     routes = commands.run(["ip", "route"]).out.splitlines()
@@ -34,4 +34,4 @@ def test_nothing_is_left_of_any_node(host: Api) -> None:
         if left := _traces():
             raise NotYetError("\n".join(sorted(left)))
 
-    until("all traces to be gone", none, seconds=10)  # the kernel takes down the network of the last processes in its own time
+    until("all traces to be gone", none, seconds=10)  # the kernel removes the network of the last processes with some delay

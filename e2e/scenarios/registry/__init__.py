@@ -1,1 +1,1 @@
-"""A host that has no image of ours and a registry with a password: pulled with the chart's Secret, or said why not."""
+"""A host without any of our images, and a registry with a password: pulled with the chart's Secret, or the reason reported."""

@@ -1,4 +1,4 @@
-"""Fixtures: a host without imported images, a registry beside it filled by `images push`, the chart with that push's values."""
+"""Fixtures: a host without imported images, a registry filled by `images push`, the chart with the values of that push."""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def put_secret(host: Api, credentials: str) -> None:
 
 
 def install_chart(*values: str) -> None:
-    """The chart, by the values file of the push."""
+    """Install the chart with the values file of the push."""
     arguments = ["upgrade", "--install", install.RELEASE, str(install.CHART), "--namespace", names.SYSTEM_NAMESPACE]
     for name, value in {"storageClass": "local-immediate", **install.HOST_API}.items():
         arguments += ["--set", f"{name}={value}"]
@@ -49,7 +49,7 @@ def install_chart(*values: str) -> None:
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[Api]:
-    """The host as the README leaves one: images pushed, Secret made, chart installed."""
+    """The host after the README's steps: images pushed, Secret created, chart installed."""
     machine.bring_up(lambda line: print(line, flush=True), "--registry", "--no-imports", "--simulated-nodes", "0")
     found = machine.host_api()
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -64,12 +64,12 @@ def host() -> Iterator[Api]:
 
 @pytest.fixture(scope="session")
 def alice(host: Api) -> Iterator[Tenant]:
-    """A tenant whose every image was pulled."""
+    """A tenant that pulled each of its images."""
     tenants.remove(host, "e2e-pulled")
     yield tenants.create(host, "e2e-pulled", gpus=1)
     tenants.remove(host, "e2e-pulled")
 
 
 def wrong_password() -> str:
-    """Credentials of the right form, which the registry does not know."""
+    """Credentials of the right form that the registry does not know."""
     return json.dumps({"auths": {registry.ADDRESS: {"username": registry.USER, "password": "not-the-password"}}})

@@ -1,4 +1,4 @@
-"""Images from a registry with a password: pulled in every namespace that needs them, used by no tenant, and said why not."""
+"""Images from a registry with a password: pulled in every namespace that needs them, unusable by tenants, failures reported."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ SLURM = {"mode": "Slurm", "slurm": {"nodeSets": [{"name": "cpu", "replicas": 1}]
 
 @pytest.fixture
 def newcomer(host: Api) -> Iterator[str]:
-    """The name of a tenant that a test makes; what is left of it is removed."""
+    """The name of a tenant that a test creates; what is left of it is removed."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     yield name
     tenants.remove(host, name)
@@ -31,7 +31,7 @@ def digests() -> dict[str, str]:
 
 
 def condition(host: Api, name: str, *parts: str) -> str:
-    """A condition of a tenant that is not True and says all of these."""
+    """A condition of a tenant that is not True and has all of these in its message."""
     for kind, item in tenants.conditions(host.get("Tenant", name)).items():
         said = f"{kind} {item.get('reason')}: {item.get('message')}"
         if item["status"] != "True" and all(part in said for part in parts):
@@ -44,18 +44,18 @@ def test_every_image_of_a_plane_is_the_one_that_was_pushed(host: Api, alice: Ten
     images = {container["image"] for pod in pods for container in pod["spec"]["containers"]}
     wanted = {title: digest for title, digest in digests().items() if title.partition(":")[0] in OF_PLANES}
     assert images == {f"{PLACE}/{title}@{digest}" for title, digest in wanted.items()}
-    assert {each["name"] for pod in pods for each in pod["spec"]["imagePullSecrets"]} == {names.PULL_SECRET}
+    assert {reference["name"] for pod in pods for reference in pod["spec"]["imagePullSecrets"]} == {names.PULL_SECRET}
     assert host.get("Secret", names.PULL_SECRET, alice.plane)
 
 
 def test_a_tenant_neither_reads_nor_uses_what_the_host_pulls_with(host: Api, alice: Tenant) -> None:
     password = json.loads(CREDENTIALS.read_text())["auths"][registry.ADDRESS]["auth"]
     assert password not in json.dumps(alice.api.list("Secret"))
-    assert not [each for each in host.list("Secret", alice.work) if each["metadata"]["name"] == names.PULL_SECRET]
+    assert not [secret for secret in host.list("Secret", alice.work) if secret["metadata"]["name"] == names.PULL_SECRET]
     image = next(f"{PLACE}/{title}" for title in digests() if title.startswith("mariadb:"))
     spec = {"containers": [{"name": "main", "image": image, "command": ["/bin/sh", "-c", "sleep 600"]}]}
     alice.api.create(workloads.pod("stolen", spec | {"imagePullSecrets": [{"name": names.PULL_SECRET}]}))
-    # The same with credentials of the tenant's own is pulled: it is the password that makes the difference.
+    # With the tenant's own credentials the same image is pulled: so only the password makes the difference.
     own = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine", "namespace": "default"}}
     given = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": CREDENTIALS.read_text()}}
     alice.api.create(own | given)
@@ -67,8 +67,11 @@ def test_a_tenant_neither_reads_nor_uses_what_the_host_pulls_with(host: Api, ali
 
 def _refused(api: Api, name: str) -> None:
     pod = api.get("Pod", name, "default")
-    waiting = [(each.get("state") or {}).get("waiting") or {} for each in pod.get("status", {}).get("containerStatuses") or []]
-    said = [each.get("reason") for each in waiting]
+    waiting = [
+        (container.get("state") or {}).get("waiting") or {}
+        for container in pod.get("status", {}).get("containerStatuses") or []
+    ]
+    said = [item.get("reason") for item in waiting]
     workloads.expect(bool(said) and set(said) <= {"ErrImagePull", "ImagePullBackOff"}, f"{name}: {said}")
 
 
@@ -108,7 +111,7 @@ def test_a_digest_that_the_registry_lacks_is_said_at_the_tenant_and_what_ran_goe
     host: Api, alice: Tenant, newcomer: str
 ) -> None:
     ran, nothing = _started(host, alice), "sha256:" + "0" * 64
-    title = next(each for each in digests() if each.startswith("slurm:"))
+    title = next(digest for digest in digests() if digest.startswith("slurm:"))
     install_chart("images.digests." + title.replace(".", r"\.") + f"={nothing}")
     try:
         host.apply(tenants.manifest(newcomer, gpus=0, scheduling=SLURM))
@@ -125,8 +128,8 @@ def _slurm_ready(host: Api, name: str) -> None:
 
 
 def _started(host: Api, tenant: Tenant) -> dict[str, object]:
-    """The pods of a plane with what would change if one were restarted."""
+    """The pods of a plane with values that change if one restarts."""
     return {
-        pod["metadata"]["uid"]: [each["restartCount"] for each in pod["status"]["containerStatuses"]]
+        pod["metadata"]["uid"]: [container["restartCount"] for container in pod["status"]["containerStatuses"]]
         for pod in host.list("Pod", tenant.plane)
     }

@@ -1,4 +1,4 @@
-"""Fixtures: two Slurm tenants and a Kubernetes tenant with GPU work on the same node, for as long as the run."""
+"""Fixtures: two Slurm tenants and a Kubernetes tenant with GPU work on the same node, during the whole run."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ from e2e.slurm.clusters import ALICE, Cluster, node_set
 from e2e.tenants import Tenant
 
 KEYS = Path("build/e2e/ssh")
-KEEP = bool(os.environ.get("BULKHEAD_E2E_KEEP"))  # the standing tenants stay for the next run, while one works on a test
-GPUS = 2  # of the one GPU worker of `red`; the node has more
+KEEP = bool(os.environ.get("BULKHEAD_E2E_KEEP"))  # keeps the standing tenants for the next run, to work on a test
+GPUS = 2  # of `red`'s only GPU worker; the node has more
 RED = "e2e-slurm-red"
 BLUE = "e2e-slurm-blue"
 GREEN = "e2e-slurm-green"
@@ -56,7 +56,7 @@ def red(host: Api, ssh_key: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def blue(host: Api) -> Iterator[Cluster]:
-    """One GPU worker, no accounting, metrics for everybody."""
+    """One GPU worker, no accounting, metrics for all users."""
     metrics = "MetricsParameters=ignore_private_data"
     yield from _standing(host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100"), extraConf=metrics))
 

@@ -6,7 +6,7 @@ from e2e.slurm import jobs
 from e2e.slurm.clusters import BOB, Cluster
 
 
-def test_sacct_tells_what_ran_by_whom_and_how_it_ended(quiet: Cluster) -> None:
+def test_sacct_tells_each_job_its_user_and_how_it_ended(quiet: Cluster) -> None:
     good = jobs.submit(quiet, "true", "--job-name=recorded", user=BOB)
     bad = jobs.submit(quiet, "exit 3", "--job-name=recorded-too", user=BOB)
     jobs.wait(quiet, good)
@@ -26,7 +26,7 @@ def test_users_have_associations_and_alice_administers_them(red: Cluster) -> Non
     assert {line.split("|")[0] for line in shown} >= {"alice", "bob"}
     red.run("sacctmgr", "-i", "add", "account", "team", "fairshare=10")
     refused = red.run("sacctmgr", "-i", "add", "account", "other", user=BOB, check=False)
-    assert refused.code != 0, "bob is no administrator"
+    assert refused.code != 0, "bob is not an administrator, and was not refused"
     assert "only admins" in refused.text.lower(), refused.text
     accounts = red.run("sacctmgr", "-n", "-P", "show", "account", "format=Account").out.split()
     assert ("team" in accounts, "other" in accounts) == (True, False), accounts
@@ -82,7 +82,7 @@ def test_backfill_starts_a_short_job_before_a_wide_one(quiet: Cluster) -> None:
         workloads.expect(job is not None and job.state == "PENDING" and job.reason in {"Resources", "Priority"}, str(job))
 
     until("the wide job to wait for its nodes", held_back, seconds=60)
-    # Of lower priority than the wide one: only the backfill scheduler looks behind that.
+    # Its priority is lower than that of the wide job: only the backfill scheduler considers later jobs.
     short = jobs.submit(quiet, "true", "-p", "cpu", "--time=1", "--nice=100")
     jobs.wait(quiet, short, seconds=80)
     assert "Scheduler=Backfill" in quiet.run("scontrol", "-o", "show", "job", str(short)).out
@@ -105,7 +105,7 @@ def test_preemption_by_qos(quiet: Cluster) -> None:
 
 
 def test_sreport_answers_with_its_tables(quiet: Cluster) -> None:
-    """The database sums up every full hour: in the first hour of a cluster the tables are empty, and their heads are there."""
+    """The database aggregates every full hour: in the first hour of a cluster the tables are empty, but have their headers."""
     for report, columns in (
         (("cluster", "utilization"), {"Cluster", "Allocated", "Idle"}),
         (("user", "top"), {"Login", "Used"}),

@@ -1,4 +1,4 @@
-"""A Slurm tenant borrows GPUs of a Kubernetes tenant that leaves them idle, and gives them back when their owner wants them."""
+"""A Slurm tenant borrows idle GPUs of a Kubernetes tenant, and returns them when their owner needs them."""
 
 import copy
 import json
@@ -20,10 +20,10 @@ COHORT = "e2e-slurm"
 CLASS = "e2e-slurm-cohort"
 OWNER = "e2e-slurm-owner"
 BORROWER = "e2e-slurm-borrower"
-GPUS = 4  # of the owner, and nobody else's
+GPUS = 4  # all of the owner's
 GRACE = 20  # seconds
 REASONS = {"CohortExhausted", "QuotaExceeded", "NoCapacity", "BehindInQueue"}  # why a worker waits
-# A job that saves what it has when it is told to, and goes on until it is ended.
+# A job that saves its state on request, and goes on until it is ended.
 SCRIPT = """
 echo "run ${SLURM_RESTART_COUNT:-0} on $(hostname)"
 test "${SLURM_RESTART_COUNT:-0}" -gt 0 && exit 0
@@ -51,7 +51,7 @@ def cohort(host: Api) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def owner(host: Api, cohort: str) -> Iterator[Tenant]:
-    """Whose GPUs they are."""
+    """The tenant that owns the GPUs."""
     if not KEEP:
         tenants.remove(host, OWNER)
     yield tenants.create(host, OWNER, tenant_class=CLASS, quota=quota(GPUS, cohort))
@@ -60,8 +60,8 @@ def owner(host: Api, cohort: str) -> Iterator[Tenant]:
 
 
 @pytest.fixture(scope="module")
-def borrower(host: Api, cohort: str, owner: Tenant) -> Iterator[Cluster]:  # noqa: ARG001 - from whom it borrows
-    """A Slurm tenant that has none of its own."""
+def borrower(host: Api, cohort: str, owner: Tenant) -> Iterator[Cluster]:  # noqa: ARG001 - the lender
+    """A Slurm tenant without GPUs of its own."""
     if not KEEP:
         tenants.remove(host, BORROWER)
     elastic = node_set("gpu", gpus=2, gpuType="h100", min=0, max=3)
@@ -94,7 +94,7 @@ def uses(host: Api, wanted: int) -> None:
 
 
 def waits(host: Api, cluster: Cluster) -> None:
-    """The node set has workers that wait, for a reason of the ledger's, and the Tenant's user reads it there too."""
+    """The node set has workers that wait for one of the ledger's reasons, and the Tenant's status reports it too."""
     found = workloads.condition(cluster.api.get("NodeSet", "gpu", SLURM_NAMESPACE), "WorkersWait") or {}
     workloads.expect(found.get("status") == "True" and found.get("reason") in REASONS, str(found))
     ready = tenants.conditions(host.get("Tenant", cluster.name)).get("SlurmReady", {})
@@ -111,7 +111,7 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     assert whole(held["status"]["used"][f"requests.{GPU}"]) == GPUS
 
     owner.api.create(workloads.pod("mine", workloads.pod_spec(gpus=2)))
-    # Its own 2 GPUs, within the grace and half a minute; the rest is the start of a container on a busy machine.
+    # Its own 2 GPUs, within the grace period plus 30 s, of which most is the start of a container on a busy machine.
     workloads.wait_running(owner.api, "mine", seconds=GRACE + 30 + 30, patience=1)
     until("the ledger to count what its owner uses", lambda: uses(host, 2), seconds=30)
     taken = until("one job to be queued again", lambda: jobs.requeued(borrower, numbers), seconds=30)
@@ -125,14 +125,14 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     assert (left.state, left.restarts) == ("RUNNING", 0)
     assert "saved" not in jobs.output(borrower, kept)
 
-    # What waits says why, where its user looks; and it waits no longer than anybody needs it.
+    # A waiting worker shows the reason to its user, and waits only as long as a job needs it.
     waiting = jobs.submit(borrower, "hostname", "--gres=gpu:2", "--exclusive")
     until("the job to be told", lambda: told(borrower, waiting), seconds=60)
     until("the node set and the Tenant to say so", lambda: waits(host, borrower), seconds=60)
     borrower.run("scancel", str(waiting), str(taken))
-    until("what waits for nobody to be given up", lambda: workers(borrower, 1), seconds=90)
+    until("a worker that no job waits for to be given up", lambda: workers(borrower, 1), seconds=90)
 
-    # The owner is done: what it leaves idle is lent again.
+    # The owner has finished: its idle quota is lent again.
     owner.api.delete("Pod", "mine", "default")
     again = jobs.submit(borrower, "hostname", "--gres=gpu:2", "--exclusive")
     jobs.wait(borrower, again, seconds=180)

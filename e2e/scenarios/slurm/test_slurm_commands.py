@@ -88,7 +88,7 @@ def test_a_requeued_job_starts_again_and_finishes(quiet: Cluster) -> None:
     number = jobs.submit(quiet, script, "--requeue", "--open-mode=append")
     jobs.wait(quiet, number, "RUNNING")
     quiet.run("scontrol", "requeue", str(number))
-    # Slurm holds a requeued job back for a while, so that its former nodes can finish.
+    # Slurm delays a requeued job for a while, so that its former nodes can finish.
     assert jobs.wait(quiet, number, seconds=240).restarts == 1
     assert "start 1" in jobs.output(quiet, number)
 
@@ -101,7 +101,7 @@ def test_gpus_by_type_and_number(quiet: Cluster) -> None:
     refused = quiet.run("srun", "-p", "gpu", "--gres=gpu:a100:1", "true", check=False)
     assert refused.code != 0
     words = ("invalid generic resource", "node configuration is not available")
-    assert any(each in refused.text.lower() for each in words), refused.text
+    assert any(word in refused.text.lower() for word in words), refused.text
 
 
 def test_two_jobs_share_the_gpus_of_a_node_without_overlap(quiet: Cluster) -> None:

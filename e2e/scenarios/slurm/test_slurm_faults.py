@@ -1,4 +1,4 @@
-"""Every daemon is killed while jobs run, and the plane's API stands still: what Slurm promises to survive, survives."""
+"""Every daemon is killed while jobs run, and the plane's API is stopped: whatever Slurm promises to survive must survive."""
 
 import os
 import time
@@ -76,7 +76,7 @@ def test_a_killed_slurmd_comes_back_and_its_job_is_requeued_or_goes_on(host: Api
 
 
 def test_a_worker_pod_that_goes_is_made_again_and_its_job_runs_elsewhere(quiet: Cluster) -> None:
-    # Not tied to a node by name: the record of a worker whose pod is gone goes too, and Slurm never starts what waits for it.
+    # Not bound to a node by name: the record of a worker without a pod is removed, and Slurm would never start the waiting job.
     number = jobs.submit(quiet, 'test "${SLURM_RESTART_COUNT:-0}" -gt 0 || sleep 200; hostname', "-p", "cpu", "--requeue")
     worker = jobs.wait(quiet, number, "RUNNING").nodes
     assert worker in {"cpu-0", "cpu-1"}
@@ -84,7 +84,7 @@ def test_a_worker_pod_that_goes_is_made_again_and_its_job_runs_elsewhere(quiet: 
     quiet.api.delete("Pod", worker, SLURM_NAMESPACE)
 
     def made_again() -> None:
-        # The old one answers until it is gone, and its record goes after it.
+        # The old one answers until it is gone, and its record is removed afterwards.
         now = quiet.api.find("Pod", worker, SLURM_NAMESPACE)
         workloads.expect(
             now is not None and now["metadata"]["uid"] != before, f"{worker} is still the old one, or not there yet"
@@ -106,7 +106,7 @@ def test_slurm_goes_on_while_the_planes_api_is_away(host: Api, quiet: Cluster) -
         begin = time.monotonic()
         submitted = int(door.run("sbatch", "--parsable", given="#!/bin/sh\necho during\n").out)
         assert door.run("srun", "-N", "1", "echo", "interactive").out.strip() == "interactive"
-        # Looked at now: slurmctld forgets a job five minutes after its end.
+        # Checked now: slurmctld forgets a job five minutes after its end.
         until("what was submitted meanwhile to be done", lambda: completed(door, submitted), seconds=60)
         until_end(begin, OUTAGE, lambda: expect_up(door))
         until("what ran before to be done", lambda: completed(door, running), seconds=60)
@@ -119,7 +119,7 @@ def test_slurm_goes_on_while_the_planes_api_is_away(host: Api, quiet: Cluster) -
 
 
 def saved(cluster: Cluster, number: int) -> None:
-    """Wait until the job has run for longer than slurmctld takes to write its queue to the volume: five seconds."""
+    """Wait until the job has run for longer than slurmctld needs to write its queue to the volume: five seconds."""
     jobs.wait_output(cluster, number, lambda text: len(text.split()) >= 8)
 
 
@@ -143,7 +143,7 @@ def expect_up(door: faults.Door) -> None:
 
 
 def until_end(begin: float, seconds: float, check: Callable[[], None]) -> None:
-    """Check now and then until the time is over."""
+    """Check regularly until the time is over."""
     while time.monotonic() < begin + seconds:
         check()
         time.sleep(min(5.0, max(0.1, begin + seconds - time.monotonic())))

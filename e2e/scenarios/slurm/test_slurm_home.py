@@ -1,4 +1,4 @@
-"""The home directory that all nodes share, and the way in by ssh."""
+"""The home directory that all nodes share, and access by ssh."""
 
 import subprocess
 import time
@@ -33,8 +33,8 @@ def test_homes_are_private(red: Cluster) -> None:
     assert "Permission denied" in other.err, other.text
 
 
-def test_nobody_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
-    """The volume comes writable for everybody; on login nodes and workers alike it is root's from the start."""
+def test_no_user_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
+    """The volume is created writable for all users; on login nodes and workers alike it belongs to root from the start."""
     for pod in ("login-0", "cpu-0"):
         assert quiet.inside(pod, "stat -c '%a %u' /home").out.strip() == "755 0", pod
     tries = "mv /home/alice /home/taken; mkdir /home/carol; ln -s /etc /home/dave; ls /home"
@@ -70,7 +70,7 @@ def test_the_host_key_of_the_login_node_stays(red: Cluster) -> None:
 
 
 def replace_login(cluster: Cluster) -> None:
-    """Delete the login pod and wait for the one that follows it."""
+    """Delete the login pod and wait for its successor."""
     before = cluster.pod("login-0")["metadata"]["uid"]
     cluster.api.delete("Pod", "login-0", SLURM_NAMESPACE)
 

@@ -1,4 +1,4 @@
-"""Hostile words in Slurm's fields do no harm: to slurmctld, to the controller, to what people read."""
+"""Hostile words in Slurm's fields harm neither slurmctld nor the controller nor the messages that users read."""
 
 import time
 
@@ -27,7 +27,7 @@ def test_a_job_name_of_any_kind_does_no_harm(host: Api, quiet: Cluster, kind: st
     answer = rest.slurm(quiet, "/job/submit", rest.token(quiet, BOB), method="POST", body=body)
     assert answer.status in {200, 400, 422, 500}, answer.body
     number = int(answer.body.get("job_id") or 0) if isinstance(answer.body, dict) else 0
-    # What was made before and comes after still works, and the platform still sees.
+    # Older and newer jobs still work, and the platform still sees the cluster.
     assert jobs.done(quiet, "echo fine") == "fine\n"
     if number:
         jobs.wait(quiet, number, seconds=90)
@@ -75,7 +75,7 @@ def refused_at_once(host: Api, wanted: Obj) -> bool:
 
 
 def observed(host: Api, cluster: Cluster) -> None:
-    """The controller's view of the cluster is fresh and well."""
+    """The controller's view of the cluster is fresh, without an error."""
     begin = time.time()
 
     def well() -> None:

@@ -1,4 +1,4 @@
-"""Two Slurm tenants know nothing of each other: keys, tokens and ports. Every refusal has a positive control."""
+"""Two Slurm tenants are isolated: keys, tokens and ports. Every refusal has a positive control."""
 
 import base64
 
@@ -10,7 +10,7 @@ from e2e.slurm import rest
 from e2e.slurm.clusters import BOB, Cluster
 from e2e.tenants import Tenant
 
-TIMED_OUT = 124  # the exit code of `timeout`, of what it ended
+TIMED_OUT = 124  # the exit code of `timeout` for a command that it ended
 PORTS = {"slurmctld-0": 6817, "slurmrestd": 6820, "login-0": 22, "gpu-0": 6818}
 
 
@@ -20,7 +20,7 @@ def address(cluster: Cluster, prefix: str) -> str:
 
 
 def opens(cluster: Cluster, host: str, port: int) -> bool:
-    """Whether a port is open; what the host's policies do not allow they drop, and any other failure is not their doing."""
+    """Whether a port is open. The host's policies drop what they do not allow; any other failure has another cause."""
     outcome = cluster.shell(f"timeout 3 bash -c 'exec 3<>/dev/tcp/{host}/{port}'", check=False)
     assert outcome.code in {0, TIMED_OUT}, f"{host}:{port}: exit code {outcome.code}: {outcome.text}"
     return outcome.code == 0
@@ -68,7 +68,7 @@ def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, bl
 
 
 def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue: Cluster) -> None:
-    """A pod in red's cluster that vouches for its users with a key: what the network hides, the daemons refuse as well."""
+    """A pod in red's cluster that vouches for its users with a key: the daemons refuse even without the network policy."""
     pod = red.pod("login-0")["spec"]["containers"][0]
     spec = workloads.pod_spec(("sleep", "3600"))
     spec["containers"][0] |= {"image": pod["image"], "imagePullPolicy": "IfNotPresent"}
@@ -78,7 +78,7 @@ def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue:
     conf = red.inside("login-0", "tar -c -C /run/slurm/conf . | base64 -w 0").out
     try:
         answers = [
-            ping(red, conf, each.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]) for each in (red, blue)
+            ping(red, conf, item.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]) for item in (red, blue)
         ]
     finally:
         red.api.delete("Pod", "vouching", SLURM_NAMESPACE, grace=0)
@@ -89,7 +89,7 @@ def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue:
 
 
 def ping(cluster: Cluster, conf: str, jwks: str) -> Outcome:
-    """What slurmctld answers to a client whose sackd has these keys."""
+    """The answer of slurmctld to a client whose sackd has these keys."""
     script = f"""
         d=$(mktemp -d /run/vouch-XXXXXX); mkdir $d/conf; echo {conf} | base64 -d | tar -x -C $d/conf
         (umask 077; echo {jwks} | base64 -d > $d/slurm.jwks)
@@ -111,7 +111,7 @@ def test_a_token_of_one_tenant_opens_no_other(red: Cluster, blue: Cluster) -> No
 def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
     values = [base64.b64decode(value) for value in red.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"].values()]
     assert values
-    # As root the same words show them.
+    # The positive control: as root the same commands show them.
     words = "ls -l /run/keys/ /etc/slurm-keys-mount/; cat /run/keys/* /etc/slurm-keys-mount/*"
     shown = red.inside("login-0", words).out
     assert any(value.decode("utf-8", "replace").strip() in shown for value in values)
@@ -122,7 +122,7 @@ def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
         assert value.decode("utf-8", "replace").strip() not in listed.out
 
 
-def test_the_key_of_tokens_lies_with_those_who_judge_them(red: Cluster) -> None:
+def test_only_daemons_that_verify_tokens_have_their_key(red: Cluster) -> None:
     for pod, there in (("slurmctld-0", True), ("slurmdbd-0", True), ("login-0", False), ("cpu-0", False), ("gpu-0", False)):
         listed = red.inside(pod, "ls /etc/slurm-keys-mount /run/keys").out.split()
         assert listed.count("slurm.jwks") == 2, pod
@@ -130,7 +130,7 @@ def test_the_key_of_tokens_lies_with_those_who_judge_them(red: Cluster) -> None:
 
 
 def test_no_user_replaces_what_root_keeps_on_a_node(quiet: Cluster) -> None:
-    """Every emptyDir comes writable for everybody: keys in /run, jobs' scripts and slurmd's configuration in its spool."""
+    """Every emptyDir is created writable for all users: keys in /run, jobs' scripts and slurmd's configuration in its spool."""
     wanted = {"/run": "755 0", "/run/keys": "755 0", "/var/spool/slurmd": "755 0", "/dev/shm": "1777 0"}  # noqa: S108
     for path, mode in wanted.items():
         assert quiet.inside("cpu-0", f"stat -c '%a %u' {path}").out.strip() == mode, path
@@ -140,7 +140,7 @@ def test_no_user_replaces_what_root_keeps_on_a_node(quiet: Cluster) -> None:
 
 
 def test_slurmctlds_state_is_its_own(red: Cluster) -> None:
-    """All jobs' scripts are in it, and its volume may come writable for everybody."""
+    """It contains all jobs' scripts, and its volume may be created writable for all users."""
     assert red.inside("slurmctld-0", "stat -c '%a %u' /var/spool/slurmctld").out.strip() == "700 401"
     assert red.inside("slurmctld-0", "setpriv --reuid=401 --clear-groups ls /var/spool/slurmctld").code == 0
     other = red.inside("slurmctld-0", "setpriv --reuid=10001 --clear-groups ls /var/spool/slurmctld", check=False)

@@ -1,4 +1,4 @@
-"""Node sets that grow and shrink: with the queue, by hand, by a lowered maximum, away altogether, and with the mode."""
+"""Node sets that grow and shrink: with the queue, by hand, by a lower maximum, by their removal, and with the mode."""
 
 from collections.abc import Iterator
 
@@ -15,9 +15,9 @@ from e2e.slurm.clusters import Cluster, node_set
 from e2e.workloads import whole
 
 LIMIT = 2  # GPUs
-GRACE = 20  # seconds that a running job keeps a worker that has to go
+GRACE = 20  # seconds for which a running job keeps a worker that has to go
 FORGOTTEN = "forgotten"
-IDLE = 15  # seconds after which a worker without a job is given back
+IDLE = 15  # seconds after which an idle worker is returned
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def elastic_name() -> str:
 
 @pytest.fixture(scope="module")
 def elastic(host: Api, elastic_name: str) -> Iterator[Cluster]:
-    """A tenant whose GPU workers come and go with its jobs."""
+    """A tenant whose GPU workers are created for its jobs and removed after them."""
     if not KEEP:
         tenants.remove(host, elastic_name)
     yield clusters.create(host, elastic_name, shape(minimum=0, maximum=3), gpus=LIMIT)
@@ -101,7 +101,7 @@ def test_a_lowered_maximum_takes_a_gpu_within_its_deadline_and_the_job_finishes(
     elastic.run("scancel", str(kept))
     assert jobs.wait(elastic, taken, seconds=300).restarts >= 1
     assert "run 1" in jobs.output(elastic, taken)
-    # It may run again on a worker that was there, or on one made for it.
+    # It may run again on an existing worker, or on a new one.
     names = set(elastic.nodes())
     assert len(names) == 1, f"the records of the workers that went are gone too: {names}, of {before}"
 
@@ -134,7 +134,7 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
     until("the worker of the deleted node set to go", retired, seconds=300)
     over = {number: state_of(elastic, number) for number in (running, pending)}
     assert set(over.values()) <= {*jobs.OVER, "PENDING", FORGOTTEN}, over
-    # Its pod is another one since its configuration changed; neither has died.
+    # Its pod was replaced when its configuration changed; neither has crashed.
     assert restarts_of(elastic) == 0
     before = elastic.pod("slurmctld-0")["metadata"]["uid"]
     elastic.api.delete("Pod", "slurmctld-0", SLURM_NAMESPACE, grace=0)
@@ -145,7 +145,7 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
 
 
 def test_both_modes_in_one_tenant_and_switching_between_them(host: Api, elastic: Cluster) -> None:
-    """Slurm partitions beside Kubernetes pods, under one quota; then Slurm goes and comes again, and the home stays."""
+    """Slurm partitions and Kubernetes pods under one quota; then Slurm is removed and added again, and the home stays."""
     elastic.shell("echo kept > before-the-switch")
     host.patch("Tenant", elastic.name, {"spec": clusters.spec(shape(minimum=0, maximum=1), mode="Kubernetes")})
     elastic.api.create(workloads.pod("native", workloads.pod_spec(gpus=1)))
@@ -169,7 +169,7 @@ def test_both_modes_in_one_tenant_and_switching_between_them(host: Api, elastic:
 
 
 def state_of(cluster: Cluster, number: int) -> str:
-    """The state of a job as slurmctld has it, also where it has forgotten it; no answer at all is a failure."""
+    """The state of a job as slurmctld reports it, also for one that it has forgotten; no answer at all is a failure."""
     outcome = cluster.run("scontrol", "-o", "show", "job", str(number), check=False)
     if outcome.code == 0:
         return jobs.state_of(outcome.out)

@@ -1,4 +1,4 @@
-"""slurmrestd: tokens are issued, expire, and end with the key; its OpenAPI is there; each user is who the token says."""
+"""slurmrestd: tokens are issued, expire, and end with their key; its OpenAPI is served; each user is the one in the token."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ def test_without_a_good_token_every_request_is_refused(red: Cluster, blue: Clust
 
 
 def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
-    """Tokens speak for their own user; only Slurm's administrators may name another."""
+    """A token is valid only for its own user; only Slurm's administrators may name another user."""
     number = jobs.submit(red, "sleep 100", "--hold")
     mine = rest.slurm(red, f"/job/{number}", rest.token(red, BOB), method="DELETE", user="alice")
     assert mine.status != 200 or mine.body.get("errors"), mine.body
@@ -47,7 +47,7 @@ def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
 
 
 def test_a_token_expires(red: Cluster) -> None:
-    short = rest.token(red, "alice", lifetime="20s")  # longer than it takes to hand it out and use it
+    short = rest.token(red, "alice", lifetime="20s")  # longer than it takes to issue it and use it
     assert rest.slurm(red, "/jobs/", short).status == 200
     until("the token to expire", lambda: _refused(red, short), seconds=90)
     assert rest.slurm(red, "/jobs/", rest.token(red, "alice")).status == 200
@@ -84,7 +84,7 @@ def test_revoked_tokens_are_refused_and_jobs_run_on(blue: Cluster, host: Api) ->
 
 
 def test_rotating_the_signing_key_loses_no_job(blue: Cluster, host: Api) -> None:
-    """The new key is known everywhere for three minutes before it signs; a job sees both."""
+    """The new key is distributed for three minutes before it signs; a job sees both."""
     before = signing_key(blue)
     number = jobs.submit(blue, "sleep 270; srun echo survived")
     jobs.wait(blue, number, "RUNNING")
@@ -100,7 +100,7 @@ def annotate(host: Api, cluster: Cluster, name: str) -> None:
 
 
 def signing_key(cluster: Cluster) -> str:
-    """The name of the key that signs."""
+    """The name of the signing key."""
     data = cluster.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]
     return next(str(key["kid"]) for key in json.loads(base64.b64decode(data))["keys"] if key.get("use") == "default")
 

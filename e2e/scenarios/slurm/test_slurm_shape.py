@@ -53,7 +53,7 @@ def test_a_job_reaches_no_gpu_of_another_pod_whatever_it_sets(quiet: Cluster) ->
     script = "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 NVIDIA_VISIBLE_DEVICES=all; ls /dev/nvidia[0-9]*"
     seen = quiet.run("srun", "-p", "gpu", "--gres=gpu:1", "sh", "-c", script).out.split()
     assert len(seen) == GPUS
-    # The device files of the others made by hand, as root of the container: the pod's device list refuses to open them.
+    # Other GPUs' device files, created as root of the container: the pod's device list refuses to open them.
     own = {int(path.removeprefix("/dev/nvidia")) for path in seen}
     script = "cd $(mktemp -d); for n in 0 1 2 3 4 5 6 7; do mknod gpu$n c 195 $n; head -c 1 gpu$n; done; true"
     tried = quiet.inside("gpu-0", script).text
@@ -124,7 +124,7 @@ def test_pods_carry_slurms_truth_as_conditions(quiet: Cluster) -> None:
 
 
 def test_a_cordoned_host_node_drains_its_workers_and_says_why(host: Api, quiet: Cluster) -> None:
-    """A lost node reaches Slurm the same way, but the one real node here cannot be lost without everything on it."""
+    """A lost node reaches Slurm in the same way, but the one real node here runs everything and cannot be lost."""
     host.patch("Node", machine.NODE, {"spec": {"unschedulable": True}})
     try:
         clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0", state="drained")

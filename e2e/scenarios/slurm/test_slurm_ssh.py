@@ -1,6 +1,6 @@
-"""People come in by ssh certificates: by who they are on the host or at their identity provider, as whom the Tenant lets them.
+"""Users sign in with ssh certificates: the Tenant maps their identity on the host or at their provider to Slurm users.
 
-Nothing is exposed: every connection goes through the tenant's API. Each refusal stands beside what is let in.
+Nothing is exposed: every connection goes through the tenant's API. Each refusal has a positive control next to it.
 """
 
 import subprocess
@@ -24,13 +24,13 @@ from workstation.hostcluster.component import NODE_ADDRESS
 
 CLASS, NAME = "e2e-ssh", "e2e-slurm-ssh"
 ADA = "corp:ada@example.org"
-# The leaver's bound; what is measured is printed.
+# The longest time until a former member is out; the measured time is printed.
 OUT_SECONDS = 15 * 60.0
 
 
 @pytest.fixture(scope="module")
 def dex(host: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dex]:
-    """A provider beside the host, to which the controller alone has a way."""
+    """A provider outside the cluster that only the controller can reach."""
     host.apply(way("e2e-ssh-issuers", names.SYSTEM_NAMESPACE, "app.kubernetes.io/name", "bulkhead"))
     with running(tmp_path_factory.mktemp("dex"), address=NODE_ADDRESS, audiences=[f"bulkhead-{NAME}"]) as started:
         yield started
@@ -39,14 +39,14 @@ def dex(host: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dex]:
 
 @pytest.fixture(scope="module")
 def admin() -> str:
-    """Whom the host takes its admin for."""
+    """The user name that the host has for its admin."""
     shown = commands.kubectl(machine.KUBECONFIG, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
     return names.host_user(shown.out.strip())
 
 
 @pytest.fixture(scope="module")
 def cluster(host: Api, dex: Dex, admin: str) -> Iterator[Cluster]:
-    """Alice is the host's admin, bob is ada of the provider; carol is nobody."""
+    """Alice is the host's admin, bob is the provider's ada, and carol is mapped to no user."""
     corp: Obj = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
     corp |= {"claims": {"username": "email", "groups": "groups"}}
     spec = host.get("TenantClass", "standard")["spec"] | {"access": {"issuers": [corp]}}
@@ -68,15 +68,15 @@ def cluster(host: Api, dex: Dex, admin: str) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keys and certificates of a test are that test's alone."""
-    commands.tool("kubernetes", "kubectl")  # found now: the binaries lie in the cache that is left
+    """Each test has its own cache of keys and certificates."""
+    commands.tool("kubernetes", "kubectl")  # looked up now: the binaries are in the cache that this test leaves
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "bulkhead" / "credentials"
 
 
 @pytest.fixture
 def ada(host: Api, cluster: Cluster, dex: Dex, tmp_path: Path) -> Path:
-    """The kubeconfig of ada, who has no rights on the host and none in the tenant but to come in."""
+    """The kubeconfig of ada, who has no rights on the host, and in the tenant only the right to sign in."""
     status = host.get("Tenant", NAME)["status"]
     document = yaml.safe_load(cluster.tenant.kubeconfig.read_text())
     assert document["clusters"][0]["cluster"]["server"] == status["endpoint"]
@@ -98,7 +98,7 @@ def log_of_sshd(cluster: Cluster) -> str:
     return commands.kubectl(cluster.tenant.kubeconfig, "-n", "slurm", "logs", "login-0", "--tail=400").out
 
 
-def test_an_admin_of_the_host_comes_in_as_the_user_that_he_is(cluster: Cluster, admin: str) -> None:
+def test_an_admin_of_the_host_comes_in_as_their_slurm_user(cluster: Cluster, admin: str) -> None:
     begin = time.monotonic()
     assert as_admin("--", "sh", "-c", "whoami; hostname; echo 'two  words'").out.splitlines() == [
         "alice", "login-0", "two  words",
@@ -114,12 +114,12 @@ def test_an_admin_of_the_host_comes_in_as_the_user_that_he_is(cluster: Cluster, 
     assert f"ID {admin}" in log_of_sshd(cluster)
 
 
-def test_who_signs_in_at_the_provider_comes_in_without_any_right_on_the_host(cluster: Cluster, ada: Path) -> None:
+def test_a_user_of_the_provider_comes_in_without_any_right_on_the_host(cluster: Cluster, ada: Path) -> None:
     assert as_ada(ada, "--", "whoami").out.strip() == BOB
     for user in (ALICE, "root", "carol"):
         assert f"{ADA} may be bob, not {user}" in as_ada(ada, "--user", user, "--", "true", check=False).err
     assert f"ID {ADA}" in log_of_sshd(cluster)
-    # Her rights are these and no others.
+    # The rights of ada's group are these and no others.
     may = {
         ("get", "secrets", "-n", "slurm"): False,
         ("list", "certificatesigningrequests"): False,
@@ -132,7 +132,7 @@ def test_who_signs_in_at_the_provider_comes_in_without_any_right_on_the_host(clu
         assert shown == ("yes" if wanted else "no"), words
 
 
-def test_who_is_nobody_is_told_so(dex: Dex, ada: Path) -> None:
+def test_a_user_without_a_slurm_user_is_told_so(dex: Dex, ada: Path) -> None:
     document = yaml.safe_load(ada.read_text())
     document["users"][0]["user"] = {"token": dex.password("grace", f"bulkhead-{NAME}")}
     ada.write_text(yaml.safe_dump(document))
@@ -171,7 +171,7 @@ def test_certificates_of_another_authority_or_for_another_user_open_nothing(clus
             assert ssh_with(forged, user).code == 255, user
 
 
-def test_who_is_revoked_is_out_although_the_certificate_is_valid(host: Api, cluster: Cluster, ada: Path, cache: Path) -> None:
+def test_a_revoked_user_is_out_although_the_certificate_is_valid(host: Api, cluster: Cluster, ada: Path, cache: Path) -> None:
     as_ada(ada, "--renew")
     key = kept(cache)
     copied = key.parent.parent / "kept"
@@ -185,11 +185,11 @@ def test_who_is_revoked_is_out_although_the_certificate_is_valid(host: Api, clus
         def refused() -> None:
             done = ssh_with(key, BOB)
             if done.code != 255 or "Permission denied" not in done.err:
-                raise NotYetError(f"she still comes in, or something else fails: {done.text}")
+                raise NotYetError(f"ada is still let in, or something else fails: {done.text}")
 
         until("the certificate from before to be refused", refused, seconds=OUT_SECONDS, interval=2, patience=1)
         print(f"    refused {time.monotonic() - begin:.0f} s after the revocation", flush=True)
-    # Others are not, and she gets no other.
+    # Other names are refused, and ada cannot become another user.
     assert as_admin("--", "whoami").out.strip() == ALICE
     commands.bulkhead("logout", NAME)
     assert as_ada(ada, "--renew", check=False).code != 0
@@ -197,10 +197,10 @@ def test_who_is_revoked_is_out_although_the_certificate_is_valid(host: Api, clus
 
 
 def kept(cache: Path) -> Path:
-    """The private key in the cache, its certificate beside it."""
+    """The private key in the cache, with its certificate next to it."""
     (key,) = cache.glob("ssh-*.key")
     certificate = key.with_suffix(".certificate")
-    assert [each.stat().st_mode & 0o777 for each in (key, certificate)] == [0o600, 0o600]
+    assert [item.stat().st_mode & 0o777 for item in (key, certificate)] == [0o600, 0o600]
     key.with_name(f"{key.name}-cert.pub").write_text(certificate.read_text())
     return key
 

@@ -25,34 +25,34 @@ from workstation.hostcluster.images import build
 WANTED = ("up-one", "up-two")
 EVERYBODY = (*WANTED, queued.NAME)
 OWN = build.BULKHEAD.rpartition("/")[2]
-# Often enough that a test sees what a reconcile after the upgrade does, and not only the first.
+# Often enough that a test sees later reconciles after the upgrade, and not only the first.
 OFTEN = {"controller.resyncSeconds": "10"}
-# The former release has no other name for it, and this one still has it (docs/upgrading.md).
+# The older release has only this name for it, and this release still has it (docs/upgrading.md).
 _RECONCILES = "bulkhead_controller_passes_total{"
 
 
 @dataclass(slots=True)
 class Probe:
-    """A user who asks the tenant's API all the time."""
+    """A user who calls the tenant's API all the time."""
 
     kubeconfig: Path
     failures: list[str] = field(default_factory=list)
-    gaps: list[float] = field(default_factory=list)  # seconds without an answer, each time that there was one before
+    gaps: list[float] = field(default_factory=list)  # seconds without an answer, for each time that there had been one before
     answers: int = 0
-    known: bool = True  # at the last look
+    known: bool = True  # at the last call
 
     def run(self, stop: threading.Event) -> None:
         api = Api(self.kubeconfig)
         since = 0.0
         while not stop.wait(0.3):
             try:
-                # What anybody may ask who is known: the older certificate is believed on, and has no rights any more.
+                # A call that any authenticated user may make: the older certificate is still accepted, but has no rights.
                 self.known = bool(tenants.who(api))
                 if self.known:
                     self.answers += 1
                     since = 0.0
                 else:
-                    # For a moment after its start an API server knows nobody's rights.
+                    # Shortly after its start an API server does not know any user's rights.
                     self.failures.append("refused")
                     since = self._away(since)
             except (ApiError, UnreachableError) as error:
@@ -60,7 +60,7 @@ class Probe:
                 since = self._away(since)
 
     def _away(self, since: float) -> float:
-        """Count one more look without an answer; returns when the first of them was."""
+        """Count one more call without an answer. Returns the time of the first of them."""
         now = time.monotonic()
         if not since:
             self.gaps.append(0.0)
@@ -77,24 +77,24 @@ class Upgraded:
     tenants: Mapping[str, Tenant]
     before: Mapping[str, seen.Running]
     after: Mapping[str, seen.Running]
-    definitions: Mapping[str, str]  # UIDs, before
+    definitions: Mapping[str, str]  # UIDs before the upgrade
     probes: Mapping[str, Probe]
     slurm: Queued
 
     def running(self) -> dict[str, seen.Running]:
-        """What runs of these tenants, once pods that a test made and deleted are gone."""
+        """The running pods of these tenants, once the pods that a test created and deleted are gone."""
 
         def probe() -> dict[str, seen.Running]:
             found = seen.running(self.host, EVERYBODY)
-            workloads.expect(len(found) == len(self.before), ", ".join(sorted(each.name for each in found.values())))
+            workloads.expect(len(found) == len(self.before), ", ".join(sorted(item.name for item in found.values())))
             return found
 
-        return until("the pods of before alone", probe, seconds=60)
+        return until("only the former pods to run", probe, seconds=60)
 
 
 @pytest.fixture(scope="session")
 def upgraded() -> Iterator[Upgraded]:
-    """Built once for all tests here."""
+    """Upgraded once for all tests here."""
     note = stopwatch()
     images.ensure(note)
     host = machine.host_api()
@@ -107,11 +107,13 @@ def upgraded() -> Iterator[Upgraded]:
     made = _tenants(host)
     slurm = queued.made(host)
     note(f"tenants {', '.join(EVERYBODY)} are at work")
-    definitions = {each: host.get("CustomResourceDefinition", each)["metadata"]["uid"] for each in DEFINITIONS}
+    definitions = {
+        definition: host.get("CustomResourceDefinition", definition)["metadata"]["uid"] for definition in DEFINITIONS
+    }
     before = seen.running(host, EVERYBODY)
     probes = {tenant.name: Probe(tenant.kubeconfig) for tenant in (*made.values(), slurm.cluster.tenant)}
     stop = threading.Event()
-    threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in probes.values()]
+    threads = [threading.Thread(target=probe.run, args=(stop,), daemon=True) for probe in probes.values()]
     for thread in threads:
         thread.start()
     install.install_chart(note, **OFTEN)
@@ -132,7 +134,7 @@ DEFINITIONS = ("tenants.bulkhead.dev", "tenantclasses.bulkhead.dev")
 
 
 def _tenants(host: Api) -> dict[str, Tenant]:
-    """Tenants made by the older controller, and their kubeconfigs as the older command line hands them out."""
+    """Tenants created by the older controller, with the kubeconfigs of the older command line."""
     for name in WANTED:
         host.create(tenants.manifest(name, gpus=4))
     tenants.wait_ready(host, WANTED, seconds=150)
@@ -177,7 +179,7 @@ def _all_run(tenant: Tenant) -> None:
 
 
 def settle(host: Api, wanted: list[str]) -> None:
-    """Until every syncer is the tree's own and works, and the controller has reconciled every tenant twice since."""
+    """Wait until every syncer is this tree's and works, and the controller has reconciled every tenant twice since."""
     for name in wanted:
         until(f"the syncer of {name}", lambda name=name: _syncs(host, name), seconds=120)  # type: ignore[misc]
         until(f"the plane of {name}", lambda name=name: _rolled_out(host, name), seconds=120)  # type: ignore[misc]
@@ -185,7 +187,7 @@ def settle(host: Api, wanted: list[str]) -> None:
     goal = reconciles() + 2 * len(wanted)
     until("two more reconciles of each tenant", lambda: _passed(goal), seconds=90, interval=1.0)
     for name in wanted:
-        # It follows its plane: one that is older than the API server is replaced.
+        # It is replaced after its plane, if it is older than the API server.
         until(f"the DNS of {name}", lambda name=name: _resolves(host, name), seconds=60)  # type: ignore[misc]
 
 
@@ -210,7 +212,7 @@ def _resolves(host: Api, name: str) -> None:
     deployment = host.get("Deployment", "dns", names.plane_namespace(name))
     status = deployment.get("status", {})
     current = status.get("observedGeneration") == deployment["metadata"]["generation"]
-    counts = [status.get(each) for each in ("replicas", "updatedReplicas", "readyReplicas")]
+    counts = [status.get(item) for item in ("replicas", "updatedReplicas", "readyReplicas")]
     workloads.expect(current and counts == [1, 1, 1], str(status))
 
 

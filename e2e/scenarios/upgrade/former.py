@@ -1,9 +1,10 @@
-"""An older Bulkhead: its tree out of the history, its image under a name of its own, its chart as an admin installed it then.
+"""An older Bulkhead: its tree from the history, its image under another name, and its chart as admins installed it then.
 
     git archive COMMIT ──> build/upgrade/ ─┬─ its image recipes ──> bulkhead:former ──> the node
                                            └─ its chart and crds/ ──> helm install
 
-Whatever of any Bulkhead is on the host before is removed, as docs/decisions/0032 says. Writes to build/ and the host alone.
+Any Bulkhead that the host already has is removed first, as docs/decisions/0032 describes. It writes only to build/ and the
+host.
 """
 
 import io
@@ -21,7 +22,7 @@ from e2e.tenants import Tenant
 from workstation.hostcluster.component import POD_RANGE, RUN_DIR
 from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS
 
-# The last one before planes could be placed, reached from outside, and their definitions upgraded.
+# The last commit without placement, outside addresses and CRD upgrades of planes.
 COMMIT = "a4dbc2f82d7a584c14bc43d6ae268d02b771d4d7"
 TREE = Path("build/upgrade").absolute() / COMMIT[:12]
 IMAGE = "bulkhead:former"
@@ -39,7 +40,7 @@ _KEPT = "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterro
 
 
 def checked_out() -> Path:
-    """The older tree; taken out of the history once."""
+    """The older tree; extracted from the history once."""
     if not (TREE / "charts").is_dir():
         done = subprocess.run(["git", "archive", COMMIT], capture_output=True, check=False, timeout=60)
         if done.returncode != 0:
@@ -48,19 +49,19 @@ def checked_out() -> Path:
         unfinished = TREE.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-            archive.extractall(unfinished, filter="tar")  # of our own history: images have links to absolute paths
+            archive.extractall(unfinished, filter="tar")  # from our own history: images have links to absolute paths
         unfinished.rename(TREE)
     return TREE
 
 
 def run(*arguments: str, seconds: float = 120.0) -> str:
-    """A Python program of the older tree; -P, or the modules of this folder would come first."""
+    """Run a Python program of the older tree; without -P the modules of this folder would come first."""
     environment = {"PYTHONPATH": str(TREE), "KUBECONFIG": str(machine.KUBECONFIG)}
     return commands.run([sys.executable, "-P", *arguments], seconds=seconds, environment=environment).out
 
 
 def opened(name: str) -> Tenant:
-    """A tenant through the kubeconfig that the older command line hands out."""
+    """A tenant, opened with the kubeconfig of the older command line."""
     tenants.KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = tenants.KUBECONFIGS / f"{name}.yaml"
     path.touch(mode=0o600)
@@ -69,7 +70,7 @@ def opened(name: str) -> Tenant:
 
 
 def import_image(note: Note) -> None:
-    """Make the older image, or take it from the cache, and import it on the node."""
+    """Build the older image, or use the cached one, and import it on the node."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead"
     path = run("-c", _BUILD, str(cache), seconds=240).split()[-1]
     note(f"importing {Path(path).name}")
@@ -78,10 +79,10 @@ def import_image(note: Note) -> None:
 
 
 def wipe(host: Api, note: Note) -> None:
-    """Remove whatever Bulkhead is there; refused with a sentence where somebody's Tenants are."""
+    """Remove any Bulkhead; refused with a message if there are Tenants that these tests did not create."""
     helm = ("--namespace", names.SYSTEM_NAMESPACE)
     if install.RELEASE in commands.helm(machine.KUBECONFIG, "list", "--short", *helm).out.split():
-        # Those that an earlier run deleted as it ended are going, which takes the Bulkhead that is there.
+        # Tenants that an earlier run deleted at its end are still terminating, which needs the Bulkhead that is installed.
         until("deleted tenants to be gone", lambda: _expect_none_going(host), seconds=180)
         note("removing the Bulkhead that is there")
         commands.helm(machine.KUBECONFIG, "uninstall", install.RELEASE, *helm, "--wait")
@@ -100,7 +101,7 @@ def kubectl(*arguments: str) -> str:
 
 
 def installed(note: Note) -> None:
-    """The older chart with the older image, the values that an admin gave it then, and its class of tenants."""
+    """Install the older chart with the older image, the values of that time, and its class of tenants."""
     import_image(note)
     note("helm install of the older chart")
     values = {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **install.HOST_API, "images.bulkhead": IMAGE}

@@ -1,4 +1,4 @@
-"""A Slurm tenant of the older Bulkhead, and the jobs that are in its queue while everything under it is upgraded.
+"""A Slurm tenant of the older Bulkhead, and the jobs in its queue during the upgrade of everything below it.
 
 made by the older controller ──> workers idle ──> a job runs, another waits for it ──> [upgrade] ──> the same jobs
 """
@@ -30,7 +30,7 @@ class Queued:
     waiting: Job
 
     def through(self, tenant: Tenant) -> "Queued":
-        """The same by another kubeconfig."""
+        """The same with another kubeconfig."""
         return replace(self, cluster=Cluster(tenant))
 
 

@@ -1,4 +1,4 @@
-"""What runs for tenants on the host, and which of it is not what ran before. Pure but for the listing."""
+"""What runs for tenants on the host, and which part of it was replaced. Pure, except for the listing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DNS = "dns"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One pod: whose it is, what it is, and its containers as the runtime numbers them."""
+    """One pod: its tenant, its part, and the runtime's IDs of its containers."""
 
     tenant: str
     part: str
@@ -23,13 +23,13 @@ class Running:
 
 
 def read(tenant: str, pod: Obj) -> Running:
-    """A pod as the host has it. A container that was restarted has another number, and one restart more."""
+    """A pod as the host has it. A restarted container has another ID and one restart more."""
     statuses = pod.get("status", {}).get("containerStatuses") or []
     return Running(
         tenant,
         pod["metadata"].get("labels", {}).get(names.COMPONENT) or WORK,
         pod["metadata"]["name"],
-        frozenset((each["name"], each.get("containerID", ""), each.get("restartCount", 0)) for each in statuses),
+        frozenset((status["name"], status.get("containerID", ""), status.get("restartCount", 0)) for status in statuses),
     )
 
 
@@ -44,11 +44,11 @@ def running(host: Api, tenants: Iterable[str]) -> dict[str, Running]:
 
 
 def replaced(before: Mapping[str, Running], after: Mapping[str, Running], *, but: Iterable[str] = ()) -> list[str]:
-    """What ran before and does not run unchanged, in words; parts that may be replaced are left out.
+    """The pods that ran before and do not run unchanged, as sentences; parts that may be replaced are left out.
 
-    Where nothing else ran, nothing was seen to stay.
+    If no other part ran before, the result says so: then nothing was proved to stay.
     """
-    if all(each.part in but for each in before.values()):
+    if all(item.part in but for item in before.values()):
         return ["nothing ran before that had to stay"]
     return sorted(
         f"{each.tenant}: {each.part} {each.name} {'is gone' if uid not in after else 'has other containers'}"

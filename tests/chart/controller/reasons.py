@@ -1,9 +1,9 @@
-"""With which words the policies refuse the controller `requests.REFUSED`: where a rule is missing, others are said, or none.
+"""The texts with which the policies refuse the controller `requests.REFUSED`: without a rule the text is another, or none.
 
-What two policies refuse stands in two places: either may be asked first.
+A request that two policies refuse is listed twice: either policy may come first.
 """
 
-# What is said begins with this.
+# The message begins with this.
 REASONS: dict[str, tuple[str, ...]] = {
     "controller: binds here only bulkhead-syncer-nodes, and not ": (
         "a ClusterRoleBinding to a syncer's rights",
@@ -11,12 +11,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "one to read Secrets",
         "one to everything",
         "the pull secret everywhere",
-        "pods of everybody",
+        "pods of all namespaces",
     ),
     "controller: writes only cluster-scoped objects that are marked as a tenant's, and named after it": (
         "one of another name",
         "the node reader for another tenant",
-        "a range that is nobody's",
+        "a range without a tenant",
         "a range of another's name",
         "a volume of another's name",
         "a volume without a mark",
@@ -28,13 +28,13 @@ REASONS: dict[str, tuple[str, ...]] = {
     "controller: binds a syncer's roles to that tenant's syncer alone, and its own to itself": (
         "the node reader to another's syncer",
         "the node reader to a workload",
-        "the node reader to nobody",
+        "the node reader without a subject",
         "work for a second subject",
         "work for another's syncer",
         "work for a user of that name",
         "work for the controller",
         "work in another tenant's namespace",
-        "work in somebody's namespace",  # of two policies, the server tells either
+        "work in another's namespace",  # of two policies, the server tells either
         "the pull secret for a syncer",
         "pods for a syncer",
         "Secrets for a syncer",
@@ -44,7 +44,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a role and no ClusterRole",
         "the plane's in the work namespace",
         "Secrets of the work namespace",
-        "Secrets of somebody",
+        "another's Secrets",
         "Secrets of the system",
     ),
     "controller: binds here only bulkhead-syncer-plane, bulkhead-controller-secrets, and not ": (
@@ -52,19 +52,19 @@ REASONS: dict[str, tuple[str, ...]] = {
         "pods of a plane",
     ),
     "controller: writes only in namespaces that are marked as a tenant's, and named after it, and what it metered": (
-        "work in somebody's namespace",
+        "work in another's namespace",
         "the pull secret elsewhere",
-        "pods of somebody",
-        "Secrets of somebody",
+        "another's pods",
+        "another's Secrets",
         "Secrets of the system",
         "elsewhere",
         "in the namespace of what is shared",
         "in a namespace that only looks like a tenant's",
-        "a way in for somebody",
+        "a way in for another namespace",
         "a way in for the system",
     ),
     "controller: creates, changes and deletes only namespaces that are marked as a tenant's, and named after it": (
-        "a namespace of somebody",
+        "another's namespace",
         "a namespace named after another",
         "a namespace that is not marked",
     ),
@@ -90,7 +90,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a volume that is emptied when it goes",
     ),
     "controller: makes claims of shared volumes alone, and volumes for them": (
-        "a volume for nobody",
+        "a volume without a claim",
         "a volume for a claim of the tenant's own",
         "a claim of the tenant's own",
         "a claim of the host's default class",

@@ -1,4 +1,4 @@
-"""The ledger's gate on a host with the chart's policies: who takes it away, and what the controller may do to tenants' pods."""
+"""The ledger's gate on a host with the chart's policies: who may remove it, and what the controller may do to tenants' pods."""
 
 import secrets
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ PATCHES: dict[str, Patch] = {
     "a pod that is ready": Patch(
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "the condition DisruptionTarget alone", "status"
     ),
-    "somebody's pod": Patch(LIFTED, "that a syncer has mirrored", before={"labels": MARKS}),
+    "another's pod": Patch(LIFTED, "that a syncer has mirrored", before={"labels": MARKS}),
     "another tenant's pod": Patch(
         LIFTED, "that a syncer has mirrored", before={"labels": MIRRORED | {"bulkhead.dev/tenant": "team-b"}}
     ),
@@ -216,7 +216,7 @@ WAYS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("who", ["system:admin", "system:kube-controller-manager", "system:serviceaccount:kube-system:x"])
-async def test_nobody_else_takes_the_gate_away_whatever_way(who: str, judged: Client, server: ApiServer, admin: Client) -> None:
+async def test_only_the_ledger_removes_the_gate_by_any_way(who: str, judged: Client, server: ApiServer, admin: Client) -> None:
     """Not even who may do everything: a pod without its gate would have accelerators that are another's."""
     async with Client(server.config_for(who, "system:masters"), user_agent="tests", field_manager="tests") as other:
         for way, (content_type, body) in WAYS.items():
@@ -235,7 +235,7 @@ async def test_nobody_else_takes_the_gate_away_whatever_way(who: str, judged: Cl
             # What else they do to it, they do.
             assert not await said(other.patch(kinds.PODS, name, {"metadata": {"labels": {"a": "b"}}}, WORK))
             assert not await said(other.delete(kinds.PODS, name, WORK, grace_seconds=0))
-        # A gate of the same name elsewhere is nobody's business.
+        # The policy does not care about a gate of the same name elsewhere.
         elsewhere = await pod(admin, "somebodys")
         assert not await said(other.patch(kinds.PODS, elsewhere, {"spec": {"schedulingGates": []}}, "somebodys"))
         await admin.delete(kinds.PODS, elsewhere, "somebodys", grace_seconds=0)

@@ -22,7 +22,7 @@ LOGIN = "bulkhead-login"
 
 
 class Person:
-    """Somebody with one of the chart's roles."""
+    """A user with one of the chart's roles."""
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         self.name = f"p-{secrets.token_hex(4)}"
@@ -84,7 +84,7 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
     await person.given(admin, names.QUOTA_ROLE, "bulkhead-system")
     for name, words in (await commands(host)).items():
         done = await person.run(*words)
-        # Nothing was metered here, which is known only to who may look.
+        # Nothing was metered here, which only a user with the right to look can know.
         assert (done.code, done.err) == (0, "") or (name == "usage" and "there is no stored usage" in done.err), (
             name,
             done.err,
@@ -97,7 +97,7 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
             await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "x"}})
 
 
-async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
+async def test_a_login_user_sees_cohorts_and_reads_which_role_shows_the_rest(
     admin: Client, host: LedgerHost, person: Person
 ) -> None:
     await person.given(admin, LOGIN)

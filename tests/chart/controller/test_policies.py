@@ -32,7 +32,11 @@ CHANGES: dict[str, tuple[str, Obj, str]] = {
         "at restricted of",
     ),
     "a version lowered": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce-version": "v1.0"}}, "of v1.36"),
-    "somebody's adopted": ("bh-somebodys", {"labels": MARKS | LEVEL | {"bulkhead.dev/tenant": "somebodys"}}, "never adopted"),
+    "another's namespace adopted": (
+        "bh-somebodys",
+        {"labels": MARKS | LEVEL | {"bulkhead.dev/tenant": "somebodys"}},
+        "never adopted",
+    ),
     "one's given to another": ("bh-team-a-work", {"labels": {"bulkhead.dev/tenant": "team-b"}}, "named after it"),
     "another tenant of the name": ("bh-team-a", {"annotations": {"bulkhead.dev/tenant-uid": "u-2"}}, "never adopted"),
     "a label that others act on": ("bh-team-a-work", {"labels": {"istio-injection": "enabled"}}, "no labels but its own"),

@@ -1,4 +1,4 @@
-"""What the controller does by the chart's roles alone: builds, repairs and takes down a tenant, and reads nobody's Secrets."""
+"""What the controller does with only the chart's roles: it builds, repairs and removes a tenant, and reads no other Secret."""
 
 import copy
 from typing import Any

@@ -297,7 +297,7 @@ def test_what_is_withdrawn_counts_whatever_else_the_edit_says() -> None:
     assert made.edit is not None
     assert [entry.name for entry in made.plane.access.revoked] == ["corp:eve"]
     assert made.plane.access.certificates_revoked == "today"
-    # Nobody comes back by an edit that is refused.
+    # A refused edit restores no revoked access.
     noted = record(asks({"access": access}))
     made = admitted(asks(REFUSALS["a cohort"]), noted, THERE)
     assert [entry.name for entry in made.plane.access.revoked] == ["corp:eve"]

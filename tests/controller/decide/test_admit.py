@@ -134,7 +134,7 @@ def test_of_nodes_of_its_own_a_tenant_is_told_what_was_found_only_where_it_claim
     assert (shared.claims_nodes, shared.nodes) == (False, None)
 
 
-def test_a_slurm_cluster_whose_quota_is_no_quantity_is_left_as_it_runs() -> None:
+def test_a_slurm_cluster_with_a_malformed_quota_is_left_as_it_runs() -> None:
     offer = tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"maxNominal": "many"}}})
     answer = admit.admit(case(tenant(scheduling={"mode": "Slurm"}), offer, runs=True))
     assert isinstance(answer, Admitted)

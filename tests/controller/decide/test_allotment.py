@@ -103,7 +103,7 @@ def test_a_number_counts_however_it_is_spelled(nominal: Any) -> None:
 
 
 @pytest.mark.parametrize("nominal", ["0.5", "500m", "-1", "", "many", 1_000_001, "1T", True, 0.5])
-def test_what_is_no_number_of_gpus_is_refused(nominal: Any) -> None:
+def test_a_malformed_number_of_gpus_is_refused(nominal: Any) -> None:
     refusal = refuse(case(tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": nominal}}}), {"spec": {}}))
     assert refusal is not None
     assert refusal.reason is Reason.IMPOSSIBLE_QUOTA
@@ -177,7 +177,7 @@ def test_no_tenant_has_more_than_its_class_allows(name: str, offer: dict[str, An
         ("storage", 1),
     ],
 )
-def test_what_is_no_quantity_and_what_nobody_knows_is_refused(name: str, nominal: Any) -> None:
+def test_malformed_quantities_and_unknown_resources_are_refused(name: str, nominal: Any) -> None:
     refusal = refuse(case(tenant(quota={"resources": {name: {"nominal": nominal}}}), {"spec": {}}))
     assert refusal is not None
     assert (refusal.reason, f"spec.quota.resources[{name}]" in refusal.message) == (Reason.IMPOSSIBLE_QUOTA, True)
@@ -251,7 +251,7 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
             "a": {"resource": "nvidia.com/gpu"},
             "b": {"resource": "rdma/hca"},
             "c": {"devices": 4},
-            # What the class counted once, and what nobody allows.
+            # A resource that the class once counted, and one that is not allowed.
             "d": {"resource": "amd.com/gpu"},
             "e": {"resource": "hugepages-2Mi"},
             "z": {"devices": 9},

@@ -51,7 +51,7 @@ def test_a_member_that_is_down_is_a_warning_although_the_plane_serves() -> None:
     assert told(short, UP) == [("Normal", "PlaneReady", "Ready")]
 
 
-def test_another_message_alone_is_no_news() -> None:
+def test_a_change_of_only_the_message_is_not_announced() -> None:
     other = [{**CRASHED[0], "message": "again"}, {**CRASHED[1], "message": "again"}, UP[2]]
     assert told(CRASHED, other) == []
 

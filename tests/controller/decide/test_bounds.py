@@ -220,7 +220,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "shared nodes where the class gives some": ({"nodes": {"maxDedicated": 2}}, {"nodes": {"dedicated": False}}),
     "fewer objects": ({"quota": {"objects": {"pods": 50}}}, objects(pods=50, secrets=0)),
     "as many in other words": ({}, objects(pods="1k")),
-    "objects of a kind that nobody counts": ({}, {"quota": {"objects": {"count/widgets.example.org": 7}}}),
+    "objects of an uncounted kind": ({}, {"quota": {"objects": {"count/widgets.example.org": 7}}}),
     "one of three": (plane(replicas=3), plane(replicas=1)),
     "three where they are allowed": (plane(replicas=1, maxReplicas=3), plane(replicas=3)),
     "a smaller volume": (plane(storage={"size": "4Gi"}), plane(storage={"size": "4096Mi"})),
@@ -243,10 +243,10 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
     "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
     "a provider of the class": (ISSUERS, access(issuer="corp", requiredGroups=["g"])),
-    "groups of a provider without any, which let nobody in": (ISSUERS, access(issuer="plain", requiredGroups=["g"])),
+    "groups of a provider without a groups claim, which admit no user": (ISSUERS, access(issuer="plain", requiredGroups=["g"])),
     "a cohort that is listed": ({"quota": {"cohorts": ["others", "research"]}}, {"quota": {"cohort": "research"}}),
     "borrowing as much as there may be": (LENDING, cohort_quota(borrowingLimit="8")),
-    "borrowing where nothing is said": ({"quota": {"cohorts": ["research"]}}, cohort_quota(borrowingLimit=64)),
+    "borrowing without a limit in the class": ({"quota": {"cohorts": ["research"]}}, cohort_quota(borrowingLimit=64)),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

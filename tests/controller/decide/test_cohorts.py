@@ -59,7 +59,7 @@ def ceilings(asked: Spec, *others: Tenant, offer: Spec | None = None) -> dict[st
 
 # What a Tenant asks, what its class says of each resource, and the shares that follow.
 SHARES: dict[str, tuple[Spec, Spec, dict[tuple[str, str], Share]]] = {
-    "devices, nothing said": (gpus(8), {}, {("", GPU): Share(8, None, None)}),
+    "devices without a limit": (gpus(8), {}, {("", GPU): Share(8, None, None)}),
     "devices with limits": (gpus(8, borrowingLimit=4, lendingLimit=2), {}, {("", GPU): Share(8, 4, 2)}),
     "nothing borrowed, nothing lent": (gpus(8, borrowingLimit=0, lendingLimit=0), {}, {("", GPU): Share(8, 0, 0)}),
     "no devices of its own": (asking({}), {}, {("", GPU): Share(0, None, None)}),
@@ -94,7 +94,7 @@ def test_what_a_tenant_is_given(name: str) -> None:
     assert set(cohorts.gated_resources(asked, offering(**resources))) == {resource for _, resource in shares}
 
 
-def test_who_has_neither_cohort_nor_gangs_is_none_of_the_ledgers() -> None:
+def test_a_tenant_without_cohort_and_gangs_does_not_need_the_ledger() -> None:
     asked = {"quota": {"resources": {GPU: {"nominal": 8}}}}
     assert cohorts.given("team-a", asked, OFFER) is None
     alone = cohorts.given("team-a", asked, {"scheduling": {"gangs": True}})
@@ -118,7 +118,7 @@ def test_weight_and_preference_are_the_tenants() -> None:
         (gpus(8, borrowingLimit=0), [mate("b", 16)], {}),
         (gpus(8), [mate("b", 16, lending=0)], {}),
         (gpus(8), [mate("b", 16, cohort="others"), mate("c", 16, cohort="")], {}),
-        # What it says of itself, in a note of before, is not what others lend.
+        # Its own amount, from an earlier note, is not what others lend.
         (gpus(8), [mate("team-a", 16)], {}),
         # Kinds of nodes are lent each for itself.
         (gpus(8), [mate("b", 16, flavor="h")], {}),
@@ -213,7 +213,7 @@ def test_gangs_alone_gate_gangs_alone() -> None:
     assert (ledger.GATED_RESOURCES in facts, facts[ledger.GATED_GANGS]) == (False, "true")
 
 
-def test_who_leaves_a_cohort_leaves_nothing_at_the_gate() -> None:
+def test_a_tenant_that_leaves_a_cohort_leaves_nothing_at_the_gate() -> None:
     before = in_cohort(gpus(8), None, mate("b", 16))
     everything = by_slot(render(before, material(before)).everything())
     after = in_cohort(asking({GPU: {"nominal": 8}}, None), None, mate("b", 16), existing=everything)
@@ -255,7 +255,7 @@ def test_refused_amounts_keep_their_flavors() -> None:
     assert hard(spec)["requests.nvidia.com/gpu"] == "36"
 
 
-def test_a_cohort_that_the_class_does_not_list_any_more_lends_nothing_more() -> None:
+def test_a_cohort_that_the_class_no_longer_lists_lends_nothing_more() -> None:
     before = in_cohort(gpus(8), None, mate("b", 16))
     spec = held(gpus(8), {"quota": {"resources": {GPU: {"maxNominal": 64}}}}, before, mate("b", 16))
     assert hard(spec)["requests.nvidia.com/gpu"] == "8"

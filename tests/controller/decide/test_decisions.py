@@ -193,7 +193,7 @@ RANGE, PREFIX = "10.112.0.0/18", 22
 
 
 @given(st.lists(st.integers(0, 2**14 - 1), max_size=8), st.integers(1, 20))
-def test_slices_are_disjoint_and_hold_nobody_elses_address(offsets: list[int], tenants: int) -> None:
+def test_slices_are_disjoint_and_hold_no_address_of_others(offsets: list[int], tenants: int) -> None:
     used = [str(IPv4Address(int(IPv4Address("10.112.0.0")) + offset)) for offset in offsets]
     given_out: list[str] = []
     for _ in range(tenants):

@@ -43,7 +43,7 @@ def told(nodes: list[HostNode], claims: list[Claim], running: Running | None = N
     return dedicated.findings(nodes, claims, dedicated.allot(nodes, claims), running or {})
 
 
-def test_a_node_is_tainted_first_and_labelled_when_nobody_else_runs_there() -> None:
+def test_a_node_is_tainted_first_and_labelled_when_no_other_tenant_runs_there() -> None:
     red = [claim("red")]
     assert marked([node("n1"), node("n2", "b")], red) == {"n1": ("red", None)}
     tainted = [node("n1", taint="red")]
@@ -58,7 +58,7 @@ def test_a_node_is_tainted_first_and_labelled_when_nobody_else_runs_there() -> N
 
 @pytest.mark.parametrize("taint", [None, "red"])
 @pytest.mark.parametrize("label", [None, "red"])
-def test_whatever_a_dead_controller_left_goes_back_when_nobody_claims_it(taint: str | None, label: str | None) -> None:
+def test_whatever_a_dead_controller_left_goes_back_when_no_tenant_claims_it(taint: str | None, label: str | None) -> None:
     there = [node("n1", taint=taint, label=label)]
     expected = {"n1": (None, None)} if taint or label else {}
     for claims in ([], [claim("red", pool="b")], [claim("blue", pool="c")]):
@@ -94,7 +94,7 @@ def test_of_two_claims_on_one_node_the_older_has_it_and_the_other_is_refused_wit
     assert "overlaps that of tenant red in n1" in refusing.message
 
 
-def test_who_has_a_node_already_keeps_it_from_an_older_claim() -> None:
+def test_a_tenant_that_has_a_node_already_keeps_it_from_an_older_claim() -> None:
     nodes = [node("n1", taint="blue", label="blue"), node("n2")]
     claims = [claim("blue", "2"), claim("red", "1")]
     assert marked(nodes, claims) == {}
@@ -199,7 +199,7 @@ def test_an_edit_that_is_refused_claims_what_was_accepted_before() -> None:
     narrower = POOL | {"selector": {"team": "red", "rack": "7"}}
     refused = dedication.claimed(tenant(nodes=narrower, quota={"cohort": "demoo"}, status=runs), offers, Settings(), NOW)
     assert refused == dedication.Claimed(claimed(before))
-    # One that nobody has refused yet is what is asked for, and the other one is there should its nodes be somebody's.
+    # A claim that has not been refused yet counts as requested; the earlier one is kept in case another tenant has the nodes.
     edited = dedication.claimed(tenant(nodes=narrower, status=runs), offers, Settings(), NOW)
     assert edited.claim is not None
     assert edited.claim.selector == {"pool": "a", "team": "red", "rack": "7"}
@@ -221,7 +221,7 @@ def test_flavors_of_a_cohort_are_judged_by_the_cohort() -> None:
         assert found.selector["team"] == team
 
 
-def test_who_asks_for_nodes_of_others_keeps_its_own() -> None:
+def test_a_tenant_that_requests_nodes_of_others_keeps_its_own() -> None:
     nodes = [node("n1", taint="red", label="red"), node("n2", "b", taint="blue", label="blue"), node("n3", "c")]
     asked = [claim("red", pool="b"), claim("blue", "2", pool="b")]
     held, allotment, refused = dedicated.settled(nodes, asked, {"red": claim("red", pool="a")})

@@ -128,7 +128,7 @@ def test_a_load_balancer_without_an_address_is_waited_for() -> None:
         {"hostname": "a." * 127 + "example"},
     ],
 )
-def test_what_no_certificate_can_say_is_no_address(entry: Any) -> None:
+def test_a_name_that_no_certificate_can_contain_is_not_an_address(entry: Any) -> None:
     assert exposure.addresses_of({"status": {"loadBalancer": {"ingress": [entry]}}}) == ()
 
 
@@ -146,7 +146,7 @@ def test_every_address_and_name_of_a_load_balancer_stands_in_the_certificate() -
     assert named.endpoint == "https://lb-1.elb.example.net:443"
 
 
-def test_who_waits_for_an_address_reads_where_the_load_balancer_says_why() -> None:
+def test_a_tenant_that_waits_for_an_address_reads_where_the_load_balancer_says_why() -> None:
     settings = replace(INSTALLED, exposure_load_balancer_class="example.net/lb")
     message = exposed(built(offer={"type": "LoadBalancer"}, settings=settings))[2]
     assert "a load balancer controller of class example.net/lb on the host" in message
@@ -218,7 +218,7 @@ def test_a_type_that_the_class_does_not_offer_is_refused() -> None:
     [
         "team-b.k8s.example.org",  # another tenant's
         "x.team-b.k8s.example.org",  # below another tenant's
-        "k8s.example.org",  # everybody's
+        "k8s.example.org",  # all tenants may use it
         "xteam-a.k8s.example.org",
         "team-a.k8s.example.org.evil.net",
         "team-a.other.net",  # a domain that the class does not give for this

@@ -58,7 +58,7 @@ def test_without_what_is_beyond_its_class_a_tenant_is_inside_it(name: str) -> No
     offer, asked, _ = REFUSED[name]
     left = within(asked, beyond(Question(asked, offer, "usual")))
     immutable = {("controlPlane", "replicas")}
-    # A mode that the class does not offer is nobody's to choose for the tenant.
+    # If the class does not offer the mode, nothing chooses one for the tenant.
     assert {excess.path for excess in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
     refusal = refuse(case(tenant(**asked), tenant_class(**offer), SETTINGS))
     assert refusal is not None
@@ -73,11 +73,11 @@ def test_what_is_refused_takes_nothing_else_along() -> None:
     assert spec.nodes.selector == (("a", "2"), ("rack", "7"))
 
 
-def test_a_runtime_that_the_class_does_not_list_any_more_stays_where_no_other_is_forced() -> None:
+def test_a_runtime_that_the_class_no_longer_lists_stays_unless_another_is_forced() -> None:
     before = ran({"isolation": {"allowedRuntimeClasses": ["gvisor"]}}, GVISOR)
     assert kept({}, GVISOR, before).isolation.runtime_class == "gvisor"
     assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).isolation.runtime_class == "kata"
-    # What it merely wishes to have now is no runtime that it had.
+    # A runtime that it only requests now is not one that it had.
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, before).isolation.runtime_class == "gvisor"
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, ran({}, {})).isolation.runtime_class is None
     assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}).isolation.runtime_class is None
@@ -158,7 +158,7 @@ def test_what_is_held_is_held_to_itself(earlier: Spec, offered: Spec, wanted: Sp
     assert kept(offer, asked, once) == once
 
 
-def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> None:
+def test_a_resource_that_the_class_no_longer_knows_is_still_counted() -> None:
     asked = {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}, "amd.com/gpu": {"nominal": 2}}}}
     before = ran({"gpuResources": ["nvidia.com/gpu", "amd.com/gpu"]}, asked)
     spec = kept({}, asked, before)
@@ -187,7 +187,7 @@ def test_the_syncer_and_dns_keep_the_size_that_is_refused() -> None:
     assert kept({}, asked).budgets.syncer == ran({}, {}).budgets.syncer
 
 
-def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
+def test_a_version_that_is_no_longer_offered_keeps_running() -> None:
     told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
     asked = tenant(kubernetesVersion="v1.35.1", status=told)
     offer = tenant_class(scheduling={"podGroups": True})
@@ -239,10 +239,10 @@ def test_only_what_a_tenant_asks_is_held() -> None:
 
 
 WRONG: dict[str, Spec] = {
-    "a number that is none": {"quota": {"resources": {"cpu": {"maxNominal": "many"}}}},
+    "a malformed number": {"quota": {"resources": {"cpu": {"maxNominal": "many"}}}},
     "a quota that no host has": {"quota": {"resources": {"pods": {"maxNominal": 7}}}},
     "a limit that pods do not have": {"quota": {"resources": {"limits.memory": {"maxNominal": "7Gi"}}}},
-    "devices that are none": {"gpuResources": ["nvidia.com/gpu", "count/pods"]},
+    "a resource that is not a device": {"gpuResources": ["nvidia.com/gpu", "count/pods"]},
     "GPUs for everyone": {"containerDefaults": {"requests": {"nvidia.com/gpu": 1}}},
     "a request above its limit": {"containerDefaults": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
     "more than one pod may have": {

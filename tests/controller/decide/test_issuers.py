@@ -1,4 +1,4 @@
-"""Identity providers of a tenant: what of them reaches its plane, what the status says, and that no plane restarts for them."""
+"""Identity providers of a tenant: what reaches its plane, what the status says, and that no plane restarts for them."""
 
 import json
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_a_provider_is_believed_once_its_keys_are_known() -> None:
 
 
 def test_nothing_that_is_said_of_providers_restarts_a_plane() -> None:
-    """Whom it believes, an API server reads again by itself."""
+    """An API server reloads by itself which issuers it trusts."""
     without = plane_for(tenant(), offer(CORP, OTHER))
     plain = named(planned(without), "StatefulSet", "plane")
     revoked = [{"kind": "User", "name": "corp:ada"}]
@@ -79,7 +79,7 @@ def test_nothing_that_is_said_of_providers_restarts_a_plane() -> None:
     assert named(planned(replace(without, uid="other")), "StatefulSet", "plane") != plain
 
 
-def test_keys_that_were_known_stay_while_nobody_knows_better() -> None:
+def test_known_keys_stay_until_newer_ones_are_known() -> None:
     there = running(built(Answer(KEYS)))
     for answer in (None, Answer(trouble="it is silent")):
         spec = built(answer, there)
@@ -95,7 +95,7 @@ def test_other_keys_are_at_another_address_so_that_those_that_are_gone_are_forgo
     assert told[0] != told[1]
 
 
-def test_what_no_provider_needs_any_more_goes() -> None:
+def test_what_no_provider_needs_is_removed() -> None:
     there = running(built(Answer(KEYS)))
     there = {slot: obj | {"metadata": obj["metadata"] | {"uid": "1"}} for slot, obj in there.items()}
     gone = planned(plane_for(tenant(), offer(CORP), existing=there), there).deletions
@@ -144,7 +144,7 @@ def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_te
     )  # fmt: skip
 
 
-def test_groups_that_no_claim_has_let_nobody_in_and_the_status_says_so() -> None:
+def test_groups_without_a_claim_admit_no_user_and_the_status_says_so() -> None:
     """Were they left out, as what is beyond a class, a tenant that is held would be open to all of them."""
     asked = {"access": {"oidc": [{"issuer": "corp", "requiredGroups": ["g"]}]}}
     bare = {key: value for key, value in CORP.items() if key != "claims"} | {"everyTenant": True}
@@ -163,12 +163,12 @@ def test_the_status_tells_of_names_that_no_provider_gives() -> None:
     assert found == ("True", "Ready", "users of corp may sign in; none of theirs is named ada, eve: names begin with corp:")
 
 
-def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
+def test_a_tenant_without_providers_no_longer_has_the_condition() -> None:
     before = compute(tenant(), built(Answer(KEYS)), ready_findings(), NOW)
     assert condition(plane_for(tenant(), offer(CORP)), before) is None
 
 
-def test_a_tenant_of_before_with_a_provider_of_its_own_believes_none() -> None:
+def test_an_older_tenant_with_a_provider_of_its_own_trusts_none() -> None:
     spec = built(access={"oidc": {"issuerURL": "https://corp.example.org", "clientID": "x"}})
     assert spec.access.issuers == ()
 
@@ -179,6 +179,6 @@ def test_a_proxy_is_an_address(proxy: str) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["proxy:3128", "http://u:p@proxy", "file:///etc", "http://a b", "http://proxy/path"])
-def test_what_is_no_proxy_stops_the_controller(proxy: str) -> None:
+def test_a_malformed_proxy_stops_the_controller(proxy: str) -> None:
     with pytest.raises(SettingsError, match="BULKHEAD_ISSUER_PROXY"):
         load({"BULKHEAD_ISSUER_PROXY": proxy})

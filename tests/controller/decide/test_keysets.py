@@ -46,7 +46,7 @@ def test_a_document_that_is_not_the_providers_own_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"\xff", b"[" * 100_000])
-def test_what_is_no_json_is_refused(raw: bytes) -> None:
+def test_malformed_json_is_refused(raw: bytes) -> None:
     with pytest.raises(Fault, match="discovery document"):
         keys_address(raw, SOURCE)
 

@@ -1,4 +1,4 @@
-"""What becomes of requests for people's certificates: who gets one, as whom, and for how long."""
+"""The fate of requests for user certificates: who gets one, with which user name, and for how long."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -62,13 +62,13 @@ def test_what_was_answered_is_left_alone_and_goes_after_a_while(status: dict[str
     assert not logins.is_open(found)
     assert not logins.is_over(found, found.created + timedelta(minutes=9, seconds=59))
     assert logins.is_over(found, found.created + timedelta(minutes=10))
-    # One that nobody answered is never over.
+    # An unanswered request never counts as finished.
     waiting = request_of(request())
     assert logins.is_open(waiting)
     assert not logins.is_over(waiting, waiting.created + timedelta(days=9))
 
 
-def test_an_approval_of_somebody_else_does_not_replace_the_right() -> None:
+def test_an_approval_of_another_user_does_not_replace_the_right() -> None:
     status = {"conditions": [{"type": "Approved"}]}
     assert isinstance(judge(request_of(request() | {"status": status}), TENANT, allowed=False, recent=0), Deny)
 
@@ -93,12 +93,12 @@ def test_a_name_fits_into_a_certificate_by_its_bytes_and_ends_in_no_half_letter(
     assert name != host_user("oidc:" + "ж" * 41)
 
 
-def test_nobody_is_called_what_a_shortened_name_is() -> None:
+def test_no_name_equals_a_shortened_one() -> None:
     victim = host_user("system:serviceaccount:" + "n" * 60)
     assert host_user(victim.removeprefix("bulkhead:host:")) != victim
 
 
-def test_who_is_revoked_by_the_name_that_the_trail_of_a_plane_shows_gets_none() -> None:
+def test_a_user_who_is_revoked_by_their_name_in_a_planes_trail_gets_none() -> None:
     long = "system:serviceaccount:" + "n" * 60
     for listed in (long, host_user(long), host_user(long).removeprefix("bulkhead:host:")):
         found = answer(spec_username=long, tenant={**TENANT, "spec": {"access": {"revokedUsers": [listed]}}})

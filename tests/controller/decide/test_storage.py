@@ -1,4 +1,4 @@
-"""The volumes under a plane's etcd: what grows, what stays, and what is said of each. Objects in, decisions out."""
+"""The volumes under a plane's etcd: which grow, which stay, and what is reported of each. Objects in, decisions out."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MUST = "only dynamically provisioned pvc can be resized and the storageclass tha
 
 
 def claim(number: int = 0, asks: str = "2Gi", has: str = "", *, bound: bool = True, name: str = "fast", **more: Any) -> Obj:
-    """One volume; it has what it asks for unless said."""
+    """One volume; by default it has the size that it requests."""
     meta = {"name": f"data-plane-{number}", "namespace": "bh-team-a", "labels": labels.made_for("team-a", PLANE), "uid": "v"}
     status = {"phase": "Bound", "capacity": {"storage": has or asks}} if bound else {"phase": "Pending"}
     spec = {"resources": {"requests": {"storage": asks}}, "storageClassName": name}
@@ -149,7 +149,7 @@ def test_any_other_field_that_never_changes_stays_too_and_the_rest_is_applied() 
     assert "StatefulSet bh-team-a/plane" in message
 
 
-def test_what_an_api_server_fills_in_is_no_difference() -> None:
+def test_defaults_of_an_api_server_are_not_a_difference() -> None:
     _, there = ran(size="2048Mi")
     wanted_set = next(obj for obj in there.values() if obj["kind"] == "StatefulSet")
     template = wanted_set["spec"]["volumeClaimTemplates"][0]

@@ -1,4 +1,4 @@
-"""The status of Cohorts: written only where it is another, at most once a second, and only by who leads."""
+"""The status of Cohorts: written only if it differs, at most once a second, and only by the leader."""
 
 import json
 from collections.abc import Mapping
@@ -96,13 +96,13 @@ async def test_a_cohort_without_an_object_costs_nothing(world: World) -> None:
     assert world.host.asked == []
 
 
-async def test_where_nobody_is_in_any_cohort_that_is_said(world: World) -> None:
+async def test_a_cohort_without_tenants_says_so(world: World) -> None:
     assert await world.statuses.without_tenants(world.cohorts) == pytest.approx(30.0)
     (said,) = world.written()
     assert (said["tenants"], said["conditions"][0]["reason"]) == (0, "NoTenants")
 
 
-async def test_who_leads_no_more_writes_nothing(world: World) -> None:
+async def test_a_former_leader_writes_nothing(world: World) -> None:
     world.leads = False
     with pytest.raises(ExceptionGroup) as caught:
         await world.turn()

@@ -72,14 +72,14 @@ def test_a_gang_of_many_shapes_leaves_a_note_that_can_be_read() -> None:
         {"since": None},
     ],
 )
-def test_a_note_that_nobody_wrote_like_this_is_none(junk: dict[str, Any]) -> None:
+def test_a_malformed_note_is_ignored(junk: dict[str, Any]) -> None:
     said = {"since": ledger.moment(AT), "size": 2, "shape": "s", "members": {"s": 2}} | junk
     assert (
         ledger.read_admitted({ledger.ADMITTED: json.dumps({"at": ledger.moment(AT), "node": "n", "gang": said})}).gang is None
     )  # type: ignore[union-attr]
 
 
-def test_members_that_are_no_numbers_are_left_out() -> None:
+def test_malformed_members_are_left_out() -> None:
     said = {"since": ledger.moment(AT), "size": 2, "members": {"a": 2, "b": "2", "c": True, "d": -1, "e": 1.5}, "borrowed": [1]}
     read_again = ledger.read_admitted({ledger.ADMITTED: json.dumps({"at": ledger.moment(AT), "node": "n", "gang": said})})
     assert read_again is not None

@@ -8,7 +8,7 @@ def test_the_time_begins_once_and_is_forgotten_with_the_workload() -> None:
     keeps.note(["a"], ["a", "b"], 100.0)
     keeps.note(["a", "b"], ["a", "b"], 200.0)
     assert keeps.since() == {"a": 100.0, "b": 200.0}
-    # Nothing is kept for it in this turn, as somebody else was first: its time goes on.
+    # Nothing is kept for it in this turn, because another workload was first: its time goes on.
     keeps.note([], ["a"], 300.0)
     assert keeps.since() == {"a": 100.0}
     keeps.note(["b"], ["b"], 400.0)

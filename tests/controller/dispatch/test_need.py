@@ -1,4 +1,4 @@
-"""Who needs the ledger: what is reported of a Tenant is no news for it."""
+"""Which tenants need the ledger: the status of a Tenant is not news for it."""
 
 from typing import Any, cast
 

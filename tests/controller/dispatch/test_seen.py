@@ -1,4 +1,4 @@
-"""Pods as they are kept: once decoded, never back behind an own write, and read again where nobody knows."""
+"""Pods in the ledger's cache: decoded once, never older than its own write, and read again if the state is unknown."""
 
 from dataclasses import replace
 from typing import Any
@@ -118,13 +118,13 @@ def test_a_tenants_pods_say_so_much_about_their_nodes_together_and_then_fit_nowh
     show(pods, choosy(9999, meta={"namespace": "bh-other-work"}))
     needs = {pod.name: pod.needs for pod in pods.all()}
     assert [name for name, each in needs.items() if each == read.NOWHERE] == [f"p{number}" for number in range(most, most + 5)]
-    # Whoever goes makes room for the next one.
+    # A pod that ends makes room for the next one.
     end(pods, choosy(0))
     show(pods, choosy(most, version=7))
     assert {pod.name: pod.needs for pod in pods.all()}[f"p{most}"] != read.NOWHERE
 
 
-def test_what_a_pod_needs_is_read_once_it_has_no_gate_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_needs_of_a_pod_without_a_gate_are_read_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pods, note = Pods(lambda: 0.0, lambda: None), {ledger.ADMITTED: '{"at":"2026-01-01T00:00:00Z","node":"n0"}'}
     show(pods, choosy(1, version=5))
     show(pods, choosy(1, version=6, gated=False, node="", notes=note))

@@ -45,7 +45,7 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
         ({"notes": NOTE, "meta": GOING_SOON}, "ReclaimedBorrowed", DEADLINE, Next(None)),
-        # Its tenant deleted it with an hour of grace before anybody took it back: it is noted, and its grace is shortened.
+        # Its tenant deleted it with an hour of grace before the ledger evicted it: it is noted, and its grace is shortened.
         ({"meta": GOING}, "ReclaimedBorrowed", 0, Next(ReclaimStep.NOTE)),
         ({"meta": GOING, "node": ""}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
         ({"meta": GOING_SOON}, "ReclaimedBorrowed", 0, Next(None)),

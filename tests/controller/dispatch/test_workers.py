@@ -45,7 +45,7 @@ def pods(*objects: dict[str, Any]) -> Pods:
 
 
 def vouching(*names: str) -> Board:
-    """A board on which the cluster of tenant red has said which its workers are."""
+    """A board on which the cluster of tenant red has listed its workers."""
     board = Board()
     board.vouch("red", frozenset(f"{name}-virtual" for name in names))
     return board
@@ -78,7 +78,7 @@ def workers_among(workers: Workers, there: Pods) -> set[str]:
     return {pod.virtual_name for pod in workers.valued(there.all()) if pod.slurm_worker}
 
 
-def test_a_pod_that_only_looks_like_a_worker_is_none() -> None:
+def test_a_pod_that_only_looks_like_a_worker_is_not_one() -> None:
     # All that it says its tenant wrote: namespace, labels, owner, name.
     board = vouching("gpu-0")
     there = pods(host_pod("gpu-0"), host_pod("gpu-9", by=50.0))
@@ -93,7 +93,7 @@ def test_a_pod_that_only_looks_like_a_worker_is_none() -> None:
     assert workers_among(workers, there) == set()
 
 
-def test_what_stands_in_the_note_holds_whoever_leads() -> None:
+def test_the_note_binds_every_later_leader() -> None:
     there = pods(host_pod("gpu-0", by=50.0, noted_as=True), host_pod("gpu-1", by=50.0, noted_as=False))
     for board in (Board(), vouching(), vouching("gpu-1")):
         assert workers_among(Workers(board, there, FakeClock()), there) == {"gpu-0"}
@@ -110,6 +110,6 @@ def test_a_cluster_that_has_not_spoken_has_a_minute() -> None:
     assert workers_among(workers, there) == set()
     board.vouch("red", frozenset({"gpu-0-virtual"}))
     assert workers_among(workers, there) == {"gpu-0"}
-    # Nobody speaks for it any more.
+    # No cluster reports for it any longer.
     board.forget("red")
     assert workers_among(workers, there) == set()

@@ -151,11 +151,11 @@ async def test_a_verdict_is_written_after_a_moment_and_once(world: World) -> Non
     assert len(world.host.asked) == 3
 
 
-async def test_a_notice_on_a_pod_that_runs_goes_when_it_does_not_hold_any_more(world: World) -> None:
+async def test_an_outdated_notice_on_a_running_pod_is_removed(world: World) -> None:
     text = ledger.write_verdict(ledger.OVER_QUOTA, "it runs until it ends")
     for name in ("runs", "stays"):
         show(world.pods, host_pod(name, node="n0", notes={ledger.VERDICT: text}))
-    # One that waits keeps what was said to it last: it is judged in each turn.
+    # A waiting pod keeps the last message: it is judged in each turn.
     show(world.pods, host_pod("a", version=2, gated=True, notes={ledger.VERDICT: text}))
     stays = next(pod for pod in world.pods.all() if pod.name == "stays")
     world.clock.advance(60)

@@ -97,7 +97,7 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
         await host_client.delete(NODES, name)
 
 
-async def test_item_49_notes_follow_the_pods_of_everybody(host: Host) -> None:
+async def test_item_49_notes_follow_the_pods_of_all_tenants(host: Host) -> None:
     one, two = host.nodes
     async with leading(Accelerators(host.client)) as leader:
         await host.run("a", one, nvidia_com__gpu=3, example_com__nic=1)

@@ -1,4 +1,4 @@
-"""Which Tenants use a class, on a real API server: noted, kept right whoever writes, and no news to those tenants."""
+"""Which Tenants use a class, on a real API server: noted, kept right whoever writes, and not news to those tenants."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ def test_little_is_kept_of_a_tenant() -> None:
     assert of_a_class(b'{"metadata":{"name":"a"},"spec":{"x":1}}', None)[1] == b'{"status":{}}'
 
 
-def test_who_uses_a_class_is_no_news_to_its_tenants() -> None:
+def test_the_users_of_a_class_are_not_news_to_its_tenants() -> None:
     told: list[str] = []
     events = Events(told.append)
     events.tenant(name="a", spec={"class": "gold"}, type=None)
@@ -106,11 +106,11 @@ async def test_a_class_says_who_uses_it(host: Host) -> None:
         for name in ("b", "c", "d", "e", "f"):
             await host.ask(name, host.gold)
         after = await host.says(host.gold, 6, "a", "b", "c", "d", "e")
-        # It is no other class for that.
+        # It is not a new generation of the class for that.
         assert after["metadata"]["generation"] == before["metadata"]["generation"]
         await host.client.delete(TENANTS, f"{host.mark}-a")
         await host.says(host.gold, 5, "b", "c", "d", "e", "f")
-        # What an outsider writes is put right, and so is what changed while nobody led.
+        # Another client's change is corrected, and so is a change made while no controller led.
         await host.client.patch(TENANT_CLASSES, host.silver, {"status": {"tenants": 7}}, subresource="status")
         await host.says(host.silver, 0)
     await host.ask("g", host.silver)

@@ -37,7 +37,7 @@ async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer, mo
         cohort = {"metadata": {"name": "research"}, "spec": {}}
         await client.apply(kinds.COHORTS, cohort)
         await is_told("one")
-        # The ledger writes its sums with every pod: they are in nobody's plane.
+        # The ledger writes its sums with every pod: no plane contains them.
         for number in range(3):
             await client.patch(kinds.COHORTS, "research", {"status": {"tenants": number}}, subresource="status")
         await client.apply(kinds.COHORTS, cohort | {"spec": {"preemption": "Nominal"}})

@@ -1,4 +1,4 @@
-"""Dedicated nodes on a real API server: taken, emptied, given back, whoever dies on the way."""
+"""Dedicated nodes on a real API server: taken, emptied, given back, whichever process dies on the way."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -50,7 +50,7 @@ class Host:
         await self.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, self.mark)
 
     async def bears(self, *wanted: Marks) -> None:
-        """Wait until the nodes bear these marks: taint and label."""
+        """Wait until the nodes have these marks: taint and label."""
 
         async def so() -> bool:
             return [_marks(await self.client.get(NODES, name)) for name in self.nodes] == list(wanted)
@@ -185,7 +185,7 @@ async def test_what_is_reported_of_a_tenant_has_no_other_judged_again(host: Host
                 moment = {"lastTransitionTime": "2026-06-01T12:00:00Z", "observedGeneration": 1}
                 body = {"status": {"conditions": [message | moment]}}
                 await host.client.patch(TENANTS, name, body, subresource="status")
-        # Changes come in their order: who has heard of this one has heard of all before.
+        # Changes arrive in order: once the informer has this one, it has all earlier ones.
         await host.ask(host.red, number="0")
 
         async def looked() -> bool:
@@ -193,7 +193,8 @@ async def test_what_is_reported_of_a_tenant_has_no_other_judged_again(host: Host
 
         await until(looked, "the tenant that was changed to be judged")
         assert set(judged) == {host.red}
-        # What a claim follows from is news, and of nobody else: a class of all of theirs, and that a tenant was built.
+        # News for a claim is a change that it depends on, and nothing else: a class of one of its tenants, and a tenant that
+        # was built.
         judged.clear()
         built = {"status": {"class": {"name": host.mark, "uid": "u", "generation": 1, "spec": {}}}}
         await host.client.patch(TENANTS, crowd[0], built, subresource="status")

@@ -109,6 +109,6 @@ async def test_what_comes_compressed_is_not_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("authority", ["F\u0151tan\u00fas\u00edtv\u00e1ny", "no certificate"])
-async def test_an_authority_that_is_none_is_a_fault(authority: str) -> None:
+async def test_a_malformed_authority_is_an_error(authority: str) -> None:
     with pytest.raises(Fault, match="no certificate that can be read"):
         await over_https("https://login.example.org", authority)

@@ -67,7 +67,7 @@ async def test_a_new_source_is_asked_at_once_and_once_for_all_tenants(world: Wor
     assert known.trouble == ""
 
 
-async def test_other_keys_and_trouble_bring_its_tenants_back_and_nobody_elses(world: World) -> None:
+async def test_other_keys_and_trouble_enqueue_its_tenants_and_no_others(world: World) -> None:
     world.issuers.look("a", [CORP])
     world.issuers.look("b", [OTHER])
     await world.round(wait=False)
@@ -86,7 +86,7 @@ async def test_other_keys_and_trouble_bring_its_tenants_back_and_nobody_elses(wo
     assert '"kid": "2"' in world.issuers.look("a", [CORP])[CORP].keys
 
 
-async def test_what_nobody_looks_at_is_not_asked(world: World) -> None:
+async def test_an_unused_provider_is_not_asked(world: World) -> None:
     world.issuers.look("a", [CORP])
     world.issuers.look("b", [OTHER])
     await world.round(wait=False)

@@ -63,8 +63,8 @@ async def answered(client: Client, prefix: str) -> int:
     return sum(not decide.is_open(decide.request_of(each)) for each in ours)
 
 
-async def test_who_files_hundreds_keeps_nobody_else_waiting(server: ApiServer, admin: Client) -> None:
-    """All are refused, for they name no tenant; who asks last is answered while nearly all of the flood still waits."""
+async def test_a_user_who_files_hundreds_keeps_no_other_waiting(server: ApiServer, admin: Client) -> None:
+    """All are refused, because they name no tenant; the last request is answered while nearly all of the flood still waits."""
     request = pem()
     async with (
         Client(server.config_for("flood", "system:masters"), user_agent="tests", field_manager="tests") as flood,
@@ -87,7 +87,7 @@ async def test_who_files_hundreds_keeps_nobody_else_waiting(server: ApiServer, a
 
 
 class Sooner(SystemClock):
-    """Whoever sleeps a minute wakes at once, and answers are old."""
+    """A clock on which a sleep of a minute ends at once, and answers are old."""
 
     def now(self) -> datetime:
         return super().now() + timedelta(minutes=11)

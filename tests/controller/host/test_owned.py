@@ -1,4 +1,4 @@
-"""Who is told of a change to what the controller owns: on a real API server."""
+"""Which reconciles a change to the controller's objects triggers: on a real API server."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -21,7 +21,7 @@ QUOTA = Key("default", "tenant-quota")
 
 
 class Told:
-    """An `Owned` that runs, and whom it told: at once, and later."""
+    """A running `Owned`, and the tenants that it has enqueued: at once, and later."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -50,7 +50,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A host of this file's own: who is told of what depends on all that is there."""
+    """A host of this file's own, since the notifications depend on all objects there."""
     with running("owned", tmp_path_factory.mktemp("owned")) as made:
         yield made
 
@@ -99,7 +99,7 @@ async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_
     assert (told.at_once, told.later) == (2, [1.0]), "the tenant's status shows it, but not at once"
 
 
-async def test_a_quota_that_somebody_changes_is_work_at_once(told: Told) -> None:
+async def test_a_quota_that_another_client_changes_is_enqueued_at_once(told: Told) -> None:
     changed = await told.client.patch(kinds.RESOURCE_QUOTAS, QUOTA.name, {"spec": {"hard": {"pods": "999"}}}, QUOTA.namespace)
     await told.seen(changed["metadata"]["resourceVersion"])
     assert (told.at_once, told.later) == (2, [])

@@ -1,4 +1,4 @@
-"""Which servers the host's objects name, whatever the driver calls them; and what is no server's address."""
+"""Which servers the host's objects name, whatever the driver calls them; and which texts are not a server's address."""
 
 from typing import Any
 

@@ -230,9 +230,7 @@ async def test_a_controller_that_is_killed_at_any_write_counts_no_claim_twice_an
         await host.table_is({("Pod/a", GPU): (round(3 * (passed + 180 - 20)), 30)})
 
 
-async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
-    host: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_without_allowed_claims_has_no_watch_of_them(host: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
     # Claims of other tests on this server are not this host's.
     monkeypatch.setattr(claims, "SELECTOR", f"{claims.SELECTOR},tests={host.tenant}")
     host.counted = {}
@@ -251,7 +249,7 @@ async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
         await host.client.patch(kinds.RESOURCE_CLAIMS, "mine", {"metadata": {"labels": {"tests": host.tenant}}}, host.work)
         await host.give("mine", "a")
         await host.has(usage, 1)
-        # While there is one, it is watched, though nobody may have another.
+        # While there is one, it is watched, even if no tenant may have another.
         host.counted = {}
         await host.pass_time(60)
         assert usage._claims.watched

@@ -1,4 +1,4 @@
-"""The open page of metering, damaged by hand on a real API server: said, and mended, with nothing lost that can be known."""
+"""The open page of metering, damaged by hand on a real API server: reported, repaired, and nothing knowable is lost."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.apiserver
 
 
 def page_saying(**changes: Any) -> Callable[[Page], Obj]:
-    """What is written into the page in its stead: as it is, and these fields otherwise."""
+    """The page with some fields replaced, written instead of it."""
 
     def damaged(page: Page) -> Obj:
         said = json.loads(zlib.decompress(usagebook.write(page))) | changes
@@ -45,7 +45,7 @@ DAMAGES: dict[str, Callable[[Page], Obj]] = {
     "not JSON": lambda _: binary(zlib.compress(b"{")),
     "cut off": lambda page: binary(usagebook.write(page)[:-9]),
     "another form": page_saying(form=2),
-    "rows that are none": page_saying(rows={}),
+    "rows of the wrong type": page_saying(rows={}),
     "a row that is too short": page_saying(rows=[[1]]),
     "negative numbers": page_saying(rows=[[*ROW, 5, -5, 0]]),
     "a negative time": page_saying(until=-5),
@@ -94,7 +94,7 @@ async def two_closed_pages(host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_a_damaged_page_is_begun_anew_from_what_is_still_held(host: Host, name: str) -> None:
+async def test_a_damaged_page_restarts_from_what_is_still_held(host: Host, name: str) -> None:
     """Found by a controller that begins: what ended meanwhile is lost, what is still there counts from its own beginning."""
     await two_closed_pages(host)
     usage = host.usage()
@@ -119,7 +119,7 @@ async def test_a_damaged_page_is_begun_anew_from_what_is_still_held(host: Host, 
 
 
 @pytest.mark.parametrize("name", [*DAMAGES, *MEDDLING])
-async def test_a_controller_that_counts_writes_over_what_somebody_did_and_loses_nothing(host: Host, name: str) -> None:
+async def test_a_controller_that_counts_writes_over_a_foreign_change_and_loses_nothing(host: Host, name: str) -> None:
     await two_closed_pages(host)
     usage = host.usage()
     async with background(usage.run()):

@@ -308,7 +308,7 @@ async def _either(deadly: Dying, host: Host) -> bool:
     return deadly.died.is_set() or host.clock.sleepers > 0
 
 
-async def test_of_two_writers_one_begins_anew(host: Host) -> None:
+async def test_of_two_writers_one_starts_again(host: Host) -> None:
     one, other = (UsageStore(host.client, host.system, name) for name in ("one", "other"))
     page = await one.open(5 * HOUR)
     await one.save(page)

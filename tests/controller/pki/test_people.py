@@ -32,7 +32,7 @@ def request(
     return builder.sign(key, None if plain else hashes.SHA256()).public_bytes(PEM)  # type: ignore[arg-type]
 
 
-# How each is made: some take a second, which nobody waits for who only collects tests.
+# How each is created: some take a second, for which collecting tests should not wait.
 GOOD: dict[str, Callable[[], Any]] = {
     "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
     "P-521": lambda: ec.generate_private_key(ec.SECP521R1()),

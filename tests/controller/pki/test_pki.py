@@ -99,13 +99,13 @@ def test_a_certificate_of_another_tenants_ca_is_refused(tmp_path, keys) -> None:
 
 
 @pytest.mark.parametrize("authority", ["etcd", "front-proxy", "kubelet", "serving"])
-def test_a_certificate_of_another_purposes_ca_is_no_client_of_the_api(tmp_path, keys, authority) -> None:
+def test_a_certificate_of_another_purposes_ca_is_not_a_client_of_the_api(tmp_path, keys, authority) -> None:
     forged = issue.issue(CertSpec(authority, "bulkhead:admin", Usage.CLIENT), keys.authorities[authority], NOW)
     with pytest.raises(ssl.SSLError):
         call_the_api(tmp_path, keys, forged)
 
 
-def test_a_server_certificate_is_no_client(tmp_path, keys) -> None:
+def test_a_server_certificate_is_not_a_client(tmp_path, keys) -> None:
     wrong = issue.issue(CertSpec("client", "eve", Usage.SERVER), keys.authorities["client"], NOW)
     with pytest.raises(ssl.SSLError):
         call_the_api(tmp_path, keys, wrong)
@@ -161,7 +161,7 @@ def test_over_data_no_other_key_is_drawn_where_both_copies_are_gone(damage: str 
         lost |= {name: secrets[name] | {"data": dict.fromkeys(secrets[name]["data"], damage)} for name in KEYS}
     with pytest.raises(KeysLostError, match=r"pki-service-account .* pki-apiserver .* no other key is created over it"):
         assemble(spec, lost, NOW, has_data=True)
-    # The way back: either copy will do. And where there is no data yet, or none any more, a key is drawn.
+    # The way back: either copy is enough. If there is no data yet, or no longer any, a key is generated.
     for name in KEYS:
         assert assemble(spec, lost | {name: secrets[name]}, NOW, has_data=True).keys.encryption_key == before.encryption_key
     assert assemble(spec, lost, NOW).keys.encryption_key != before.encryption_key
@@ -285,7 +285,7 @@ def test_however_many_planes_there_are_each_certificate_is_parsed_once(monkeypat
         assert walk() == 0
 
 
-def test_what_a_plane_does_not_have_any_more_is_forgotten() -> None:
+def test_what_a_plane_no_longer_has_is_forgotten() -> None:
     known = issue.Known()
     sizes = []
     for _ in range(5):

@@ -78,7 +78,7 @@ def test_a_controller_that_starts_with_a_clock_that_is_wrong_reissues_none_eithe
     world.machine.wrong = timedelta(days=days)
     world.clock = SteadyClock(world.machine)
     world.renewals = Renewals(world.clock, lambda: world.clock.trouble if world.clock.unknown else "")
-    # Were certificates due by the server's time, nobody would know whether that is the right one.
+    # If certificates were due by the server's time, it would be unknown whether that time is right.
     world.machine.advance(61 * 24 * 3600)
     found = world.turn()
     assert [result.issued for result in found] == [()] * PLANES
@@ -104,7 +104,7 @@ def test_cas_that_end_together_restart_a_few_planes_at_a_time(world: World) -> N
     assert all("pki-ca-client" in result.put_off for result in found if not result.issued)
 
 
-def test_what_is_missing_or_does_not_say_what_it_should_waits_for_nobody(world: World) -> None:
+def test_a_missing_or_wrong_certificate_is_renewed_without_waiting(world: World) -> None:
     world.machine.advance(61 * 24 * 3600)
     world.renewals = Renewals(world.clock, lambda: "no")
     for plane_secrets in world.secrets:

@@ -287,7 +287,7 @@ async def test_a_host_api_that_is_not_seen_for_a_moment_is_where_it_was() -> Non
 
     assert ranges.api() == ()
     seen(["192.0.2.10"])
-    # Nobody asked in between.
+    # No lookup happened in between.
     seen(["192.0.2.11"])
     for nothing in (None, []):
         seen(nothing)

@@ -1,4 +1,4 @@
-"""Servers that believe the host's nodes are none that egress CIDRs open; of those known by name alone it is said."""
+"""Servers that trust the host's nodes are not opened by egress CIDRs; those known only by name are reported."""
 
 from ipaddress import ip_address
 from typing import cast
@@ -88,7 +88,7 @@ def test_an_admin_says_where_a_named_server_is() -> None:
             load({"BULKHEAD_SERVER_ADDRESSES": wrong.replace(" ", "/")})
 
 
-def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
+def test_a_server_that_an_admin_or_the_host_names_is_not_unknown() -> None:
     named = load({"BULKHEAD_SERVER_ADDRESSES": "nfs.example.org=192.0.2.10/32,.nas.example.org=192.0.2.0/24"}).named_servers
     ranges = HostRanges(cast("Client", None), named=named)
     names_ = ("nfs.example.org", "a.nas.example.org", "nfs.storage.svc.cluster.local", "nfs.storage.svc", "b.example.org")
@@ -98,7 +98,7 @@ def test_what_an_admin_or_the_host_answers_for_is_no_unknown_server() -> None:
 
 
 def seen(ranges: HostRanges, name: str, server: str, *, version: int) -> None:
-    """A volume of the host as its informer hears of it."""
+    """A volume of the host as its informer receives it."""
     meta = {"name": name, "uid": f"u-{name}", "resourceVersion": str(version)}
     raw = msgspec.json.encode({"metadata": meta, "spec": {"nfs": {"server": server, "path": "/"}}})
     ranges._storage[0]._put(*ranges._storage[0]._shrink(raw, None), relist=False)

@@ -73,7 +73,7 @@ def test_the_tokens_of_as_many_pods_as_there_may_be_do_not_count_against_the_ten
         ("4", 1, "4"),
         (None, 1, "1"),
         (None, None, None),
-        # No limit in practice, or none at all: the runtime of a container is no place to fail.
+        # No limit in practice, or none at all: a container's runtime is the wrong place to fail.
         ("1k", 1, "1"),
         ("0", None, None),
         ("999999999999P", 1, "1"),
@@ -95,7 +95,7 @@ def test_without_any_limit_the_quota_of_pods_is_there() -> None:
     ]
 
 
-def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None:
+def test_a_gpu_resource_without_a_limit_is_limited_to_nothing() -> None:
     spec = plane_spec(quota={"gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"), "limits": (), "object_limits": ()})
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "0", "requests.amd.com/gpu": "0"}
@@ -162,7 +162,7 @@ def test_what_devices_of_a_class_are_metered_as_is_noted_with_the_flavor_that_th
     assert json.loads(quota["metadata"]["annotations"][deviceclaims.LINES]) == {
         "gpu.example.com": "nvidia.com/gpu@h100", "nic.example.com": "rdma/hca",
     }  # fmt: skip
-    # As it is read, nothing is said of a class of which the tenant may have none.
+    # As it is read, nothing is reported about a class of which the tenant may have no device.
     assert deviceclaims.lines_of(quota) == {
         "gpu.example.com": ("h100", "nvidia.com/gpu"), "imex.example.com": ("", "imex.example.com"),
     }  # fmt: skip

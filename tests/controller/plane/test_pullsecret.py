@@ -32,7 +32,7 @@ def test_of_two_for_one_registry_the_first_counts() -> None:
         secret("x", {"r": {"auth": "x" * 300_000}}),
     ],
 )
-def test_what_is_none_is_named(wrong: dict[str, Any]) -> None:
+def test_a_malformed_secret_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnusableError, match="Secret x "):
         merged([wrong])
 

@@ -153,7 +153,7 @@ def test_every_pod_passes_restricted_pod_security(name: str) -> None:
             assert own["capabilities"] == {"drop": ["ALL"]}
             assert own["seccompProfile"] == {"type": "RuntimeDefault"}
             assert container["resources"]["limits"]["memory"]
-            # The reader of an audit trail serves nobody.
+            # The reader of an audit trail serves no requests.
             assert container["name"] == "audit" or {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
@@ -294,7 +294,7 @@ def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() 
         "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     }
     controllers, gates = sorted(set(grouped["kube-controller-manager"]) - set(plain["kube-controller-manager"]))
-    # Without it nobody would take the protection off a deleted group.
+    # Without it nothing would remove the finalizer from a deleted group.
     assert controllers.endswith(",podgroup-protection-controller")
     assert gates == "--feature-gates=GenericWorkload=true"
     assert named(offers={"pod_groups": True}) - named() == {("RoleBinding", "syncer-podgroups")}

@@ -1,7 +1,8 @@
-"""A changed pod template restarts that pod of every tenant at the next upgrade, which nobody may do unnoticed.
+"""A changed pod template restarts that pod of every tenant at the next upgrade, which must not happen unnoticed.
 
-Syncers are replaced by every upgrade anyway. When this fails: find a way without, such as a file that is read again; else name
-the restart in docs/upgrading.md, and in `RESTARTED` of e2e/scenarios/upgrade/test_upgrade.py, and then set UPDATE_GOLDEN=1.
+Every upgrade replaces syncers anyway. If this fails, find a way without a restart, such as a file that is read again. Otherwise
+list the restart in docs/upgrading.md, and in `RESTARTED` of e2e/scenarios/upgrade/test_upgrade.py, and then set
+UPDATE_GOLDEN=1.
 """
 
 import hashlib

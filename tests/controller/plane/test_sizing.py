@@ -64,7 +64,7 @@ def test_what_the_api_server_has_for_its_audit_trail_does_not_grow_with_the_stor
 
 @pytest.mark.parametrize(("replicas", "most"), [(1, 120), (3, 200)])
 def test_etcd_keeps_few_entries_of_its_log_in_memory(replicas: int, most: int) -> None:
-    """Each is up to 1.5 MiB, and etcd bounds them by number alone: with the 10 000 of before no limit would hold them."""
+    """Each entry is up to 1.5 MiB, and etcd limits only their number: with the former 10,000 no memory limit would suffice."""
     command = etcd.container(plane_spec(control_plane={"replicas": replicas}))["command"]
     numbers = [int(flag.partition("=")[2]) for flag in command if flag.startswith(("--snapshot-count", "--snapshot-catchup"))]
     assert len(numbers) == 2

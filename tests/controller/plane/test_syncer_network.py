@@ -42,7 +42,7 @@ def test_the_setting_reaches_the_plane() -> None:
         assert plane_of(case(tenant(), tenant_class(), Settings(host_api_by=way))).installation.host_api_anywhere is expected
 
 
-def test_metrics_are_read_by_whom_the_values_name_and_the_shim_by_nobody_more() -> None:
+def test_metrics_are_open_to_the_peers_in_the_values_and_the_shim_to_no_others() -> None:
     shim, metrics = syncer(installation={"metrics_from": SCRAPERS})["ingress"][:2]
     assert metrics["from"][1:] == list(SCRAPERS)
     assert [port["port"] for port in metrics["ports"]] == [8080]
@@ -64,12 +64,12 @@ def test_metrics_are_read_by_whom_the_values_name_and_the_shim_by_nobody_more() 
         "[" * 9000,
     ],
 )
-def test_what_is_no_peer_stops_the_controller_and_is_named(wrong: str) -> None:
+def test_a_malformed_peer_stops_the_controller_and_is_named(wrong: str) -> None:
     with pytest.raises(SettingsError, match="BULKHEAD_METRICS_FROM"):
         load({"BULKHEAD_METRICS_FROM": wrong})
 
 
-def test_no_peers_are_none_and_not_everybody() -> None:
+def test_an_empty_list_of_peers_means_none_and_not_all() -> None:
     assert peers("") == peers("[]") == ()
 
 

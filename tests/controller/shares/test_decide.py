@@ -157,7 +157,7 @@ def test_a_copy_that_is_as_it_was_left_is_not_written() -> None:
         (Copy(at("team"), "another", "7"), content()),
         (copy("team"), content(**{".dockerconfigjson": "bmV3"})),
     ],
-    ids=["somebody wrote to it", "another of the name", "its source has changed"],
+    ids=["another client wrote to it", "another of the name", "its source has changed"],
 )
 def test_a_copy_that_is_not_as_it_was_left_is_written_over(there: Copy, source: Content) -> None:
     left = {at("team"): Left(content().digest, "uid-team", "7")}
@@ -227,7 +227,7 @@ def test_a_secret_of_the_tenants_own_is_not_pulled_with() -> None:
     assert points(Account("team", "u", "1"), conflicts={at("team"): False}) == []
 
 
-def test_what_is_no_pull_secret_is_not_pulled_with() -> None:
+def test_a_secret_of_another_type_is_not_pulled_with() -> None:
     tls = content_of(REGISTRY, secret("kubernetes.io/tls"))
     account = Account("team", "u", "1")
     assert points(account, sources={REGISTRY: tls}) == []

@@ -225,7 +225,7 @@ def test_whatever_the_nodes_extra_conf_its_size_stays_the_pods(text: str) -> Non
 
 @given(ANY)
 def test_a_value_that_came_past_every_check_still_renders_nothing(text: str) -> None:
-    """The templates trust nobody: what is neither one word nor one quoted text stops the rendering."""
+    """The templates trust no input: a value that is neither one word nor one quoted text stops the rendering."""
     assume(not is_value(text))
     for spec in (
         slurm_spec(CASES["fixed"], cluster_name=text),

@@ -1,4 +1,4 @@
-"""Which pods of a cluster are made anew because their image is not pulled."""
+"""Which pods of a cluster are recreated because their image is not pulled."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ def pod(*containers: dict[str, Any], since: object = LONG_AGO, scheduled: str = 
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-def test_a_pod_that_never_got_its_image_is_made_anew(reason: str) -> None:
+def test_a_pod_that_never_got_its_image_is_recreated(reason: str) -> None:
     assert hanging([pod(waiting(reason))], NOW) == (Hanging("cpu-0", "1"),)
     assert hanging([pod(waiting(reason), waiting("ContainerCreating"))], NOW) == (Hanging("cpu-0", "1"),)
 

@@ -211,7 +211,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.INVALID_CONFIGURATION,
         "extraConf: AccountingStorageTRES: needs accounting",
     ),
-    "a QOS that preempts nobody known": (
+    "a QOS that preempts an unknown one": (
         with_slurm({"accounting": {"enabled": True, "qos": [{"name": "a", "preempt": ["b"]}]}}),
         samples.tenant_class(),
         Reason.INVALID_CONFIGURATION,

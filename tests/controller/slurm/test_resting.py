@@ -1,4 +1,4 @@
-"""Which workers hold their devices for nobody's job: metering counts them as idle, so whatever is not known is not idle."""
+"""Which workers hold devices without a job: metering counts them as idle, so unknown must not count as idle."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_worker_with_a_job_works_whatever_its_state_says() -> None:
     assert resting(SlurmView(nodes=(SlurmNode("gpu-0", frozenset({"IDLE"}), cpus_used=1),))) == set()
 
 
-def test_where_jobs_were_not_read_nobody_rests() -> None:
+def test_no_worker_is_idle_if_jobs_were_not_read() -> None:
     assert resting(SlurmView(nodes=(IDLE,), jobs=None)) == set()
 
 

@@ -1,4 +1,4 @@
-"""Who gets an ssh certificate, as whom and for how long; how the CA goes on; and what login nodes are told."""
+"""Who gets an ssh certificate, for which user and how long; how the CA is rotated; and what login nodes are told."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def test_a_certificate_is_of_a_quarter_of_an_hour_and_never_outlives_its_token()
         Request("system:admin", ("system:masters",)), Request(ADA), token(ADA.upper()), Request("bulkhead:host:ada2"),
     ],
 )  # fmt: skip
-def test_whom_the_tenant_does_not_name_gets_none(request_: Request) -> None:
+def test_a_user_that_the_tenant_does_not_name_gets_none(request_: Request) -> None:
     assert isinstance(answer(request_), Refuse)
 
 
@@ -70,7 +70,7 @@ def test_whom_the_tenant_does_not_name_gets_none(request_: Request) -> None:
         ({"revokedUsers": [ADA]}, set()),
     ],
 )
-def test_who_is_revoked_gets_none_and_is_told_to_login_nodes(access: dict[str, Any], refused: set[str]) -> None:
+def test_a_revoked_user_gets_none_and_login_nodes_learn_of_it(access: dict[str, Any], refused: set[str]) -> None:
     requests = [token(groups=("corp:left",)), Request(HOSTS_ADA)]
     assert {each.identity for each in requests if isinstance(answer(each, **access), Refuse)} == refused
     if access.get("revoked", [{}])[0].get("kind") != "Group":  # login nodes know of no groups
@@ -97,7 +97,7 @@ def test_of_a_requests_extra_only_a_moment_is_read() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c"]), unique=True), max_size=6), st.sampled_from(["a", "b", "d"]))
-def test_nobody_is_who_does_not_name_him_and_root_only_by_an_admin(named: list[list[str]], identity: str) -> None:
+def test_a_person_is_only_a_user_that_names_them_and_root_only_as_an_admin(named: list[list[str]], identity: str) -> None:
     users = [UserSpec(f"u{at}", 10000 + at, admin=at % 2 == 0, identities=tuple(each)) for at, each in enumerate(named)]
     found = principals_of(identity, users)
     assert {user.name for user in users if identity in user.identities} == set(found) - {"root"}
@@ -135,7 +135,7 @@ def test_a_rotation_is_learnt_before_it_signs_and_the_old_key_forgotten_after_it
     assert ssh.CERTIFICATE_LIFE + timedelta(minutes=10) < KEPT, "longer than any certificate, with what clocks differ"
 
 
-def test_a_revocation_leaves_nothing_of_before_and_is_carried_out_once() -> None:
+def test_a_revocation_leaves_nothing_older_and_is_carried_out_once() -> None:
     draw = keys()
     kept = stepped(Authority(draw()), rotate="x", revoke="", now=NOW, draw=draw)
     revoked = stepped(kept, rotate="x", revoke="now", now=NOW, draw=draw)
@@ -166,7 +166,7 @@ def test_what_is_kept_is_read_again_and_what_is_broken_refused() -> None:
 # -- what login nodes and people are given
 
 
-def test_who_is_revoked_is_in_no_file_and_has_no_right() -> None:
+def test_a_revoked_user_is_in_no_file_and_has_no_right() -> None:
     spec = slurm_spec(CASES["certificates"])
     login = LoginSpec(replicas=2, revoked=frozenset({ADA}))
     (trust,) = objects.trust(spec, login, ("ssh-ed25519 AAAA",))
@@ -251,6 +251,6 @@ def test_what_a_tenant_revokes_is_what_its_login_nodes_get(access: dict[str, Any
 
     assert data() == {"alice": f"{key('a')}\n"}
     assert data(**access) == {}
-    # What was issued before some moment is no longer good; who has it is not gone.
+    # A certificate from before this moment is no longer accepted; the users that hold it still exist.
     before = {"revoked": [{"name": each, "before": "2026-01-01T00:00:00Z"} for each in (ADA, HOSTS_ADA)]}
     assert data(**before) == {"alice": f"{key('a')}\n"}

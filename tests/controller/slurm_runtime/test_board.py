@@ -109,7 +109,7 @@ async def test_a_cluster_vouches_for_the_workers_that_its_host_ordered_and_no_mo
     mine = {pods[name]["metadata"]["uid"] for name in bed.workers()}
     assert len(mine) == 2
     assert bed.board.vouched("team-a") == mine
-    # Its tenant makes another one that says the same, and a set that nobody ordered.
+    # Its tenant creates another pod with the same labels, and a set that the controller did not order.
     for name, uid, labels in (("gpu-7", "forged", {}), ("own-0", "own", {NODE_SET_LABEL: "own"})):
         bed.plane.objects["Pod", name] = like(pods["gpu-0"], name, uid, labels | {ORDINAL_LABEL: name[-1]})
     await bed.reconcile(node_set(minimum=2, maximum=2))
@@ -138,7 +138,7 @@ async def test_what_is_taken_back_ends_the_wait_of_that_tenants_task_alone(bed: 
     assert bed.clock.sleepers == 0
 
 
-def test_the_board_wakes_who_is_concerned() -> None:
+def test_the_board_wakes_the_loops_that_are_concerned() -> None:
     board, woken = Board(), list[str]()
     board.listen(woken.append)
     assert board.on_host("a") is None

@@ -23,7 +23,7 @@ def test_the_earliest_deadline_of_a_worker_is_kept() -> None:
     assert Deadlines().after([Drain("gpu-0", "bulkhead: node n1 is cordoned")], IDLE, [WORKER]).promised == {}
 
 
-def test_a_worker_that_stays_has_no_deadline_any_more_and_silence_changes_nothing() -> None:
+def test_a_worker_that_stays_loses_its_deadline_and_silence_changes_nothing() -> None:
     kept = Deadlines(promised={"gpu-0": EARLY})
     assert kept.after([], LEAVING, [WORKER]) == kept
     assert kept.after([], None, [WORKER]) == kept

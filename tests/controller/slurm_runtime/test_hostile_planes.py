@@ -1,6 +1,6 @@
-"""Planes whose tenants put anything into them: what of it reaches the controller's memory is bounded, of one and of many.
+"""Planes into which tenants may put anything: what reaches the controller's memory is bounded, for one plane and for many.
 
-The servers here say what they like on every path, as a tenant can with an APIService of its own in place of a kind.
+The servers here answer whatever they like on every path, as a tenant can with its own APIService in place of a kind.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from tests.controller.slurm_runtime.slurmrestd import FakeSlurmrestd, served
 from tests.controller.slurm_runtime.world import node_set
 
 
-async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_tenant_delays_no_other(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_module, "_REQUEST_DEADLINE_SECONDS", 300.0)
     async with served(FakeSlurmrestd(mood="silent"), seconds=300.0) as (silent, transport):
         planes = {"mute": FakePlane(transport), "well": bed.plane}

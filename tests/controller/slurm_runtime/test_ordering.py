@@ -230,7 +230,7 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]
 
 
-async def test_requests_for_ssh_certificates_are_answered_where_anybody_may_make_one(bed: Bed) -> None:
+async def test_requests_for_ssh_certificates_are_answered_where_any_user_may_create_one(bed: Bed) -> None:
     await bed.order(users=(UserSpec("alice", 10001),))
     assert (bed.desks.open_of, bed.host.authority) == (set(), None)
     named = (UserSpec("alice", 10001, identities=("corp:ada",)),)

@@ -1,4 +1,4 @@
-"""Giving workers back: who goes first, what happens when, and the laws that hold whatever the tenant does."""
+"""Releasing workers: which goes first, what happens when, and the laws that hold whatever the tenant does."""
 
 from datetime import timedelta
 
@@ -215,7 +215,7 @@ def test_laws_of_a_release(events: list[Event], final: int) -> None:
     assert world.step() == ()
 
 
-def test_who_is_to_go_first_goes_before_those_who_lose_less() -> None:
+def test_a_worker_chosen_to_go_first_goes_before_those_that_lose_less() -> None:
     view = SlurmView(nodes=(node(0), node(1, "ALLOCATED")), jobs=(job(1, 1),))
     workers = [worker(0), worker(1)]
 

@@ -127,7 +127,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("nodes in brackets without end", {"nodes": "gpu-[0-99999999]"}),
     ("brackets that do not match", {"nodes": "gpu-[[0]"}),
     ("a job without a number", {"job_id": None}),
-    ("states that are no list", {"job_state": "RUNNING"}),
+    ("states that are not a list", {"job_state": "RUNNING"}),
 ]
 
 
@@ -156,7 +156,7 @@ async def test_writes_reach_the_node_that_is_meant(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 300, "../job/7", "a%2Fb", "a b", "a?b", "a\n"])
-async def test_a_name_that_is_no_path_segment_is_refused(bed: Bed, name: str) -> None:
+async def test_a_name_that_is_not_a_path_segment_is_refused(bed: Bed, name: str) -> None:
     with pytest.raises(SlurmRefused):
         await bed.rest.drain(name, "bulkhead: x")
     assert not bed.fake.calls

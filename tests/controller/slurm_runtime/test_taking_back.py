@@ -101,7 +101,7 @@ def test_a_job_sees_the_signal_that_it_asks_for_once(name: str, signal: EndSigna
     assert (sent.job, sent.node, sent.signal, sent.batch) == (7, "gpu-0", "USR1", True)
     assert signalled_in(made.nodes["gpu-0"].reason) == {7}
     assert is_taken(made.nodes["gpu-0"].reason)
-    # Whoever comes next knows it from the drain's reason alone.
+    # The next leader knows it only from the drain's reason.
     assert made.step() == ()
     assert made.signalled == [(7, "USR1")]
     made.now = START + timedelta(seconds=120)
@@ -165,7 +165,7 @@ def test_a_fixed_worker_that_is_taken_back_waits_in_the_queue_under_its_name() -
     assert made.made == 3
 
 
-def test_workers_that_wait_for_nobody_are_given_up_and_others_wait_on() -> None:
+def test_workers_that_no_job_waits_for_are_given_up_and_others_wait_on() -> None:
     made = world(gpus_free=8)
     made.gpus_soon = 0
     made.queue = [pending(1, gpus=2)]

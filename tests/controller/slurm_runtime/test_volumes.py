@@ -1,4 +1,4 @@
-"""Volumes of a cluster that are asked to change, in a plane that is a real API server; nobody makes volumes or pods in it."""
+"""Volumes of a cluster that should change, in a plane that is a real API server; nothing creates volumes or pods in it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

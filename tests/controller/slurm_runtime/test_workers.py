@@ -141,7 +141,7 @@ async def test_switched_off_the_workers_go_with_grace_then_the_daemons_and_the_v
     assert bed.workers() == ["gpu-0"]
 
 
-async def test_a_worker_whose_image_is_never_pulled_is_made_anew(bed: Bed) -> None:
+async def test_a_worker_whose_image_is_never_pulled_is_recreated(bed: Bed) -> None:
     """A worker is left alone by its NodeSet whatever image it was made with."""
     await bed.reconcile(node_set(minimum=2, maximum=2))
     bed.register("gpu-1")

@@ -86,7 +86,7 @@ async def counting(host_config: KubeConfig) -> Any:
         yield client
 
 
-async def test_who_flaps_writes_no_more_than_a_number_in_a_while(counting: Counting) -> None:
+async def test_a_flapping_condition_writes_a_limited_number_of_events(counting: Counting) -> None:
     clock, tenant, other = FakeClock(), made(), made()
     announcer = Announcer(counting, clock)
     for _ in range(3 * BURST):

@@ -58,7 +58,7 @@ async def test_who_has_an_address_of_the_slice_is_named_once_the_teardown_is_blo
     assert ("bulkhead-system/bulkhead-controller has 10.112.5.186; delete and recreate them" in found.message) is blocked
     assert "plane has" not in found.message
     assert "default/web" not in found.message
-    # Nobody else pays for a tenant that has been going for minutes.
+    # A tenant that has been terminating for minutes delays no other tenant.
     assert (found.again >= 5, host.asked) == ((True, 1) if blocked else (False, 0))
 
 

@@ -104,7 +104,7 @@ async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client:
         assert await kinds_of(client, "whole") == set()
 
 
-async def test_what_somebody_changed_by_hand_is_changed_back(client: Client) -> None:
+async def test_a_change_by_hand_is_changed_back(client: Client) -> None:
     await ask(client, "drifted")
     async with ControllerHost(client) as world:
         await world.settle("drifted")
@@ -133,7 +133,7 @@ async def test_a_tenant_at_rest_costs_no_write(client: Client) -> None:
         await take_down(world, "resting")
 
 
-async def test_a_namespace_that_is_somebody_elses_is_never_adopted_nor_deleted(client: Client) -> None:
+async def test_a_namespace_of_another_owner_is_never_adopted_nor_deleted(client: Client) -> None:
     await client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bh-taken-work"}})
     await ask(client, "taken")
     async with ControllerHost(client) as world:
@@ -182,7 +182,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     await client.apply(kinds.TENANT_CLASSES, spec)
     await ask(client, "alone", **{"class": "giving"}, nodes={"dedicated": True, "selector": {"pool": "a"}})
     async with ControllerHost(client, dedication) as world:
-        # Nobody has looked at the nodes yet: nothing is made, and nothing is said that might be wrong.
+        # The nodes have not been observed yet: nothing is created, and nothing is reported that might be wrong.
         assert "conditions" not in ((await world.settle("alone")).get("status") or {})
         dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n1"))
         assert ready(await world.settle("alone")) == ("False", "NodesTaken")
@@ -193,7 +193,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
         assert "NodesDedicated" in {each["type"] for each in status["conditions"]}
         settings = (await client.get(kinds.CONFIG_MAPS, "syncer", "bh-alone"))["data"]["settings.json"]
         assert '"bulkhead.dev/tenant": "alone"' in settings
-        # Nodes of its own that it cannot have any more are told, and those that it has stay.
+        # Dedicated nodes that it can no longer get are reported, and it keeps the ones that it has.
         dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n2"))
         tenant = await world.settle("alone")
         assert ready(tenant) == ("False", "NodesTaken")
@@ -208,7 +208,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     await client.delete(kinds.TENANT_CLASSES, "giving")
 
 
-async def test_a_size_that_the_class_does_not_allow_any_more_is_told_and_stays_as_it_runs(client: Client) -> None:
+async def test_a_size_that_the_class_no_longer_allows_is_reported_and_stays_as_it_runs(client: Client) -> None:
     wide = tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}}) | {"metadata": {"name": "narrowing"}}
     await client.apply(kinds.TENANT_CLASSES, wide)
     await ask(client, "narrowed", **{"class": "narrowing"}, controlPlane={"storage": {"size": "4Gi"}})

@@ -52,7 +52,7 @@ async def test_a_credential_comes_changes_and_goes(host_client: Client) -> None:
     woken: list[str] = []
     receivers = AuditReceivers(client, SPACE, woken.append)
     async with ControllerHost(client, receivers=receivers) as world:
-        # Without it the plane is made all the same, with one that nobody takes.
+        # Without the Secret the plane is created all the same, with a credential that no receiver accepts.
         tenant = await world.settle(NAME)
         assert "ReceiverUnusable: Secret receiver in namespace bulkhead-shared" in said(tenant)
         assert "events are sent without one" in said(tenant)

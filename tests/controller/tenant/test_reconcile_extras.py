@@ -1,7 +1,7 @@
-"""Reconciles of tenants of whom the host refuses an object, on a real API server: what goes on and what must not.
+"""Reconciles of tenants for which the host refuses an object, on a real API server: what continues and what must not.
 
-Each refusal is the API server's own: an address that is taken, a policy of the host's, a field that cannot change, a kind
-that is not served any more. That the rest is looked after is seen by objects that somebody deletes, and that are there again.
+Each refusal is the API server's own: an address that is taken, a policy of the host's, a field that cannot change, a kind that
+is no longer served. The test deletes other objects and sees them return, which shows that the rest is reconciled.
 """
 
 from collections.abc import AsyncIterator
@@ -125,7 +125,7 @@ async def test_an_address_that_a_service_of_the_tenants_took_first_stops_nothing
         await upkeep(client, world, "squatted")
         outcome = await world.reconciler.reconcile("squatted")
         assert outcome.again == 30.0
-        # Whoever was told and did it finds the way in open.
+        # After the admin has followed the message, the way in is open.
         await client.delete(kinds.SERVICES, "mine", "bh-squatted-work")
 
         async def freed() -> bool:
@@ -290,7 +290,7 @@ async def test_routes_that_the_host_serves_no_more_stop_nothing_else(client: Cli
     await ask(client, "routed", exposure={"type": "Gateway"})
     async with ControllerHost(client, settings=INSTALLED) as world:
         assert said(await world.settle("routed"))[1] == "RouteRefused"
-        # The moment in which the informer has not heard of it yet.
+        # The moment before the informer has received it.
         world.owned.route_version = lambda: "v1"  # type: ignore[method-assign]
         await client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "tlsroutes.gateway.networking.k8s.io")
         await served(client, kinds.TLS_ROUTES, there=False)

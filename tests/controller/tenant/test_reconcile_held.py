@@ -116,7 +116,7 @@ async def test_of_an_edit_that_is_refused_nothing_is_applied(client: Client) -> 
         assert "spec.quota.cohort: demoo" in told
         assert told.endswith(f"{accepted.NOTE}, of generation 1")
         assert await fingerprint(client, "edited") == before
-        # Looked after as any other meanwhile, and by another controller too.
+        # It is reconciled as any other meanwhile, and by another controller too.
         await client.delete(kinds.NETWORK_POLICIES, "default-deny", "bh-edited")
         async with ControllerHost(client) as other:
             await other.settle("edited")
@@ -257,7 +257,7 @@ async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(cl
         kept = [[each for each in found["conditions"] if each["type"] == "SlurmReady"] for found in (before, tenant["status"])]
         assert kept[0]
         assert kept[0] == kept[1]
-        # Held for anything else it is looked after as ever.
+        # A tenant that is held for another reason is reconciled as ever.
         await client.patch(kinds.TENANT_CLASSES, "computing", {"spec": {"scheduling": None}})
         await tighten()
         assert ready(await world.settle("computing")) == ("False", "OutOfBounds")
@@ -268,7 +268,7 @@ async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(cl
 
 
 class Looker(Dedication):
-    """Says of nodes what it is told to; nobody has looked until then."""
+    """Reports of nodes what the test sets; until then, that they have not been observed."""
 
     found: Finding | None = None
 
@@ -283,7 +283,7 @@ async def selects(client: Client, name: str) -> dict[str, str]:
     return found
 
 
-async def test_nodes_that_nobody_has_looked_at_stay_as_they_are(client: Client) -> None:
+async def test_nodes_that_were_not_observed_stay_as_they_are(client: Client) -> None:
     await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
     await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": {"nodes": {"maxDedicated": 2}}})
     looker = Looker(client, Settings(), lambda _: None)

@@ -67,7 +67,7 @@ async def test_a_provider_comes_and_goes_with_its_class_and_its_plane_stays(host
         before = await fingerprint(client, "signs")
         await world.reconciler.reconcile("signs")
         assert await fingerprint(client, "signs") == before
-        # The class takes it back: the tenant is held, and nobody of it is believed any more.
+        # The class withdraws it: the tenant is held, and its plane no longer trusts any of its users.
         await client.patch(kinds.TENANT_CLASSES, "signing", {"spec": {"access": None}})
         tenant = await world.settle("signs")
         assert await believed(client, "signs") == []

@@ -1,6 +1,6 @@
-"""Reconciles of tenants of whom something is asked that never changes, on a real API server: what grows, stays and goes on.
+"""Reconciles of tenants with a request for what can never change, on a real API server: what grows, stays and continues.
 
-Nobody makes volumes here: the claims are made as the host's controller of StatefulSets would, and bound by hand.
+No controller creates volumes here: the test creates the claims as the host's controller of StatefulSets would, and binds them.
 """
 
 import secrets
@@ -72,7 +72,7 @@ def stored(tenant: Obj) -> tuple[str, str, str]:
 
 
 async def upkeep(client: Client, world: ControllerHost, name: str) -> None:
-    """What protects a tenant, and what it runs on: changed by somebody, and as it was again."""
+    """What protects a tenant, and what it runs on: changed by another client, and then restored."""
     await client.delete(kinds.NETWORK_POLICIES, "default-deny", f"bh-{name}")
     older = [{"name": "etcd", "image": "example.org/etcd:older"}]
     body = {"spec": {"template": {"spec": {"containers": older}}}}
@@ -102,7 +102,7 @@ async def test_volumes_grow_while_the_plane_runs(client: Client) -> None:
         assert "FileSystemResizePending" in stored(await world.settle("growing"))[2]
         await became(client, "growing", "4Gi")
         assert stored(await world.settle("growing"))[:2] == ("True", "Applied")
-        # A member's volume that was lost is made anew from the template, which is as it was.
+        # A member's lost volume is recreated from the template, which has not changed.
         after = await client.get(kinds.STATEFUL_SETS, "plane", "bh-growing")
         assert after["metadata"]["generation"] == before["metadata"]["generation"]
         await claim(client, "growing", 1)
@@ -183,7 +183,7 @@ async def test_an_object_that_cannot_become_what_it_should_holds_up_nothing(clie
     await client.delete(kinds.TENANT_CLASSES, "stuck")
 
 
-async def test_a_tenant_that_was_never_built_is_not_built_beside_an_object_that_is_somebody_elses(client: Client) -> None:
+async def test_a_tenant_that_was_never_built_is_not_built_beside_an_object_of_another_owner(client: Client) -> None:
     await offer(client, "half")
     async with ControllerHost(client) as world:
         tenant = await ask(client, "half", **{"class": "half"})

@@ -93,7 +93,7 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
         for each, certificate in first.items():
             assert second[each].not_valid_after_utc - certificate.not_valid_after_utc >= timedelta(days=60), each
             assert says(second[each]) == says(certificate), each
-        # The syncer reads its kubeconfig once; nothing else was touched, and what somebody took away does not come back.
+        # The syncer reads its kubeconfig once; nothing else was touched, and a deleted object does not return.
         assert await annotation(client, name, "syncer") != restarts
         after = await fingerprint(client, name)
         changed = {each[2] for each in set(after) ^ set(before)}
@@ -108,7 +108,7 @@ async def test_what_would_expire_is_renewed_in_a_plane_that_is_not_looked_after(
         await world.settle(name)
         assert await annotation(client, name, "syncer") == renewed
 
-        # A year of pauses later the plane still has certificates; looked after again, it keeps them.
+        # A year of pauses later the plane still has certificates; reconciled again, it keeps them.
         for days in range(122, 366, 61):
             clock.later = timedelta(days=days)
             await world.settle(name)

@@ -60,7 +60,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
         else:
             await client.delete(kinds.TENANT_CLASSES, name)
         assert ready(await world.settle(name)) == ("False", reason)
-        # Refused it costs no write, and all else is left as it is: what somebody took away does not come back.
+        # A refusal costs no write, and everything else stays: a deleted object does not return.
         before = await fingerprint(client, name)
         await world.settle(name)
         assert await fingerprint(client, name) == before
@@ -85,7 +85,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
         await world.settle(name)
         assert await trusted(client, name) == (second, components + second)
 
-        # Looked after again, it is the same CA, and what was taken away is there again.
+        # Reconciled again, it has the same CA, and the deleted object returns.
         await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None}})
         await client.apply(kinds.TENANT_CLASSES, offer)
         await world.settle(name)
@@ -94,7 +94,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
         await take_down(world, name)
 
 
-async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody_else_is_believed(client: Client) -> None:
+async def test_tokens_are_revoked_in_a_plane_that_is_not_reconciled_and_no_other_is_trusted(client: Client) -> None:
     await ask(client, "tokens")
     async with ControllerHost(client) as world:
         await world.settle("tokens")
@@ -117,7 +117,7 @@ async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody
         before = await fingerprint(client, "tokens")
         await world.settle("tokens")
         assert await fingerprint(client, "tokens") == before
-        # A tenant that takes it back while it is paused is looked after once the pause ends.
+        # A tenant that withdraws it while it is paused is reconciled once the pause ends.
         await client.patch(kinds.TENANTS, "tokens", {"spec": {"access": {"revoked": None}}})
         await world.settle("tokens")
         assert await fingerprint(client, "tokens") == before
@@ -126,7 +126,7 @@ async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody
         await take_down(world, "tokens")
 
 
-async def test_in_a_namespace_that_is_somebody_elses_nothing_is_touched(client: Client) -> None:
+async def test_in_a_namespace_of_another_owner_nothing_is_touched(client: Client) -> None:
     await ask(client, "strayed")
     async with ControllerHost(client) as world:
         await world.settle("strayed")

@@ -69,7 +69,7 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
     "no syncer": ({"deployments": {}}, "WaitingForSyncer"),
     "no quota": ({"quotas": {}}, "Provisioning"),
     "one quota": ({"quotas": {"tenant-quota": {}}}, "Provisioning"),
-    "a quota that nobody counts yet": (
+    "a quota that is not counted yet": (
         {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
         "Provisioning",
     ),
@@ -157,9 +157,9 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
     assert made["quota"][2] == {"name": f"{GPU}@h100", "nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0}
     assert [(line["name"], line["used"]) for line in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
     assert (made["gpus"]["borrowed"], made["gpus"]["lent"]) == (6, 0)
-    # What only waits for the ledger is in the host's quota already, and held by nobody.
+    # A pod that only waits for the ledger is in the host's quota already, but holds nothing.
     assert (made["gpus"]["used"], made["gpus"]["summary"]) == (30, "30/24")
-    # Of one that has left its cohort nothing is said that was noted before.
+    # Of a tenant that has left its cohort, no earlier note is reported.
     left = compute(tenant(), plane_spec(), findings, NOW)
     assert (left["quota"], "borrowed" in left["gpus"], left["gpus"]["used"]) == (None, False, 16)
 
@@ -242,20 +242,20 @@ def reported(uid: str) -> dict[str, Any]:
 
 
 LOST = [
-    # What the status named, what the host remembers, what the plane answers with; whether it is said, what is written.
+    # The status's identity, the host's record, the plane's answer; whether it is reported, and what is written.
     ("", Recorded(), "new", False, "new"),
     ("old", Recorded("old", 7), "old", False, "old"),
     ("old", Recorded("old", 7), "", False, "old"),
     # The record was lost with the namespace's other objects: the status remembers.
     ("old", Recorded(), "new", True, None),
-    # The status was made anew with its Tenant: the record remembers.
+    # The status is new with its Tenant: the host's record remembers.
     ("", Recorded("old", 7), "new", True, "old"),
     ("old", Recorded("old", 7), "new", True, "old"),
     # An older copy of the same plane, which only its syncer can tell.
     ("old", Recorded("old", 9, "plane went back in time: revision was 9, is 4"), "old", True, "old"),
-    # It is said while the plane does not answer, too.
+    # It is also reported while the plane does not answer.
     ("old", Recorded("old", 9, "plane changed identity: cluster UID was old, is new"), "", True, "old"),
-    # Somebody accepted it: the syncer has recorded the plane as it is.
+    # An admin accepted it: the syncer has recorded the plane as it is.
     ("old", Recorded("new", 3), "new", False, "new"),
 ]
 

@@ -36,7 +36,7 @@ def test_neighbours_are_preferred(available: list[int], required: list[int], siz
     assert prefer(GPUS, names(available), names(required), size) == names(chosen)
 
 
-def test_a_plain_file_is_no_healthy_device(tmp_path: Path) -> None:
+def test_a_plain_file_is_not_a_healthy_device(tmp_path: Path) -> None:
     gpu = Gpu(0, tmp_path / "nvidia0")
     assert not gpu.healthy()
     gpu.node.write_bytes(b"")

@@ -21,7 +21,7 @@ from workstation.hostcluster.images.build import PROJECT
 
 _SECONDS = 20.0
 _OWN = PROJECT / "images/slurm/rootfs"
-# The tree is everybody's and stays as it is: what is written lies above it in memory, gone with the process.
+# All tests share the tree, and it stays as it is: writes go to a layer in memory, which ends with the process.
 _INSIDE = """set -eu
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$ABOVE"
@@ -73,7 +73,7 @@ class LoginNode:
 
     @property
     def log(self) -> str:
-        """What sshd said."""
+        """The log of sshd."""
         return (self.files / "log").read_text()
 
 

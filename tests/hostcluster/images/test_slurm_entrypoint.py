@@ -1,4 +1,4 @@
-"""The entrypoint of the Slurm image as root, on volumes that come writable for everybody: what a user may replace there.
+"""The entrypoint of the Slurm image as root, on volumes that are writable for all users: what a user may replace there.
 
 It runs in namespaces of its own, on this machine's programs, up to where it would become the daemon. Then a user of the cluster
 looks around.
@@ -25,7 +25,7 @@ STUBS = {
     "timeout": "exit 0",  # all daemons answer at once
     "sleep": "exec /bin/sleep 0.02",
     "pkill": "exit 0",
-    # Bob is quick: between the making of a home and its handing over he puts a link in its place.
+    # Bob is quick: between the creation of a home and the change of its owner he puts a link in its place.
     "mkdir": f'/bin/mkdir "$@" || exit 1; for last; do :; done; [ "$last" != /home/alice ] || {AS_BOB} sh -c '
     f"'mv /home/alice /home/.mine && ln -s /etc/victim /home/alice' 2> /dev/null; exit 0",
 }  # fmt: skip

@@ -170,7 +170,7 @@ def test_only_a_user_of_the_list_has_keys(name: str) -> None:
         ("corp:eve\ncorp:ada@example.org", False), ("CORP:ADA@EXAMPLE.ORG", False),
     ],
 )  # fmt: skip
-def test_only_who_is_named_word_for_word_is_a_user(identity: str, is_alice: bool, tmp_path: Path) -> None:
+def test_only_a_user_that_is_named_word_for_word_counts(identity: str, is_alice: bool, tmp_path: Path) -> None:
     (tmp_path / "alice").write_text("corp:ada@example.org\nbulkhead:host:ada\n-v\ncorp:жук\n")
     script = ENTRYPOINTS[2].read_text().replace("/etc/slurm-ssh-trust", str(tmp_path))
     done = subprocess.run(["sh", "-c", script, "sh", "alice", identity], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The login node's sshd and the certificates that the controller signs: whom they let in, as whom, how long, for what."""
+"""The login node's sshd and the certificates that the controller signs: which users they admit, as which user, for how long."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -71,7 +71,7 @@ def test_a_certificate_opens_the_users_that_it_names_and_the_log_says_whose_it_i
     assert [node.ssh(bobs, user).returncode for user in ("alice", "root")] == [255, 255]
 
 
-def test_whom_the_tenant_names_no_more_is_out_at_once_although_the_certificate_is_valid(
+def test_a_user_that_the_tenant_no_longer_names_is_out_at_once_although_the_certificate_is_valid(
     node: LoginNode, tmp_path: Path
 ) -> None:
     key = key_of(tmp_path, "alice", "bob")
@@ -101,8 +101,8 @@ def test_other_authorities_and_other_times_open_nothing(node: LoginNode, tmp_pat
     assert node.ssh(key_of(tmp_path, "alice", name="replaced"), "alice").returncode == 255
 
 
-def test_failures_of_one_keep_nobody_else_out(node: LoginNode, tmp_path: Path) -> None:
-    """Everybody who comes through the tenant's API has one address."""
+def test_failures_of_one_user_keep_no_other_out(node: LoginNode, tmp_path: Path) -> None:
+    """All users who come through the tenant's API have the same address."""
     eves, alices = key_of(tmp_path, "eve", identity="corp:eve", name="eves"), key_of(tmp_path, "alice")
     assert [node.ssh(eves, "alice").returncode for _ in range(6)] == [255] * 6
     assert node.ssh(alices, "alice").returncode == 0

@@ -1,4 +1,4 @@
-"""Who got which address, from the CNI library's files."""
+"""Which pod got which address, from the CNI library's files."""
 
 import asyncio
 import json

@@ -193,7 +193,7 @@ def test_while_a_namespace_is_worked_on_its_pods_keep_their_rules_and_those_that
     assert book.rules()[0].ingress == frozenset()
 
 
-def test_who_keeps_writing_is_done_all_the_same() -> None:
+def test_a_tenant_that_keeps_writing_is_handled_all_the_same() -> None:
     book = Rulebook(NODE)
     finished = False
     for number in range(400):

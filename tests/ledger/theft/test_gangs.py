@@ -1,7 +1,7 @@
-"""What a gang is, is fixed when it is admitted: nobody gains by deleting its pods and making others under its name.
+"""A gang is fixed when it is admitted: no tenant gains by deleting its pods and creating others under its name.
 
 A lender with a nominal quota stands against a borrower with none. Each case has its control: what the same pods get without the
-trick, or what comes back rightly.
+trick, or a successor that is right.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ def held_by(world: World, tenant: str) -> int:
     return world.used(tenant, LINE)
 
 
-def test_members_that_are_made_again_larger_wait_behind_whoever_has_nominal_quota() -> None:
+def test_recreated_larger_members_wait_behind_pods_within_nominal_quota() -> None:
     world = shared()
     small = gang(world, "g", 0, 4)
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_a_pod_of_high_priority_shields_no_gang_from_what_others_lend() -> None:
     assert {each.pod.virtual_name for each in world.decide().reclaim if each.pod.asks[GPU]} == {"low"}
 
 
-def test_a_larger_member_does_not_pass_who_waits_for_the_room_even_within_its_tenants_nominal() -> None:
+def test_a_larger_member_does_not_pass_pods_that_wait_for_the_room_even_within_its_tenants_nominal() -> None:
     world = World(nodes=nodes(1))
     world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("lender", "thief")}
     gang(world, "g", 0, 2)
@@ -273,7 +273,7 @@ def test_of_two_gangs_the_one_with_the_least_important_pod_goes_first() -> None:
     assert {each.pod.virtual_name for each in world.decide().reclaim} == {"low"}
 
 
-def test_who_ran_beside_a_gang_that_is_gone_counts_for_the_next_one_of_its_name() -> None:
+def test_a_pod_that_ran_beside_a_gone_gang_counts_for_the_next_one_of_its_name() -> None:
     world = shared()
     made = gang(world, "g", 1, 3)
     world.add("thief", "g", 1, made)

@@ -1,4 +1,4 @@
-"""What is kept for whoever waits first, idles: it is kept for what can start, and where nobody knows when, for a while."""
+"""Devices reserved for the first waiting workload are idle: only for one that can start, and for a while if unknown when."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_room_that_may_never_come_free_is_kept_for_a_while_and_then_used() -> No
     assert "bob" in starts(world)
 
 
-def test_one_made_again_stands_behind_who_waited_meanwhile() -> None:
+def test_a_recreated_pod_waits_behind_pods_that_waited_meanwhile() -> None:
     world = broken(1)
     world.create("bob", 8)
     world.apply(world.decide())
@@ -90,8 +90,8 @@ def test_the_first_of_one_cohort_is_not_the_first_of_another() -> None:
 
 
 @pytest.mark.parametrize("tenant", ["", "ada"])
-def test_what_the_host_runs_on_every_node_is_no_room_that_anybody_waits_for(tenant: str) -> None:
-    """An agent on each node, or a plane: who needs the whole node can never start there, and had its place kept for ever."""
+def test_room_of_the_hosts_own_pods_is_not_waited_for(tenant: str) -> None:
+    """An agent on each node, or a plane: a workload that needs the whole node never starts there, yet kept its place."""
     world = broken(0)
     world.nodes = nodes(2)
     for node in world.nodes:
@@ -104,7 +104,7 @@ def test_what_the_host_runs_on_every_node_is_no_room_that_anybody_waits_for(tena
     assert (len(never), [each.pod.tenant for each in decisions.admit]) == ((1, ["cyd"]) if not tenant else (0, ["cyd"]))
 
 
-def test_who_has_quota_of_a_flavor_waits_behind_nobody_of_its_tenant_who_may_not_have_that() -> None:
+def test_a_pod_with_quota_of_a_flavor_does_not_wait_behind_pods_that_may_not_have_it() -> None:
     """A pod that joins a gang goes to the flavor of that alone: it kept out who could start within nominal on another."""
     fast, slow = ("fast", GPU), ("slow", GPU)
     world = World(nodes={kind: Node(kind, {GPU: 8, "cpu": 1 << 20, "pods": 110}, {KIND: kind}) for kind in ("fast", "slow")})

@@ -1,4 +1,4 @@
-"""Who is being deleted holds what it holds until it is gone. How long that may be, a tenant does not choose for others."""
+"""A pod that is being deleted holds its devices until it is gone. A tenant does not choose for others how long that may be."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_a_pod_that_its_tenant_deletes_with_an_hour_of_grace_is_taken_back_by_th
 
 
 def test_an_hour_of_grace_is_an_end_that_is_known() -> None:
-    """Of one's own quota nobody takes it back: whoever waits reads when it ends."""
+    """Its own quota is never reclaimed; waiting users read when it ends."""
     world = lent()
     world.tenants["thief"] = Tenant("thief", COHORT, shares={LINE: Share(8)})
     (stays,) = world.held()
@@ -51,7 +51,7 @@ def test_an_hour_of_grace_is_an_end_that_is_known() -> None:
     assert [each.starts_by for each in decisions.verdicts.values()] == [world.now + 3600.0]
 
 
-def test_nodes_that_one_tenants_pods_avoid_are_avoided_by_nobody_else() -> None:
+def test_nodes_that_one_tenants_pods_avoid_are_not_avoided_by_others() -> None:
     """Own anti-affinity lets an admission fail at will: two such nodes were closed to all pods that looked like it."""
     world = World(nodes=nodes(2))
     world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("ada", "thief")}
@@ -60,13 +60,13 @@ def test_nodes_that_one_tenants_pods_avoid_are_avoided_by_nobody_else() -> None:
         world.create(name, 8)
     decisions = world.decide()
     assert [each.pod.tenant for each in decisions.admit] == ["ada"]
-    # It is avoided for a while: that is no reason to say that it can never start.
+    # The node is avoided for a while: that is not a reason to report that the pod can never start.
     assert {each.why for each in decisions.verdicts.values()} == {Why.CAPACITY}
     world.avoid = {}
     assert sorted(each.pod.tenant for each in world.decide().admit) == ["ada", "thief"]
 
 
-def test_who_avoids_a_node_looks_for_itself_after_others_found_no_room() -> None:
+def test_a_pod_that_avoids_a_node_is_placed_by_itself_after_others_found_no_room() -> None:
     """What was found for one tenant is not believed for another that may go elsewhere."""
     world = World(nodes=nodes(1))
     world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("ada", "bob")}
@@ -74,6 +74,6 @@ def test_who_avoids_a_node_looks_for_itself_after_others_found_no_room() -> None
     world.create("ada", 8)
     world.now += 1.0
     world.create("bob", 8)
-    # Its room is kept for nobody whom the node is closed to.
+    # The room is not kept for workloads to which the node is closed.
     assert [each.pod.tenant for each in world.decide().admit] == ["bob"]
     assert replace(world.nodes["n0"]).usable

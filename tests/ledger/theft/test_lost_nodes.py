@@ -1,12 +1,12 @@
-"""What users of schedulers beside Kubernetes' own lost GPUs by: nodes that go, hang or come again, and pods that do not end.
+"""How users of other schedulers lost GPUs: nodes that go, hang or come again, and pods that do not end.
 
     slurm-bridge 36   a pod that never became ready kept its GPU while that was given out again
     slurm-bridge 16   GPUs were given out while the pod that had them was still ending
     slurm-bridge 43   after any node was deleted, the pods on all others died
-    slurm-bridge 49   a pod without a kubelet never ended, and what it held came back to nobody
+    slurm-bridge 49   a pod without a kubelet never ended, and its GPUs never came back
 
-Here a pod holds what it holds until the host's API has forgotten it, whatever it or its node says. That must neither give a GPU
-out twice nor keep its owner waiting for what never comes.
+Here a pod holds its devices until the host's API has forgotten it, whatever the pod or its node reports. That must neither give
+out a GPU twice nor keep its owner waiting for ever.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ class Losing(World):
     """A world in which kubelets fall silent: what they run is neither ended nor forgotten."""
 
     def watched(self, seconds: float, of: str) -> float | None:
-        """Let the ledger and everybody do what they do, until a pod of a tenant is admitted; returns after how long."""
+        """Let the ledger and all actors act, until a pod of a tenant is admitted. Returns after how long."""
         began = self.now
         while self.now <= began + seconds:
             decisions = self.decide()
@@ -65,7 +65,7 @@ def test_what_is_taken_back_from_a_lost_node_and_never_ends_is_not_waited_for() 
     # Twice the bound: the one that is lost had its chance, and then another one goes.
     took = world.watched(2 * world.rules.reclaim_within + OVERDUE_SECONDS + 60.0, "lender")
     assert took is not None
-    # What is lost still counts: nobody knows whether its processes run on.
+    # Lost pods still count: their processes may still run.
     assert world.used("thief", LINE) + 8 <= 16
     assert {pod.node for pod in world.held() if pod.tenant == "thief"} == {back.pod.node}
 
@@ -73,7 +73,7 @@ def test_what_is_taken_back_from_a_lost_node_and_never_ends_is_not_waited_for() 
 def test_nor_is_what_its_tenant_deleted_itself() -> None:
     world = lending()
     lost = newest(world)
-    # Nobody has noticed yet that the kubelet is silent.
+    # The host has not noticed yet that the kubelet is silent.
     world.silence(lost.node, noticed=False)
     world.delete(lost, 30.0)
     world.create("lender", 8)
@@ -84,7 +84,7 @@ def test_nor_is_what_its_tenant_deleted_itself() -> None:
     assert world.watched(30.0 + OVERDUE_SECONDS + world.rules.reclaim_within + 60.0, "lender") is not None
 
 
-def test_nobody_reads_that_it_starts_at_a_time_that_has_passed() -> None:
+def test_no_message_names_a_start_that_has_passed() -> None:
     world = Losing(nodes=nodes(1))
     world.tenants = {name: Tenant(name, name, shares={LINE: Share(8)}) for name in ("ada", "bob", "cyd")}
     # It has a time limit, at which its kubelet would have ended it.
@@ -142,7 +142,7 @@ def test_a_deleted_node_that_comes_again_has_what_runs_on_it_and_all_others_run_
     world.create("lender", 8)
     world.tenants["lender"] = Tenant("lender", COHORT, shares={LINE: Share(32)})
     decisions = world.decide()
-    # Where its pod still runs nobody else is put; the third node is free.
+    # No other pod goes to the node on which its pod still runs; the third node is free.
     assert {each.node for each in decisions.admit} == {"n1"}
     assert before <= {pod.uid for pod in world.held()}
     assert world.used_on(node.name) == 8
@@ -159,7 +159,7 @@ def test_a_deleted_node_that_comes_again_has_what_runs_on_it_and_all_others_run_
     ],
 )
 @pytest.mark.parametrize("usable", [True, False])
-def test_whatever_a_pod_is_its_gpus_are_nobody_elses(state: dict[str, object], usable: bool) -> None:
+def test_whatever_a_pod_is_its_gpus_are_its_own(state: dict[str, object], usable: bool) -> None:
     """36 and 16: what gives a GPU back is that the pod is gone, and nothing that it says of itself."""
     world = Losing(nodes=nodes(1))
     world.tenants = {name: Tenant(name, name, shares={LINE: Share(8)}) for name in ("ada", "bob")}

@@ -1,7 +1,7 @@
-"""Who needs what hundreds of others borrow gets it in one decision. Kueue 13148: a scheduler that stood still for 700 victims.
+"""A workload that needs what hundreds of others borrow gets it in one decision. Kueue 13148: one stopped for 700 victims.
 
-Counted is what a decision does, not how long it takes: nodes are looked for a bounded number of times, and each victim is
-looked at a bounded number of times, however many there are. Seconds are measured by `make bench NAME=ledger`.
+The test counts what a decision does, not how long it takes: it looks for nodes a bounded number of times, and at each victim a
+bounded number of times, however many there are. `make bench NAME=ledger` measures seconds.
 """
 
 from collections import Counter
@@ -93,7 +93,7 @@ def test_a_queue_of_single_pods_takes_back_one_each_without_looking_at_all_for_e
     for _ in range(8):
         decisions, found = decided(world)
         taken |= {each.pod.uid for each in decisions.reclaim}
-        # Each tries a few places; nobody goes through the 704 for each of the 200.
+        # Each tries a few places; it does not go through the 704 for each of the 200.
         assert found["looks"] <= 20 * 200
         assert found["places"] <= 20 * 200
         world.apply(decisions)

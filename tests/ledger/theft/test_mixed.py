@@ -86,7 +86,7 @@ def comes_back(world: Mixed) -> None:
         world.create("lender", 0, asks={MIG: 1, "cpu": 1000})
 
 
-def test_without_a_death_everybody_ends_with_what_is_theirs() -> None:
+def test_without_a_death_every_tenant_ends_with_its_own() -> None:
     world = shared()
     world.settle()
     world.check()
@@ -95,7 +95,7 @@ def test_without_a_death_everybody_ends_with_what_is_theirs() -> None:
     world.settle()
     world.check()
     assert (world.holds("lender", GPU), world.holds("lender", MIG)) == (10, 10)
-    # Nobody's nominal was touched, and no claim was; the pod whose slices were borrowed went, with its GPU.
+    # No tenant's nominal quota was touched, and no claim; the pod with the borrowed slices was evicted, with its GPU.
     assert world.holds("slurm", GPU) == 2
     assert (world.holds("claims", GPU), world.holds("claims", MIG)) == (3, 4)
 
@@ -132,7 +132,7 @@ def test_a_claim_that_comes_while_a_pod_waits_is_charged_before_it() -> None:
     assert [each.pod.asks[GPU] for each in world.decide().admit] == [2]
 
 
-def test_a_slice_is_no_gpu() -> None:
+def test_a_slice_is_not_a_gpu() -> None:
     """What is lent of one kind is not owed in another, and a pod that asks for both waits for both."""
     world = shared()
     world.pods.clear()

@@ -1,7 +1,7 @@
-"""Pods that never had the gate, or lost it without the ledger: they are counted, gain nothing by it, and are taken back first.
+"""Pods that never had the gate, or lost it without the ledger: they count, gain nothing by it, and are evicted first.
 
-The host's policies refuse both to syncers, tenants and admins (`tests/chart`). Here somebody got past them all the same: a
-policy that was off, a pod of before its tenant had a cohort, a syncer of an older release.
+The host's policies refuse both to syncers, tenants and admins (`tests/chart`). Here a pod got past them all the same: because a
+policy was off, the pod is older than its tenant's cohort, or a syncer is of an older release.
 """
 
 import pytest
@@ -34,13 +34,13 @@ def test_what_runs_without_the_gate_counts_like_all_else(stage: Stage) -> None:
     standing = world.decide().standings
     assert (standing["thief"][LINE].used, standing["thief"][LINE].borrowed) == (8, 8)
     assert standing["lender"][LINE].lent == 8
-    # Nobody borrows it a second time.
+    # It cannot be borrowed a second time.
     world.create("other", 8)
     world.create("other", 8)
     assert [each.pod.asks[GPU] for each in world.decide().admit] == [8]
 
 
-def test_it_is_taken_back_for_who_lent_it() -> None:
+def test_it_is_reclaimed_for_its_lender() -> None:
     world = world_of()
     pod = stripped(world, "thief", 8)
     world.now += 500.0
@@ -51,8 +51,8 @@ def test_it_is_taken_back_for_who_lent_it() -> None:
     assert [(each.pod.uid, each.cause) for each in decisions.reclaim] == [(pod.uid, Cause.BORROWED)]
 
 
-def test_who_strips_a_gate_has_no_turn_before_others() -> None:
-    """Its pod without a node counts from now on; the room on nodes goes to whoever has a right to it."""
+def test_a_tenant_that_strips_a_gate_has_no_turn_before_others() -> None:
+    """Its pod without a node counts from now on; the room on nodes goes to the workload that has a right to it."""
     world = world_of(nominal=8, count=1)
     stripped(world, "thief", 8, stage=Stage.ADMITTED)
     world.create("lender", 8)
@@ -77,7 +77,7 @@ def test_beyond_the_ceiling_nothing_more_of_its_tenant_starts() -> None:
 
 
 def test_no_pod_without_a_note_completes_a_gang() -> None:
-    """A gang is what was noted when it was admitted: a stripped pod of its name is nobody's member."""
+    """A gang is the set that was noted when it was admitted: a stripped pod of its name is not a member."""
     world = world_of(nominal=8)
     world.create("thief", 4, pods=2)
     world.settle()

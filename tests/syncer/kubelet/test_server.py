@@ -1,4 +1,4 @@
-"""The tenant's kubelet over real TLS: who gets in, what is passed on, and what never is."""
+"""The tenant's kubelet over real TLS: which clients it admits, what it passes on, and what it never passes on."""
 
 import asyncio
 import contextlib
@@ -184,7 +184,7 @@ async def test_item_83_85_a_refusal_of_the_host_names_nothing_of_it(bench: Bench
     assert b"a" * 32 not in answer
 
 
-async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
+async def test_item_86_an_unknown_client_does_not_get_in(bench: Bench) -> None:
     answer = b""
     with contextlib.suppress(ssl.SSLError, ConnectionError):
         answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.stranger)
@@ -203,7 +203,7 @@ async def test_item_86_a_client_without_a_certificate_does_not_get_in(bench: Ben
 
 
 async def test_item_87_metrics_are_told_to_the_api_server_as_an_extension_server_does(bench: Bench) -> None:
-    """It passes on whom it asks for, in as many headers as there are groups, and shows refusals to people."""
+    """It passes on the user for whom it asks, with a header for each group, and shows refusals to people."""
     caller = "X-Remote-User: alice\r\nX-Remote-Group: a\r\nX-Remote-Group: system:authenticated\r\n"
     path = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
     found = await bench.ask(f"GET {path} HTTP/1.1\r\nHost: x\r\n{caller}\r\n", tls=bench.proxy)

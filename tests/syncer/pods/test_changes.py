@@ -65,7 +65,7 @@ def test_a_refused_ephemeral_container_stops_nothing_else_and_its_generation_is_
     assert found.patches[-1].body["metadata"]["annotations"] == {pod.GENERATION: "2"}
 
 
-def test_a_pod_that_has_no_place_any_more_is_refused_as_a_whole() -> None:
+def test_a_pod_that_no_longer_has_a_place_is_refused_as_a_whole() -> None:
     virtual = samples.pod({"schedulerName": 7})
     with pytest.raises(Untranslatable):
         changes(virtual, created(samples.pod()), samples.VIEW)

@@ -278,7 +278,7 @@ def test_what_a_tenant_wrote_of_a_place_starts_nothing_and_ends_nothing(
 
 
 @given(**ANY)
-def test_only_a_host_pod_without_a_node_is_made_anew_for_the_tenants(
+def test_only_a_host_pod_without_a_node_is_recreated_for_the_tenants(
     virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads
 ) -> None:
     action = decide(virtual, host, memory, reads)

@@ -32,7 +32,7 @@ def test_an_older_host_pod_in_the_cache_is_not_the_one_that_was_created() -> Non
     assert not expectations.is_superseded(KEY, host("h2", "young")), "the host itself has no other"
 
 
-def test_a_host_pod_without_the_annotation_is_no_trouble() -> None:
+def test_a_host_pod_without_the_annotation_is_not_an_error() -> None:
     expectations = Expectations()
     stray = {"metadata": {"name": "web-x", "uid": "h1"}}
     expectations.observe(KEY, stray)

@@ -269,7 +269,7 @@ async def test_an_end_that_only_the_answer_to_the_deletion_shows_is_reported(bed
     assert bed.done == [("refer",), ("status", "Running"), ("delete host", "host-of-v1", 1), ("status", "Succeeded")]
 
 
-async def test_an_end_that_nobody_saw_is_reported_where_a_finalizer_waits_for_it(bed: Bed) -> None:
+async def test_an_unseen_end_is_reported_if_a_finalizer_waits_for_it(bed: Bed) -> None:
     held = samples.merged(virtual(deleting=30, startTime="x"), {"metadata": {"finalizers": ["example.com/waits"]}})
     bed.cached["virtual"] = held
     assert await bed.reconcile() is None
@@ -301,7 +301,7 @@ async def test_nothing_is_told_to_the_plane_of_a_place_before_the_host_has_noted
     assert bed.done == [("refer",), ("bind", "gpu-a")], "noted once"
 
 
-async def test_a_host_pod_from_before_the_tenant_bound_it_is_made_anew(bed: Bed) -> None:
+async def test_a_host_pod_from_before_the_tenant_bound_it_is_recreated(bed: Bed) -> None:
     bed.cached |= {"virtual": virtual(node="gpu-a"), "host": mirror()}
     assert await bed.reconcile() is None
     assert bed.done == [("refer",), ("delete host", "host-of-v1", None)]

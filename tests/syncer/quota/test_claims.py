@@ -84,7 +84,7 @@ def limited_to(clock: FakeClock, hard: dict[str, Any] | None, settings: dict[str
 
 
 @pytest.mark.parametrize("hard", [None, {}, {"pods": "1k"}])
-def test_what_the_host_does_not_limit_the_settings_do_and_what_nobody_limits_is_nothing(
+def test_the_settings_limit_what_the_host_does_not_and_an_unlimited_resource_is_zero(
     clock: FakeClock, hard: dict[str, Any] | None
 ) -> None:
     claims = limited_to(clock, hard, {GPU: 2})

@@ -1,4 +1,4 @@
-"""The best stay on the host: who is let in, who waits, whose host pod gives its place, and with which words."""
+"""The best pods stay on the host: which are admitted, which wait, which give up their place, and with which messages."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -119,7 +119,7 @@ def test_item_96_a_worse_pod_gives_its_place_and_then_waits_behind_the_better_on
     # Whichever comes first now, the better one gets the room.
     assert "a pod that comes before it waits" in bed.create(low)
     assert not bed.create(high)
-    assert bed.queued == ["low"], "who waited only behind it is tried again"
+    assert bed.queued == ["low"], "a pod that waited only behind it is tried again"
     assert "8 nvidia.com/gpu, 4 of 8 are in use" in bed.create(low)
     assert bed.gives_way() == []
 
@@ -162,14 +162,14 @@ def test_item_96_a_waiting_pod_that_goes_lets_those_behind_it_try(bed: Bed) -> N
     assert not bed.create(low)
 
 
-def test_item_96_who_asks_for_something_else_does_not_wait_behind(bed: Bed) -> None:
+def test_item_96_a_pod_that_requests_something_else_does_not_wait_behind(bed: Bed) -> None:
     runs, high, none = bed.pod("runs", 8), bed.pod("high", 4, priority=5), bed.pod("none", 0)
     assert not bed.create(runs)
     assert bed.create(high)
     assert not bed.create(none)
 
 
-def test_item_95_what_is_beyond_the_ceiling_says_so_with_numbers_and_holds_up_nobody(bed: Bed) -> None:
+def test_item_95_a_pod_beyond_the_ceiling_says_so_with_numbers_and_blocks_no_other(bed: Bed) -> None:
     standing = {"nominal": 6, "ceiling": 8, "used": 0, "borrowed": 0, "lent": 1, "borrowable": 2}
     bed.quota["metadata"]["annotations"] = {ledger.STANDING: ledger.write_standing({("", GPU): standing})}
     huge, small = bed.pod("huge", 9, priority=9), bed.pod("small", 8)
@@ -241,7 +241,7 @@ def test_item_96_a_gang_comes_where_its_best_pod_does_wherever_that_is(bed: Bed)
     better, worse = bed.pod("better", 1, priority=9), bed.pod("worse", 1, priority=1)
     assert bed.create(worse)
     assert bed.gives_way() == []
-    # Its worse half waits alone: who is worse than its better half waits behind it.
+    # Its worse half waits: a pod that is worse than the better half waits behind it.
     bed.show(bed.of(pods[1]), "deleted")
     bed.quota["spec"]["hard"][f"requests.{GPU}"] = "7"
     assert bed.create(pods[1])
@@ -286,7 +286,7 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
         bed.virtual[each]["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
     assert all("'a" in (said := bed.create(each)) and "this pod gives it 3 pods" in said for each in pods[:3])
     assert "in use" in bed.create(pods[3])
-    assert bed.queued == ["a0", "a1", "a2"], "nobody says four any more"
+    assert bed.queued == ["a0", "a1", "a2"], "no pod declares four any longer"
     assert all("the rest of its gang" in bed.create(each) for each in pods[:3])
     # One that is gone is told nothing.
     odd = bed.pod("odd", of="a", size=9)
@@ -297,7 +297,7 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
     assert "odd" not in bed.queued
 
 
-def test_item_96_what_its_tenant_holds_back_keeps_nobody_out(bed: Bed) -> None:
+def test_item_96_a_pod_that_its_tenant_holds_back_keeps_no_other_out(bed: Bed) -> None:
     """The ledger admits none of those: were they in the way, what the tenant wants to start might wait for ever."""
     held, ready, more = bed.pod("held", 8, priority=9), bed.pod("ready", 6), bed.pod("more", 2)
     bed.virtual[held]["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
@@ -315,7 +315,7 @@ def test_item_96_what_its_tenant_holds_back_keeps_nobody_out(bed: Bed) -> None:
     assert bed.gives_way() == ["more", "ready"]
 
 
-def test_item_96_who_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
+def test_item_96_a_pod_that_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
     held, ready = bed.pod("held", 8), bed.pod("ready", 8)
     bed.virtual[held]["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
     assert not bed.create(held)
@@ -326,7 +326,7 @@ def test_item_96_who_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
 
 
 def test_a_gate_that_the_host_has_put_on_a_pod_changes_nothing_of_the_order(bed: Bed) -> None:
-    """Who waits has no such gate yet: would it count, both would give their place in turn."""
+    """A waiting pod does not have such a gate yet: if the gate counted, both would give up their place in turn."""
     first, second = bed.pod("first", 8), bed.pod("second", 8)
     assert not bed.create(first)
     host = bed.of(first)
@@ -358,7 +358,7 @@ def test_a_host_pod_that_was_seen_before_its_virtual_pod_has_the_age_of_that(bed
     assert bed.host_queue.gives_way(late)
 
 
-def test_item_96_the_hosts_own_count_takes_back_too_and_what_it_lacks_otherwise_holds_up_nobody(bed: Bed) -> None:
+def test_item_96_the_hosts_own_count_takes_back_too_and_other_shortages_block_no_pod(bed: Bed) -> None:
     low, high = bed.pod("low", 2), bed.pod("high", 2, priority=5)
     assert not bed.create(low)
     desired = pod.for_creation(bed.virtual[high], VIEW)
@@ -393,13 +393,13 @@ def test_item_96_the_hosts_priority_counts_before_the_tenants_own_as_far_as_it_i
     assert bed.gives_way() == ["own"]
 
 
-def test_other_settings_forget_nobody_who_is_on_the_host(bed: Bed) -> None:
+def test_other_settings_forget_no_pod_that_is_on_the_host(bed: Bed) -> None:
     low, high = bed.pod("low", 8), bed.pod("high", 4, priority=5)
     assert not bed.create(low)
     bed.host_queue.recount()
     assert "nvidia.com/gpu" in bed.create(high)
     assert bed.gives_way() == ["low"]
-    # What gives its place does so after the next settings too, and for nobody else.
+    # A pod that gives up its place does so after the next settings too, and for no other pod.
     bed.host_queue.recount()
     assert bed.gives_way() == ["low"]
     bed.take_back(low)

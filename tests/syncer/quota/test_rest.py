@@ -1,6 +1,6 @@
-"""Nobody takes anybody's place in turn: driven by its own queue alone, in any order, it comes to rest after whatever happened.
+"""No two pods take each other's place in turn: with only its own queue, in any order, it comes to rest after whatever happened.
 
-The gangs are such as nobody means to make: more pods than they say, of several sizes and priorities, some of them held back.
+The gangs are unlikely on purpose: more pods than they declare, of several sizes and priorities, some of them held back.
 """
 
 import random

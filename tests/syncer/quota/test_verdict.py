@@ -1,4 +1,4 @@
-"""Which pods wait on the host where not all may: worst first, gangs whole, nobody without need, and never in turn."""
+"""Which pods wait if not all may be on the host: the worst first, gangs whole, none without need, and never in turn."""
 
 from collections.abc import Iterable
 
@@ -47,7 +47,7 @@ def test_the_worst_give_their_place_and_no_more_than_are_needed() -> None:
     assert victims(4, entry("a", 4), entry("b", 1)) == ["a"]
 
 
-def test_nobody_goes_for_whom_it_makes_no_room() -> None:
+def test_no_pod_gives_its_place_without_making_room() -> None:
     assert victims(3, entry("a"), entry("b")) == []
     assert victims(1, entry("a", admitted=True)) == []
     assert victims(1, entry("a", priority=5), entry("b", priority=9)) == []
@@ -106,7 +106,7 @@ def test_victims_are_worse_whole_enough_and_none_of_them_too_many(
 
 @given(pods=st.lists(ENTRIES, min_size=2, max_size=10, unique_by=lambda each: each.key), limit=st.integers(1, 12))
 def test_giving_place_ends(pods: list[QueuedPod], limit: int) -> None:
-    """However they come, after as many turns as there are pods nobody takes anybody's place any more."""
+    """In whatever order they come, after as many turns as there are pods no pod takes another's place."""
     pods = [each for each in pods if each.asks[GPU] <= limit and each.gang is None]
     there: list[QueuedPod] = []
     for _turn in range(len(pods) + 1):

@@ -1,4 +1,4 @@
-"""Who is tried again when there may be room: the best first, and not for what is only noted on a quota."""
+"""Which pods are tried again when there may be room: the best first, and not because of a mere note on a quota."""
 
 from typing import Any
 

@@ -99,7 +99,7 @@ def test_item_37_a_pod_is_kept_from_a_cordoned_node_whatever_else_it_wishes() ->
         ({"tolerations": [{"key": "other", "operator": "Exists"}]}, True),
     ],
 )
-def test_item_37_who_endures_a_cordon_is_not_kept_away(spec: Obj, kept: bool) -> None:
+def test_item_37_a_pod_that_tolerates_a_cordon_is_not_kept_away(spec: Obj, kept: bool) -> None:
     own = samples.pod(spec)
     found = to_host(own, GPU_B)
     assert (NOT_B in [field for term in terms(own) or () for field in term.get("matchFields", ())]) is kept

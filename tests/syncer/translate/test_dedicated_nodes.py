@@ -25,7 +25,7 @@ def test_a_node_that_becomes_anothers_looks_cordoned_and_tells_no_name(taint: st
 
 
 @pytest.mark.parametrize("written", ["{bulkhead.dev/tenant: blue}", "bulkhead.dev/tenant=blue:NoSchedule"])
-def test_whose_a_node_is_is_no_business_of_a_pod_that_may_not_go_there(written: str) -> None:
+def test_a_pod_that_may_not_go_to_a_node_is_not_told_its_tenant(written: str) -> None:
     told = sanitise.text(f"0/3 nodes are available: 1 node(s) had untolerated taint {written}", samples.pod(), samples.VIEW)
     assert "blue" not in told
     assert "bulkhead.dev/tenant" in told

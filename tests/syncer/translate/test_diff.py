@@ -146,7 +146,7 @@ def test_item_64_77_a_generation_goes_with_the_image_that_it_stands_for() -> Non
     assert body["spec"]["containers"] == [{"name": "main", "image": "new"}]
 
 
-def test_item_77_what_was_not_asked_for_before_is_a_resize_and_a_default_of_the_host_is_none() -> None:
+def test_item_77_a_new_request_is_a_resize_and_a_default_of_the_host_is_not() -> None:
     own = samples.container(resources={"requests": {"cpu": "20m"}})
     actual = there(to_host(own, samples.VIEW))
     actual["spec"]["containers"][0]["resources"] = {

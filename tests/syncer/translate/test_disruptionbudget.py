@@ -1,4 +1,4 @@
-"""How many pods stay: as the spec or the status says it, and no more than there are; and of which pods that is said."""
+"""How many pods stay: by the spec or the status, and no more than there are; and for which pods that holds."""
 
 from typing import Any
 

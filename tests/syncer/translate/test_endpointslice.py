@@ -1,4 +1,4 @@
-"""Hand-made endpoints: which of them are a pod of the tenant's, and which are not any more."""
+"""Hand-made endpoints: which of them belong to a pod of the tenant's, and which no longer do."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_item_80_endpoints_at_own_pods_pass_and_name_the_pod() -> None:
     assert found["metadata"]["labels"][mirrored.MANAGED_BY] == "syncer.bulkhead.dev"
 
 
-def test_an_endpoint_that_is_nobodys_leaves_the_others() -> None:
+def test_an_endpoint_without_a_pod_leaves_the_others() -> None:
     own = slice_of(at("10.244.0.9"), at("10.244.0.8"), at("10.244.0.7"))
     found = endpointslice.to_host(own, samples.VIEW, HOLDERS)
     assert [each["addresses"] for each in found["endpoints"]] == [["10.244.0.9"], ["10.244.0.7"]]
@@ -127,7 +127,7 @@ def test_a_port_needs_a_number() -> None:
         (None, Reason.MALFORMED, "needs an address type"),
         (5, Reason.MALFORMED, "expected a text"),
         ("", Reason.NOT_ALLOWED, "'' is not one of IPv4, IPv6"),
-        # Names are looked up by whoever reads the slice, at whatever server they say.
+        # Readers of the slice look up names at any DNS server that they use.
         ("FQDN", Reason.NOT_ALLOWED, "'FQDN' is not one of IPv4, IPv6"),
     ],
 )

@@ -64,13 +64,13 @@ def test_item_93_where_the_host_has_no_pod_groups_the_pod_says_only_to_the_ledge
     assert "schedulingGroup" not in basic["spec"]
 
 
-def test_item_93_pod_groups_are_gangs_for_who_waits_for_the_ledger_anyway_and_for_nobody_else() -> None:
+def test_item_93_pod_groups_are_gangs_only_for_pods_that_wait_for_the_ledger_anyway() -> None:
     plain = replace(VIEW, gated_gangs=False)
     assert gang.of_pod(GROUPED, plain, Groups(upstream())) is None
     assert gang.of_pod(GROUPED, replace(plain, gated_resources=frozenset({"nvidia.com/gpu"})), Groups(upstream())) is not None
 
 
-def test_item_93_what_a_group_says_is_no_size_and_no_topology_of_ours_before_it_is_checked() -> None:
+def test_item_93_a_groups_size_and_topology_count_only_once_they_are_checked() -> None:
     assert refused(GROUPED, Groups()).startswith("ReferenceMissing")
     for minimum, reason in ((0, "Malformed"), (-1, "Malformed"), (10**9, "TooLarge"), ("1k", "Malformed"), (True, "Malformed")):
         assert refused(GROUPED, Groups(upstream(minimum))).startswith(reason)
@@ -89,7 +89,7 @@ def test_item_93_a_group_of_the_coscheduling_plugin_counts_before_a_label() -> N
     assert refused(COSCHEDULED, Groups()).startswith("Malformed")
 
 
-def test_item_93_a_gang_whose_size_nobody_says_is_told_where_to_say_it() -> None:
+def test_item_93_a_gang_without_a_size_is_told_where_to_set_it() -> None:
     for virtual, groups, where in (
         (samples.pod({}, {"labels": {"kueue.x-k8s.io/pod-group-name": "a"}}), Groups(), "kueue.x-k8s.io/pod-group-total-count"),
         (COSCHEDULED, Groups(own={"metadata": {"name": "g", "uid": "u"}, "spec": {}}), "minMember of the PodGroup"),
@@ -99,7 +99,7 @@ def test_item_93_a_gang_whose_size_nobody_says_is_told_where_to_say_it() -> None
         assert "None" not in said
 
 
-def test_item_93_one_pod_is_no_gang() -> None:
+def test_item_93_one_pod_is_not_a_gang() -> None:
     assert gang.of_pod(GROUPED, VIEW, Groups(upstream(1))) is None
     assert not gate.is_gated(made(GROUPED, Groups(upstream(1))))
 
@@ -110,7 +110,7 @@ def test_item_94_a_claim_for_gated_devices_closes_the_gate_too() -> None:
     assert not gate.is_gated(pod.for_creation(samples.pod(), view))
 
 
-def test_item_94_what_the_ledger_does_is_no_difference_and_what_the_tenant_does_moves_no_pod_into_another_gang() -> None:
+def test_item_94_the_ledgers_changes_are_no_difference_and_the_tenants_move_no_pod_into_another_gang() -> None:
     labels = {"kueue.x-k8s.io/pod-group-name": "a", "x": "1"}
     virtual = samples.pod({}, {"labels": labels, "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}})
     host = made(virtual, Groups())

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Obj, str, str]] = {
     "too many paths in one": (asked(rules=[rule(OWN, *MANY, *MANY)]), "TooLarge", "spec.rules[0].http.paths"),
     "too many certificates": (asked(tls=[{"hosts": [OWN]}] * 51), "TooLarge", "spec.tls"),
     "too many hosts of a certificate": (asked(tls=[{"hosts": [OWN] * 101}]), "TooLarge", "spec.tls[0].hosts"),
-    "a certificate for everybody": (asked(tls=[{"secretName": "x"}]), "NotAllowed", "spec.tls[0].hosts"),
+    "a certificate for every host": (asked(tls=[{"secretName": "x"}]), "NotAllowed", "spec.tls[0].hosts"),
     "a certificate elsewhere": (asked(tls=[{"hosts": [OWN], "secretName": "x/y"}]), "Malformed", "spec.tls[0].secretName"),
     "a field unknown": (asked(snippet="x"), "UnknownField", "spec.snippet"),
     **{

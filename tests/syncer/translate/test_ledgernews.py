@@ -94,7 +94,7 @@ def test_item_97_a_pod_that_runs_beyond_a_lowered_quota_is_told_what_becomes_of_
     said = verdict(ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
     told = ledgernews.announced(host(said=said, admitted=True), OWN, VIEW)
     assert told == (ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
-    # Neither one that waits, nor what was said while it waited; and what is decided comes before what may be.
+    # Neither for a waiting pod, nor for a verdict from the time when it waited; a decision counts more than a forecast.
     assert ledgernews.announced(host(said=said), OWN, VIEW) is None
     assert ledgernews.announced(host(said=verdict(), admitted=True), OWN, VIEW) is None
     assert (ledgernews.announced(host(said=said | reclaim(), admitted=True), OWN, VIEW) or ("",))[0] == "ReclaimedBorrowed"
@@ -117,12 +117,12 @@ def test_item_97_what_the_ledger_says_of_a_reclaim_reads_as_one_sentence_that_sa
     assert re.fullmatch(r"[a-z][^.;]*; it ends by [-0-9T:.]+Z at the latest", message), message
 
 
-def test_item_97_what_is_announced_is_no_disruption_yet() -> None:
+def test_item_97_an_announced_reclaim_is_not_a_disruption_yet() -> None:
     assert condition(host(said=reclaim(), admitted=True), "DisruptionTarget") == {}
 
 
 @pytest.mark.parametrize("by", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2027-01-15", "soon", "", 5, None])
-def test_what_is_no_time_announces_nothing(by: Any) -> None:
+def test_a_malformed_time_announces_nothing(by: Any) -> None:
     note = json.dumps({"by": by, "cause": "ReclaimedBorrowed", "message": "soon"})
     assert ledgernews.announced(host(said={ledger.RECLAIM: note}, admitted=True), OWN, VIEW) is None
 

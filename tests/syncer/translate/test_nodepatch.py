@@ -74,11 +74,11 @@ _HELD: Obj = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status
         {"conditions": [{"type": "Ready", "status": "True", "message": ""}]},
     ],
 )
-def test_a_status_that_says_the_same_in_other_words_is_no_patch(wanted: Obj) -> None:
+def test_a_status_with_the_same_meaning_is_not_patched(wanted: Obj) -> None:
     """An API server drops what is empty: sent again and again it would be a write a second for each node of each tenant."""
     virtual = {"metadata": {"name": "n"}, "status": _HELD}
     assert nodepatch.status_patch(virtual, {"status": wanted}) == {}
-    # The controls: something that is said, and something that is said no more.
+    # The controls: a field that is set, and a field that is no longer set.
     assert nodepatch.status_patch(virtual, {"status": wanted | {"phase": "Running"}})["phase"] == "Running"
     assert nodepatch.status_patch(virtual, {"status": wanted | {"capacity": {}}})["capacity"] == {"cpu": None}
     assert nodepatch.status_patch({"metadata": {"name": "n"}}, {"status": {"images": []}}) == {}

@@ -57,7 +57,7 @@ def test_item_79_node_ports_are_a_service_at_the_address_of_the_nodes() -> None:
     }
 
 
-def test_item_79_it_is_known_by_a_name_of_its_own_and_nobody_takes_it_for_the_tenants_service() -> None:
+def test_item_79_it_has_a_name_of_its_own_and_is_not_taken_for_the_tenants_service() -> None:
     host = translate(virtual())
     assert host is not None
     assert host["metadata"]["name"] != service.to_host(virtual(), samples.VIEW)["metadata"]["name"]

@@ -49,7 +49,7 @@ def test_a_key_that_others_and_the_tenant_set_is_the_tenants() -> None:
     assert othersmarks.kept(made(app="own"), there)["metadata"]["labels"]["app"] == "own"
 
 
-def test_a_copy_that_nobody_has_noted_anything_on_is_written_as_wanted() -> None:
+def test_a_copy_without_foreign_notes_is_written_as_wanted() -> None:
     assert othersmarks.kept(made(app="a"), made(app="b")["metadata"]) == made(app="a")
     empty = {"uid": "h", "labels": None, "annotations": None, "finalizers": None}
     assert othersmarks.kept(made(), empty) == made()

@@ -1,4 +1,4 @@
-"""The platform's pull secret: on pods of the platform's own images alone, whoever wrote them."""
+"""The platform's pull secret: only on pods of the platform's own images, whoever created them."""
 
 import contextlib
 from dataclasses import replace

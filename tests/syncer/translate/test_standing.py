@@ -128,14 +128,14 @@ def test_no_tightened_field_stops_a_label_of_what_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_what_comes_anew_is_judged(name: str) -> None:
+def test_a_new_object_is_judged(name: str) -> None:
     refused = []
     for field, tight in TIGHTEST.items():
         try:
             pod.for_creation(OWN[name], replace(RICH, **{field: tight}))
         except Untranslatable:
             refused.append(field)
-    # What each pod runs into besides is said of all.
+    # A limit that every pod may meet is listed for all of them.
     everybodys = {"dns_address", "pod_security", "max_pod_bytes"}
     assert (
         set(refused) - everybodys

@@ -34,7 +34,7 @@ def narrowed(*asked: Obj, **view: Any) -> str:
     return tolerations.narrowed({"tolerations": list(asked)}, samples.view(view))
 
 
-def test_item_39_what_an_admin_reserved_by_a_taint_is_tolerated_by_nobody() -> None:
+def test_item_39_no_pod_tolerates_an_admins_reserving_taint() -> None:
     host = to_host(samples.pod({"tolerations": [RESERVED, EVERYTHING]}), samples.VIEW)
     assert not any(
         tolerations.tolerates(each, {"key": RESERVED["key"], "value": "x", "effect": "NoSchedule"}) for each in _of(host)

@@ -119,7 +119,7 @@ async def test_a_budget_that_was_not_used_grows_no_further_than_its_burst() -> N
     await asyncio.gather(*tasks)
 
 
-async def test_who_comes_after_urgent_writes_waits_the_longer() -> None:
+async def test_a_write_after_urgent_ones_waits_longer() -> None:
     clock = FakeClock()
     budget = WriteBudget(clock, rate=10, burst=5)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""A write to the plane comes back as an event; until then the cache is behind, and nobody acts on it."""
+"""A write to the plane comes back as an event; until then the cache is behind, and no reconcile acts on it."""
 
 from typing import Any
 

@@ -56,7 +56,7 @@ def _made() -> tuple[PlaneIdentity, _Plane, FakeClock]:
     return identity, plane, clock
 
 
-async def test_an_event_that_overtakes_the_answer_is_no_step_back() -> None:
+async def test_an_event_that_overtakes_the_answer_is_not_a_step_back() -> None:
     identity, plane, _clock = _made()
     await identity.establish()
     plane.arrives = 105

@@ -11,7 +11,7 @@ def refused(field: str) -> Unprocessable:
     return Unprocessable(422, "Invalid", message, (Cause(field, "FieldValueInvalid", "field is immutable"),))
 
 
-def test_a_patch_for_an_object_that_was_replaced_is_no_refusal() -> None:
+def test_a_patch_for_a_replaced_object_is_not_a_refusal() -> None:
     assert refusals.explain(refused("metadata.uid"), "web") is None
 
 

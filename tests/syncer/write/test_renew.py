@@ -109,7 +109,7 @@ async def test_only_a_copy_that_cannot_be_changed_at_all_is_recreated(notes: tup
 
 
 async def test_what_was_posted_and_is_not_in_the_cache_is_read_before_it_is_posted_again() -> None:
-    """The host's quota counts both until it counts anew, and refuses the next one although there is room."""
+    """The host's quota counts both until it recounts, and refuses the next one although there is room."""
     host = Host()
     host.held = None
     made = await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW)

@@ -86,7 +86,7 @@ def test_what_lies_below_another_share(below: str, other: str, lies: bool) -> No
 
 @given(st.lists(st.sampled_from(["a", "b", "{tenant}", "a{tenant}"]), min_size=1, max_size=3), TENANTS, TENANTS)
 def test_whoever_can_lie_below_is_said_to(parts: list[str], one: str, other: str) -> None:
-    """The overlap is judged on templates, so for any two tenants that meet in one it has to be said."""
+    """The overlap is judged on templates, so it must be reported for any two tenants that meet in one."""
     for cut in range(1, len(parts)):
         upper, lower = tuple(parts[:cut]), tuple(parts)
         if subpath.filled(lower, one)[:cut] == subpath.filled(upper, other):

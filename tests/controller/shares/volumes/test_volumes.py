@@ -265,7 +265,7 @@ def test_a_claim_goes_with_the_grant_and_its_volume_after_it() -> None:
     gone = in_plane([], (), SPACES, There((SHOWN,)), ()).steps
     assert gone == (Release(SHOWN.name, "pv"), Remove("volume", "", SHOWN.name, "pv"))
     assert in_plane([], (), SPACES, There((SHOWN,), (BOUND,)), {"data"}).steps == ()
-    # The host's claim is made anew at the moment; pods that run have theirs.
+    # The host's claim is being recreated at the moment; running pods have theirs.
     assert in_plane([GRANT], (), SPACES, There((SHOWN,), (BOUND,)), ()).steps == ()
 
 

@@ -42,7 +42,7 @@ def refused(reason: str, message: str = "", type_: str = "Accepted") -> dict[str
         [parent(TAKEN, FOUND)],
         [parent(TAKEN)],
         [parent(TAKEN | {"observedGeneration": 2}, FOUND | {"observedGeneration": 2})],
-        # Two controllers of one Gateway; a former Gateway that nobody took out.
+        # Two controllers of one Gateway; a former Gateway that was never removed.
         [parent(refused("NotAllowedByListeners")), parent(TAKEN, FOUND)],
         [parent(refused("NoMatchingParent"), name="former"), parent(TAKEN, FOUND)],
     ],

@@ -44,7 +44,7 @@ class Answering(PlaneAccess):
         return SimpleNamespace(get_raw=get_raw)
 
     def _wait(self, tenant: str, client: Any) -> None:
-        """Nobody waits here."""
+        """No test waits here."""
 
 
 async def asked(pods: Pods, planes: Answering) -> bool:

@@ -1,4 +1,4 @@
-"""A changed certificate is shown to the kubelets of a plane's pods at once, and to nobody twice."""
+"""A changed certificate is announced to the kubelets of a plane's pods at once, and to none of them twice."""
 
 from typing import Any, cast
 

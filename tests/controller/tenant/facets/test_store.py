@@ -1,4 +1,4 @@
-"""What is said of a plane's store, and what is done about one that is full or mostly holes."""
+"""What is reported of a plane's store, and what is done about one that is full or mostly holes."""
 
 import math
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_a_full_store_is_why_a_tenant_is_not_ready_and_a_filling_one_is_not() ->
     assert ready_condition(down)[1] != "StoreFull"
 
 
-def test_a_plane_whose_store_nobody_asks_says_nothing_of_it() -> None:
+def test_a_plane_whose_store_is_not_asked_reports_nothing_of_it() -> None:
     made = compute(tenant(), SPEC, ready_findings(), NOW)
     assert find_condition(made["conditions"], "StoreHasRoom") is None
 
@@ -85,7 +85,7 @@ def test_a_store_that_has_room_is_left_alone() -> None:
     assert (compacts_to(calm, 50, 0), to_defragment(calm), opens(calm)) == (0, (), False)
 
 
-def test_a_file_that_is_mostly_holes_is_written_anew_before_it_is_full() -> None:
+def test_a_file_that_is_mostly_holes_is_rewritten_before_it_is_full() -> None:
     assert to_defragment(store(70, 45))
     assert not to_defragment(store(70, 65)), "nothing would come of it, each time it is looked at"
     assert not to_defragment(store(69, 1)), "a small one is left alone: etcd uses the holes again"
@@ -118,7 +118,7 @@ def test_of_three_members_the_fullest_counts_and_one_that_is_silent_makes_nothin
 
 @given(st.floats(0, 110), st.floats(0, 110))
 def test_a_store_that_stays_full_says_how_much_has_to_go(size: float, used: float) -> None:
-    """Nobody is told that room is being made where nothing is done."""
+    """The message does not say that room is being made if nothing is done."""
     found = store(max(size, used), used, full=True)
     if not to_defragment(found) and not opens(found):
         assert must_go(found) > 0
@@ -126,7 +126,7 @@ def test_a_store_that_stays_full_says_how_much_has_to_go(size: float, used: floa
 
 @given(st.integers(0, 110), st.integers(0, 110))
 def test_making_room_comes_to_an_end(size: int, used: int) -> None:
-    """A file that was written anew is as large as what it holds: it is not written anew again."""
+    """A rewritten file is as large as its content: it is not rewritten again and again."""
     found = store(max(size, used), used, full=max(size, used) >= 100)
     for member in to_defragment(found):
         after = Store((replace(member, size=member.used),))
