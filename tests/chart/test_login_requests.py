@@ -115,7 +115,7 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def alice(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
-    """A user with every right, whom only the policy can refuse."""
+    """A user with every right; only the policy can refuse their requests."""
     async with Client(server.config_for("alice", "system:masters"), user_agent="tests", field_manager="tests") as client:
         yield client
 

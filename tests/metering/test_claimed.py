@@ -1,4 +1,4 @@
-"""Metering of claims: what is read of a claim, what of it is counted, for which tenant, and as which device."""
+"""Metering of claims: which fields of a claim are read, which are counted, for which tenant, and as which device."""
 
 from typing import Any
 

@@ -29,24 +29,24 @@ def server(alice: Tenant) -> str:
 
 
 @pytest.fixture(scope="module")
-def stranger(bob: Tenant) -> Tenant:
+def visitor(bob: Tenant) -> Tenant:
     """Bob, with a pod that connects, and a web server behind a Service, like alice's."""
     bob.api.apply(workloads.pod("home", workloads.pod_spec(workloads.web_server("bob"), ports=[PORT])))
     bob.api.apply(workloads.service("home", "home", PORT))
-    bob.api.apply(workloads.pod("stranger"))
-    workloads.wait_running(bob.api, "stranger")
+    bob.api.apply(workloads.pod("visitor"))
+    workloads.wait_running(bob.api, "visitor")
     workloads.wait_running(bob.api, "home")
     return bob
 
 
-def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, stranger: Tenant, server: str) -> None:
+def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, visitor: Tenant, server: str) -> None:
     service = str(alice.api.get("Service", "site", "default")["spec"]["clusterIP"])
-    home = str(stranger.api.get("Pod", "home", "default")["status"]["podIP"])
-    home_service = str(stranger.api.get("Service", "home", "default")["spec"]["clusterIP"])
+    home = str(visitor.api.get("Pod", "home", "default")["status"]["podIP"])
+    home_service = str(visitor.api.get("Service", "home", "default")["spec"]["clusterIP"])
     for address, at_home in ((server, home), (service, home_service)):
         own = partial(reaches, alice, "friend", address, wanted=True)
-        same = partial(reaches, stranger, "stranger", at_home, wanted=True)
-        other = partial(reaches, stranger, "stranger", address, wanted=False)
+        same = partial(reaches, visitor, "visitor", at_home, wanted=True)
+        other = partial(reaches, visitor, "visitor", address, wanted=False)
         until(f"alice's own pod to reach {address}", own, seconds=30)
         until(f"bob's pod to reach {at_home}, its own server", same, seconds=30)
         holds(f"bob's pod kept away from {address}", other, seconds=2)
@@ -54,22 +54,22 @@ def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, 
         same()
 
 
-def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, stranger: Tenant, server: str) -> None:
+def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, visitor: Tenant, server: str) -> None:
     assert server
     until("alice's name to resolve in alice's pod", lambda: resolves(alice, "friend", "site"), seconds=30)
-    until("bob's name to resolve in bob's pod", lambda: resolves(stranger, "stranger", "home"), seconds=30)
-    for tenant, pod, name in ((stranger, "stranger", "site"), (alice, "friend", "home")):
+    until("bob's name to resolve in bob's pod", lambda: resolves(visitor, "visitor", "home"), seconds=30)
+    for tenant, pod, name in ((visitor, "visitor", "site"), (alice, "friend", "home")):
         answer = lookup(tenant, pod, name)
         assert answer.code != 0, answer.text
         assert "NXDOMAIN" in answer.text, answer.text
 
 
-def test_a_pod_reaches_its_own_plane_and_no_other(host: Api, alice: Tenant, stranger: Tenant, server: str) -> None:
+def test_a_pod_reaches_its_own_plane_and_no_other(host: Api, alice: Tenant, visitor: Tenant, server: str) -> None:
     assert server
-    own, others = (str(host.get("Service", "plane", item.plane)["spec"]["clusterIP"]) for item in (alice, stranger))
+    own, others = (str(host.get("Service", "plane", item.plane)["spec"]["clusterIP"]) for item in (alice, visitor))
     until("alice's pod to reach its own API", lambda: opens(alice, "friend", own, 443, wanted=True), seconds=20)
-    until("bob's pod to reach its own API", lambda: opens(stranger, "stranger", others, 443, wanted=True), seconds=20)
-    holds("bob's pod kept away from alice's API", lambda: opens(stranger, "stranger", own, 443, wanted=False), seconds=2)
+    until("bob's pod to reach its own API", lambda: opens(visitor, "visitor", others, 443, wanted=True), seconds=20)
+    holds("bob's pod kept away from alice's API", lambda: opens(visitor, "visitor", own, 443, wanted=False), seconds=2)
     holds("alice's pod kept away from bob's", lambda: opens(alice, "friend", others, 443, wanted=False), seconds=2)
     # On the same pod: the port of the API server, and that of etcd.
     plane = str(host.get("Pod", "plane-0", alice.plane)["status"]["podIP"])
@@ -146,13 +146,13 @@ def test_the_syncers_account_may_do_nothing_outside_its_namespaces(host: Api, al
         assert may(*question) == "no", question
 
 
-def test_a_secret_stays_in_its_tenant(host: Api, alice: Tenant, stranger: Tenant) -> None:
+def test_a_secret_stays_in_its_tenant(host: Api, alice: Tenant, visitor: Tenant) -> None:
     value = base64.b64encode(b"for alice alone").decode()
     metadata = {"name": "private", "namespace": "default"}
     alice.api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": value}})
     assert alice.api.get("Secret", "private", "default")["data"]["key"] == value
     with pytest.raises(ApiError) as refusal:
-        stranger.api.get("Secret", "private", "default")
+        visitor.api.get("Secret", "private", "default")
     assert refusal.value.status == 404
     # On the host it exists only because a pod of alice's uses it, and only there.
     spec = workloads.pod_spec()

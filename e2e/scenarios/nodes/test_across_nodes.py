@@ -88,7 +88,7 @@ def _forwarded(tenant: Tenant, pod: str) -> str:
 
 
 def test_another_tenant_is_kept_away_on_every_node(alice: Tenant, bob: Tenant, servers: dict[str, str]) -> None:
-    names = [f"stranger-{number}" for number in range(len(REAL))]
+    names = [f"visitor-{number}" for number in range(len(REAL))]
     for name, node in zip(names, REAL, strict=True):
         bob.api.apply(web(name, where=on(node)))
     own = {name: str(workloads.wait_running(bob.api, name)["status"]["podIP"]) for name in names}
@@ -193,19 +193,19 @@ def test_every_node_pulls_from_the_registry_with_its_password_alone(host: Api) -
     config = {".dockerconfigjson": (data / "registry" / "config.json").read_text()}
     secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson", "stringData": config}
     host.create(secret | {"metadata": {"name": "pull", "namespace": space}})
-    stranger, *pods = [
+    visitor, *pods = [
         _pulling(f"pull-{number}", space, node, **secrets)
         for number, (node, secrets) in enumerate(
             [(SECOND, {}), *((node, {"imagePullSecrets": [{"name": "pull"}]}) for node in REAL)]
         )
     ]
-    for pod in (stranger, *pods):
+    for pod in (visitor, *pods):
         host.create(pod)
     for pod in pods:
         workloads.wait_running(host, pod["metadata"]["name"], namespace=space)
 
     def refused() -> None:
-        said = workloads.describe(host.get("Pod", stranger["metadata"]["name"], space))
+        said = workloads.describe(host.get("Pod", visitor["metadata"]["name"], space))
         workloads.expect("ErrImagePull" in said or "ImagePullBackOff" in said, said)
 
     until("the pull without a password to be refused", refused, seconds=30)

@@ -1,4 +1,4 @@
-"""The ledger's gate on a host with the chart's policies: who may remove it, and what the controller may do to tenants' pods."""
+"""The ledger's gate on a host with the policies: which client may remove it, and what the controller may do with pods."""
 
 import secrets
 from dataclasses import dataclass

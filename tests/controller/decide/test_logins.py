@@ -1,4 +1,4 @@
-"""The fate of requests for user certificates: who gets one, with which user name, and for how long."""
+"""The fate of requests for user certificates: which are signed, with which user name, and for how long."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which version a plane runs, and that it never goes back behind a minor version nor skips one, whoever requests it."""
+"""Which version a plane runs, and that it never goes back behind a minor version nor skips one, for any request."""
 
 from dataclasses import replace
 from typing import Any

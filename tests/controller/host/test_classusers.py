@@ -1,4 +1,4 @@
-"""Which Tenants use a class, on a real API server: noted, kept right whoever writes, and not news to those tenants."""
+"""Which Tenants use a class, on a real API server: noted, kept right against any writer, and not news to those tenants."""
 
 import secrets
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Who gets an ssh certificate, for which user and how long; how the CA is rotated; and what login nodes are told."""
+"""Which requests get an ssh certificate, for which user and how long; how the CA is rotated; and what login nodes are told."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

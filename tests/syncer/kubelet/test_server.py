@@ -203,7 +203,7 @@ async def test_item_86_a_client_without_a_certificate_does_not_get_in(bench: Ben
 
 
 async def test_item_87_metrics_are_told_to_the_api_server_as_an_extension_server_does(bench: Bench) -> None:
-    """It passes on the user for whom it asks, with a header for each group, and shows refusals to people."""
+    """It passes on the user that it acts for, with a header for each group, and shows refusals to people."""
     caller = "X-Remote-User: alice\r\nX-Remote-Group: a\r\nX-Remote-Group: system:authenticated\r\n"
     path = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
     found = await bench.ask(f"GET {path} HTTP/1.1\r\nHost: x\r\n{caller}\r\n", tls=bench.proxy)
