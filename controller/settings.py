@@ -27,7 +27,7 @@ _PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?
 # A qualified name of Kubernetes, such as the key of an annotation or the class of a load balancer.
 _KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[.]?[A-Za-z0-9][-A-Za-z0-9_.]{0,252}")
-_MOST_ANNOTATED: Final = 64 * 1024
+_MAX_ANNOTATIONS_BYTES: Final = 64 * 1024
 _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
 
@@ -218,8 +218,8 @@ def _check_annotations(variable: str, annotations: Mapping[str, str]) -> None:
             raise SettingsError(f"{variable}: keys must be such as example.com/scheme, not {key[:100]!r}")
         if key.startswith(names.GROUP + "/"):
             raise SettingsError(f"{variable}: {key[:100]!r} is not allowed: {names.GROUP}/ is reserved for Bulkhead")
-    if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _MOST_ANNOTATED:
-        raise SettingsError(f"{variable}: must be at most {_MOST_ANNOTATED} bytes together")
+    if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
+        raise SettingsError(f"{variable}: must be at most {_MAX_ANNOTATIONS_BYTES} bytes together")
 
 
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:

@@ -26,7 +26,7 @@ _SPEC: Final = "spec.json"
 _UID: Final = "uid"
 _GENERATION: Final = "generation"
 # A ConfigMap has room for 1 MiB. If a Tenant is larger, nothing is recorded, and the record of its earlier spec is removed.
-_MOST_SPEC_CHARACTERS: Final = 1_000_000
+_MAX_SPEC_CHARACTERS: Final = 1_000_000
 # These fields always apply as the Tenant has them now: nothing is built from them.
 _ASIDE: Final = ("pausedUntil", "deletionPolicy")
 
@@ -41,7 +41,7 @@ def record(tenant: Obj) -> Obj:
         "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "namespace": names.plane_namespace(name), "labels": labels.made_for(name)},
         "data": {
-            _SPEC: spec if len(spec) <= _MOST_SPEC_CHARACTERS else "",
+            _SPEC: spec if len(spec) <= _MAX_SPEC_CHARACTERS else "",
             _UID: str(meta["uid"]),
             _GENERATION: str(meta.get("generation") or 0),
         },

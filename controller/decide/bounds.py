@@ -45,7 +45,7 @@ _DEDICATED: Final = ("nodes", "dedicated")
 # Pods that have ended stay in the host's etcd until they are deleted. A plane deletes its oldest ended pods beyond 500
 # (`--terminated-pod-gc-threshold`), so with this much on top of the running pods no tenant is kept from running any.
 _ALL_PODS: Final = "count/pods"
-_MOST_ENDED_PODS: Final = 1000
+_MAX_ENDED_PODS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def object_counts(offer: Section) -> dict[str, Amount]:
     # An unreadable number is a fault of the class, which `allotment.refuse_class` reports.
     known |= {str(name): Amount.read(number) for name, number in listed.items() if readable(number) is not None}
     pods = known["pods"]
-    return {_ALL_PODS: Amount(pods.number + _MOST_ENDED_PODS) if pods.is_whole else pods} | known
+    return {_ALL_PODS: Amount(pods.number + _MAX_ENDED_PODS) if pods.is_whole else pods} | known
 
 
 def pod_security(question: Question) -> Iterator[Excess]:

@@ -21,7 +21,7 @@ from controller.refusal import Refusal
 
 KEY: Final = labels.TENANT
 EFFECT: Final = "NoSchedule"
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def findings(
 def _taken(lost: Sequence[tuple[str, str]]) -> Refusal:
     others = sorted({tenant for _, tenant in lost})
     nodes = _some(sorted({name for name, _ in lost}))
-    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_MOST_NAMED])} in {nodes}"
+    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_MAX_NAMED])} in {nodes}"
     return Refusal(Reason.NODES_TAKEN, f"{text}; choose another spec.nodes.selector")
 
 
@@ -232,9 +232,9 @@ def _labels(claim: Claim) -> str:
 
 
 def _there(node: str, pods: Sequence[tuple[str, int]]) -> str:
-    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_MOST_NAMED])})" if pods else node
+    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_MAX_NAMED])})" if pods else node
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more

@@ -18,7 +18,7 @@ from controller.plane.ways import Balancer, Exposure, Gateway
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 
-_MOST_ADDRESSES: Final = 8
+_MAX_ADDRESSES: Final = 8
 _FORMER_NONE: Final = "ClusterIP"
 _LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
@@ -85,7 +85,7 @@ def addresses_of(service: Obj) -> tuple[str, ...]:
     """The addresses and names that the host's load balancer reports; some report both for one address."""
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
     found = [text(entry.get(part)) for entry in listed for part in ("ip", "hostname")]
-    return tuple(address for address in dict.fromkeys(found) if _usable(address))[:_MOST_ADDRESSES]
+    return tuple(address for address in dict.fromkeys(found) if _usable(address))[:_MAX_ADDRESSES]
 
 
 def _gateway(own: Mapping[str, Any], settings: Settings) -> Gateway | None:

@@ -16,9 +16,9 @@ from bulkhead.api.providers import Source
 from bulkhead.api.untrusted import mapping, mappings, text
 
 KEY_SET_BYTES: Final = 256 * 1024
-_MOST_KEYS: Final = 32
+_MAX_KEYS: Final = 32
 _FIELD_CHARACTERS: Final = 2048
-_LEAST_RSA_BYTES: Final = 256
+_MIN_RSA_BYTES: Final = 256
 # The members of a key, by its type: never those of a private key, and no symmetric keys.
 _PARTS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y")}
 _CURVES: Final = frozenset({"P-256", "P-384", "P-521"})
@@ -62,8 +62,8 @@ def _is_address(value: str) -> bool:
 def read_keys(raw: bytes) -> str:
     """The public keys that tokens can be signed with, as a JSON Web Key Set; the same text for the same keys."""
     listed = mappings(_document(raw, "a set of keys").get("keys"))
-    if len(listed) > _MOST_KEYS:
-        raise Fault(f"it must have at most {_MOST_KEYS} keys, not {len(listed)}; remove old ones at the provider")
+    if len(listed) > _MAX_KEYS:
+        raise Fault(f"it must have at most {_MAX_KEYS} keys, not {len(listed)}; remove old ones at the provider")
     found = [key for given in listed if (key := _key(given)) is not None]
     if not found:
         raise Fault("it has no key for RSA (2048 bits or more) or ECDSA signatures; add one at the provider")
@@ -78,7 +78,7 @@ def _key(given: Any) -> dict[str, str] | None:
     key = {name: text(given.get(name)) for name in names}
     if any(not 0 < len(value) <= _FIELD_CHARACTERS for value in key.values()):
         return None
-    fits = key["crv"] in _CURVES if kind == "EC" else _length(key["n"]) >= _LEAST_RSA_BYTES
+    fits = key["crv"] in _CURVES if kind == "EC" else _length(key["n"]) >= _MIN_RSA_BYTES
     return key | {"use": "sig"} if fits else None
 
 

@@ -24,7 +24,7 @@ ANSWER_KEPT_FOR: Final = timedelta(minutes=10)
 WAITS_FOR_CA_FOR: Final = timedelta(minutes=2)
 # For one tenant. A person needs one certificate an hour; scripts that do not reuse theirs stay below this, too.
 MOST_REQUESTS_A_MINUTE: Final = 30
-_LEAST_CERTIFICATE_LIFE: Final = timedelta(minutes=10)
+_MIN_CERTIFICATE_LIFE: Final = timedelta(minutes=10)
 _USAGES: Final = frozenset({"client auth", "digital signature", "key encipherment"})
 
 
@@ -78,7 +78,7 @@ def request_of(obj: Mapping[str, Any]) -> Request:
         requester=str(spec.get("username") or ""),
         created=datetime.fromisoformat(str(meta["creationTimestamp"])),
         usages=frozenset(str(usage) for usage in spec.get("usages") or ()),
-        life=min(max(asked, _LEAST_CERTIFICATE_LIFE), PERSON_LIFE),
+        life=min(max(asked, _MIN_CERTIFICATE_LIFE), PERSON_LIFE),
         denied=bool(conditions & {"Denied", "Failed"}),
         approved="Approved" in conditions,
         answered=bool(status.get("certificate")),

@@ -42,7 +42,7 @@ from controller.sections import section_of, text_or_none
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 POD_GROUP_VERSION: Final = "v1.36."
-_LEAST_MEMORY_LIMIT_MIB: Final = 32
+_MIN_MEMORY_LIMIT_MIB: Final = 32
 
 
 def plane_of(case: Case) -> PlaneSpec:
@@ -346,7 +346,7 @@ def _budgets(case: Case) -> Budgets:
 
 def _memory_limit(limits: Mapping[str, Any]) -> int | None:
     try:
-        return max(_LEAST_MEMORY_LIMIT_MIB, mebibytes(limits.get("memory")))
+        return max(_MIN_MEMORY_LIMIT_MIB, mebibytes(limits.get("memory")))
     except InvalidQuantityError:
         return None
 

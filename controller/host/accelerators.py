@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _RECOUNT_PAUSE_SECONDS: Final = 1.0
-_MOST_WRITES_A_RECOUNT: Final = 100
+_MAX_WRITES_A_RECOUNT: Final = 100
 _MIB: Final = 1024 * 1024
 
 
@@ -112,14 +112,14 @@ class Accelerators:
     async def _turn(self) -> float | None:
         wrong = self._wrong()
         failed = 0
-        for name, text in wrong[:_MOST_WRITES_A_RECOUNT]:
+        for name, text in wrong[:_MAX_WRITES_A_RECOUNT]:
             failed += not await self._write(name, text)
         if failed:
             # Pods change all the time: such a change must not repeat a request at once that the host has just refused.
             await self._clock.sleep(self._backoff.next())
             return 0
         self._backoff.reset()
-        return 0 if len(wrong) > _MOST_WRITES_A_RECOUNT else None
+        return 0 if len(wrong) > _MAX_WRITES_A_RECOUNT else None
 
     def _wrong(self) -> list[tuple[str, str | None]]:
         """The nodes whose annotation differs from the count, with the annotation that they should have."""

@@ -26,7 +26,7 @@ from controller.host.recount import Recount
 
 _log = logging.getLogger(__name__)
 _RECOUNT_PAUSE_SECONDS: Final = 1.0
-_MOST_WRITES_A_RECOUNT: Final = 50
+_MAX_WRITES_A_RECOUNT: Final = 50
 _MIB: Final = 1024 * 1024
 
 
@@ -78,12 +78,12 @@ class ClassUsers:
             if (int(there.get("tenants") or 0), there.get("tenantNames")) != (status["tenants"], status["tenantNames"]):
                 wrong.append((meta.name, status))
         failed = 0
-        for name, status in wrong[:_MOST_WRITES_A_RECOUNT]:
+        for name, status in wrong[:_MAX_WRITES_A_RECOUNT]:
             failed += not await self._write(name, status)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        return _RECOUNT_PAUSE_SECONDS if len(wrong) > _MOST_WRITES_A_RECOUNT else None
+        return _RECOUNT_PAUSE_SECONDS if len(wrong) > _MAX_WRITES_A_RECOUNT else None
 
     async def _write(self, name: str, status: Obj) -> bool:
         try:

@@ -48,8 +48,8 @@ _RECOUNT_PAUSE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 5.0
 # A tenant's pause ends without an event.
 _LONGEST_PAUSE_SECONDS: Final = 30.0
-_MOST_WRITES_A_RECOUNT: Final = 50
-_MOST_NODES_A_LOOK: Final = 20
+_MAX_WRITES_A_RECOUNT: Final = 50
+_MAX_NODES_A_LOOK: Final = 20
 _MIB: Final = 1024 * 1024
 
 
@@ -238,20 +238,20 @@ class Dedication:
         claims, allotted, refused = dedicated.settled(seen, wanted, before)
         waiting = dedicated.to_be_emptied(seen, allotted)
         running: dict[str, dict[str, int]] = {}
-        for name, owner in waiting[:_MOST_NODES_A_LOOK]:
+        for name, owner in waiting[:_MAX_NODES_A_LOOK]:
             found = await self._others(name, owner)
             if found is not None:
                 running[name] = found
         wrong = dedicated.marks(seen, allotted, running)
         failed = 0
-        for mark in wrong[:_MOST_WRITES_A_RECOUNT]:
+        for mark in wrong[:_MAX_WRITES_A_RECOUNT]:
             failed += not await self._write(mark)
         edits = {name: Finding(refusing=refusal) for name, refusal in refused.items()}
         self._publish(dedicated.findings(seen, claims, allotted, running), edits, looked)
         if failed:
             return self._backoff.next()
         self._backoff.reset()
-        if len(wrong) > _MOST_WRITES_A_RECOUNT:
+        if len(wrong) > _MAX_WRITES_A_RECOUNT:
             return _RECOUNT_PAUSE_SECONDS
         return _LOOK_AGAIN_SECONDS if waiting else _LONGEST_PAUSE_SECONDS
 

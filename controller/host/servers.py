@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _IPV4: Final = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _HOST: Final = re.compile(r"[0-9A-Za-z][-0-9A-Za-z_.:]{0,252}")
-_MOST_OF_ONE_OBJECT: Final = 64
+_MAX_SERVERS_OF_ONE_OBJECT: Final = 64
 _TEXT_CHARACTERS: Final = 4096
 
 _record: Final = msgspec.json.Decoder(tuple[str, ...])
@@ -75,7 +75,7 @@ def kept_in(bodies: Iterable[bytes]) -> frozenset[str]:
 
 
 def _few(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(found)))[:_MOST_OF_ONE_OBJECT]
+    return tuple(sorted(set(found)))[:_MAX_SERVERS_OF_ONE_OBJECT]
 
 
 def _named(source: Mapping[str, Any], fields: Iterable[str]) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _named(source: Mapping[str, Any], fields: Iterable[str]) -> Iterator[str]:
 
 
 def _attributes(attributes: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in list(attributes.items())[:_MOST_OF_ONE_OBJECT]:
+    for key, value in list(attributes.items())[:_MAX_SERVERS_OF_ONE_OBJECT]:
         if key.lower() in _KEYS:
             yield from _hosts(value)
         elif key.lower() in _PLACES:
@@ -96,7 +96,7 @@ def _hosts(value: Any) -> Iterator[str]:
     """The hosts in `host`, `host:port`, `[v6]:port` or `host:/path`, in several of them, or in a list of them, also as JSON."""
     if isinstance(value, str) and value.startswith("[") and '"' in value[:_TEXT_CHARACTERS]:
         value = _listed(value[:_TEXT_CHARACTERS])
-    texts = [value] if isinstance(value, str) else sequence(value)[:_MOST_OF_ONE_OBJECT]
+    texts = [value] if isinstance(value, str) else sequence(value)[:_MAX_SERVERS_OF_ONE_OBJECT]
     for part in (part for text_ in texts for part in _parts(text_)):
         host = _host(part)
         if _HOST.fullmatch(host):

@@ -32,7 +32,7 @@ from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 _READYZ_ANSWER_BYTES = 16 * 1024
 _BOOTSTRAP_DEADLINE_SECONDS = 10.0
 # Connections to one plane: more would only use memory.
-_MOST_CONNECTIONS = 4
+_MAX_CONNECTIONS = 4
 _FAST_POLL_PERIOD_SECONDS = 0.1
 _SLOW_POLL_PERIOD_SECONDS = 1.0
 _POLLS_FAST_FOR_SECONDS = 60.0
@@ -169,7 +169,7 @@ class PlaneAccess:
             timeout=10.0,
             # For /readyz, the only call without a turn.
             max_body=_READYZ_ANSWER_BYTES,
-            connections=_MOST_CONNECTIONS,
+            connections=_MAX_CONNECTIONS,
         )
         await client.__aenter__()
         self._connections[spec.tenant] = _Connection(client, address, identity, now + wanted.life / 2)

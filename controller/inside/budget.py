@@ -51,7 +51,7 @@ class Budget:
             largest = max(self._held, key=lambda name: self._held[name], default=tenant)
             if self._held[largest] <= self._held[tenant] + size:
                 raise TooLarge(
-                    f"the responses of all planes need more than {self.total} bytes at once, and those of this plane most"
+                    f"the responses of all planes need more than {self.total} bytes, and those of this plane need the most"
                 )
             ending = [other for other in self._turns if other.tenant == largest and not other.ended]
             if not ending:

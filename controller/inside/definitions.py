@@ -17,7 +17,7 @@ from controller.inside.calls import Plane
 
 _log = logging.getLogger(__name__)
 
-_MOST_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
 
 
@@ -54,7 +54,7 @@ async def put(plane: Plane, wanted: Obj) -> None:
 
 
 async def _put(plane: Plane, wanted: Obj, *, ours: bool) -> None:
-    for left in range(_MOST_TRIES - 1, -1, -1):
+    for left in range(_MAX_TRIES - 1, -1, -1):
         try:
             await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
         except (AlreadyExists, Conflict):

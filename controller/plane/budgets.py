@@ -9,7 +9,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from controller.plane.sizing import needed_mib
 
-_MOST_THREADS: Final = 256
+_MAX_THREADS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Budget:
         """The CPU limit, rounded up; None if the limit is practically unlimited or not a number."""
         with contextlib.suppress(InvalidQuantityError):
             allowed = math.ceil(parse(self.cpu_limit)) if self.cpu_limit else 0
-            if 0 < allowed <= _MOST_THREADS:
+            if 0 < allowed <= _MAX_THREADS:
                 return allowed
         return self.cores
 

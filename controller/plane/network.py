@@ -43,15 +43,15 @@ from controller.plane.spec import (
 from controller.plane.trail import Receiver
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-_MOST_PEERS: Final = 16
+_MAX_PEERS: Final = 16
 _PEER: Final = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
 
 
 def peers(text: str) -> tuple[Obj, ...]:
     """The NetworkPolicy peers that a setting gives as a JSON list. Raises ValueError if one is malformed."""
     found = json.loads(text or "[]")
-    if not isinstance(found, list) or len(found) > _MOST_PEERS:
-        raise ValueError(f"must be a list of at most {_MOST_PEERS} peers")
+    if not isinstance(found, list) or len(found) > _MAX_PEERS:
+        raise ValueError(f"must be a list of at most {_MAX_PEERS} peers")
     for peer in found:
         if (
             not isinstance(peer, dict)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from bulkhead.api.objects import Obj
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-_MOST_ENTRIES: Final = 32
+_MAX_ENTRIES: Final = 32
 _TEXT_CHARACTERS: Final = 16_384
 _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
@@ -90,7 +90,7 @@ def read(text: str) -> Placement:
     _only(given, "", {"nodeSelector", "tolerations", "spread"})
     selector = given.get("nodeSelector") or {}
     _require(isinstance(selector, dict), "nodeSelector", "must be an object")
-    _require(len(selector) <= _MOST_ENTRIES, "nodeSelector", f"must have at most {_MOST_ENTRIES} labels")
+    _require(len(selector) <= _MAX_ENTRIES, "nodeSelector", f"must have at most {_MAX_ENTRIES} labels")
     for key, value in selector.items():
         _matches(key, _KEY, f"nodeSelector.{key}", "must be the key of a label")
         _matches(value, _VALUE, f"nodeSelector.{key}", "must be a valid value of a label")
@@ -134,7 +134,7 @@ def _spread(given: Any, where: str) -> Spread:
 def _listed(given: Obj, name: str) -> list[Any]:
     found = given.get(name) or []
     _require(isinstance(found, list), name, "must be a list")
-    _require(len(found) <= _MOST_ENTRIES, name, f"must have at most {_MOST_ENTRIES} entries")
+    _require(len(found) <= _MAX_ENTRIES, name, f"must have at most {_MAX_ENTRIES} entries")
     return list(found)
 
 

@@ -37,7 +37,7 @@ from controller.tenant.turn import Facet, Turn, seen
 from controller.tenant.withdrawing import withdraw
 
 _log = logging.getLogger(__name__)
-_PATIENCE: Final = timedelta(minutes=5)
+_BLOCKED_AFTER: Final = timedelta(minutes=5)
 _LOOK_AGAIN: Final = 0.5
 _OUTDATED: Final = 0.05
 _REFUSED: Final = 30.0
@@ -146,7 +146,7 @@ class Reconciler:
         if finalizer.has(tenant):
             await self._leave(name, ends=True)
             await withdraw(self._client, self._owned, name)
-            blocked = now - datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"])) > _PATIENCE
+            blocked = now - datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"])) > _BLOCKED_AFTER
             progress = await self._dismantler.step(tenant, blocked=blocked)
             if progress.done:
                 await finalizer.take_off(self._client, tenant)

@@ -8,7 +8,7 @@ from controller.plane.spec import PlaneSpec
 from controller.tenant.status import Report
 from controller.verdict import Verdict
 
-_MOST_SERVERS: Final = 8
+_MAX_SERVERS: Final = 8
 
 
 def report(spec: PlaneSpec) -> Report:
@@ -33,11 +33,11 @@ def storage(spec: PlaneSpec) -> Verdict | None:
     names = network.left_open(spec)
     if not names:
         return None
-    more = f" and {len(names) - _MOST_SERVERS} more" if len(names) > _MOST_SERVERS else ""
+    more = f" and {len(names) - _MAX_SERVERS} more" if len(names) > _MAX_SERVERS else ""
     return Verdict(
         "False",
         Reason.SERVERS_BY_NAME,
-        f"the host's nodes mount volumes from {', '.join(names[:_MOST_SERVERS])}{more}, and egressCIDRs may open that to the "
+        f"the host's nodes mount volumes from {', '.join(names[:_MAX_SERVERS])}{more}, and egressCIDRs may open that to the "
         "tenant's pods, whose traffic has a node's address: policies match addresses, not names. Give the SharedVolume, "
         "PersistentVolume or StorageClass the server's address, or chart value serverAddresses the addresses of the name",
     )

@@ -17,7 +17,7 @@ from bulkhead.api.untrusted import mapping, mappings, text
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.ways import Gateway
 
-_MOST_PARENTS: Final = 32  # the limit of the Gateway API
+_MAX_PARENTS: Final = 32  # the limit of the Gateway API
 _MESSAGE_CHARACTERS: Final = 512
 
 
@@ -42,7 +42,7 @@ def _unprogrammed(gateway: Gateway, there: Obj) -> str:
 
 def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
     status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
-    parents = mappings(status.get("parents"), _MOST_PARENTS)
+    parents = mappings(status.get("parents"), _MAX_PARENTS)
     own = [parent for parent in parents if _is_of(gateway, mapping(parent.get("parentRef")), spec.namespace)]
     # Several controllers may each have an entry for one Gateway: one that accepts the route is enough.
     found = [_of_parent(spec, gateway, parent, made.get("generation")) for parent in own]

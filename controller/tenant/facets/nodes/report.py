@@ -8,7 +8,7 @@ from controller.decide.dedicated import Finding
 from controller.tenant.status import Report
 from controller.verdict import Verdict
 
-_MOST_NODES: Final = 64
+_MAX_NODES: Final = 64
 
 
 def report(found: Finding | None, *, unseen: bool = False) -> Report:
@@ -28,5 +28,5 @@ def _nodes(found: Finding) -> Verdict:
 
 
 def _field(found: Finding) -> Obj:
-    names = list(found.nodes[:_MOST_NODES])
+    names = list(found.nodes[:_MAX_NODES])
     return {"dedicated": {"nodes": len(found.nodes), "gpus": found.gpus, "names": names, "waiting": len(found.waits)}}

@@ -14,7 +14,7 @@ from controller.plane.spec import PlaneSpec
 from controller.tenant.status import Report
 from controller.verdict import Verdict
 
-_MOST_LINES: Final = 128
+_MAX_LINES: Final = 128
 _STANDING: Final = ("nominal", "ceiling", "used", "borrowed", "lent")
 Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
@@ -61,7 +61,7 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 def _standing(lines: Lines) -> list[Obj]:
     return [
         {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
-        for line, counts in sorted(lines.items(), key=lambda item: line_name(*item[0]))[:_MOST_LINES]
+        for line, counts in sorted(lines.items(), key=lambda item: line_name(*item[0]))[:_MAX_LINES]
     ]
 
 
