@@ -1,6 +1,6 @@
-"""Keeps users and QOS in a cluster's accounting database: reads what is there, and writes what `decide.accounts` finds missing.
+"""Keeps users and QOS in a cluster's accounting database: it reads the records, and adds what `decide.accounts` finds missing.
 
-A database that does not answer makes the cluster not ready only until its users have been there once.
+A database that does not answer makes the cluster not ready only until its users have been written once.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _COMPARE_DEADLINE_SECONDS = 15.0
 
 
 class Accounts:
-    """One tenant's accounts; remembers what was kept last, and when."""
+    """One tenant's accounts; remembers what was written last, and when."""
 
     def __init__(self, tenant: str, clock: Clock) -> None:
         self._tenant = tenant
@@ -25,7 +25,7 @@ class Accounts:
         self._kept: tuple[object, float] | None = None
 
     async def keep(self, rest: SlurmRest, spec: SlurmSpec) -> str:
-        """Have users and QOS in the database; returns why they are not there, if they are not."""
+        """Bring users and QOS into the database; returns why they are missing, or an empty text."""
         if spec.accounting is None:
             return ""
         wanted = (spec.users, spec.accounting.qos)
@@ -36,11 +36,11 @@ class Accounts:
             async with asyncio.timeout(_COMPARE_DEADLINE_SECONDS):
                 written = await _write_missing(rest, spec, spec.accounting)
         except (SlurmError, TimeoutError) as error:
-            _log.warning("accounts not kept: %s", error or "no answer", extra={"tenant": self._tenant})
-            # Once they were there, a database that is away for a while is no news about them.
-            return "" if kept == wanted else f"the accounting database does not take the users yet: {error or 'no answer'}"
+            _log.warning("accounts not written: %s", error or "no answer", extra={"tenant": self._tenant})
+            # Once they were written, a database that does not answer for a while is not worth reporting.
+            return "" if kept == wanted else f"the users are not in the accounting database yet: {error or 'no answer'}"
         if written:
-            _log.info("accounts kept", extra={"tenant": self._tenant, "records": written})
+            _log.info("accounts written", extra={"tenant": self._tenant, "records": written})
         self._kept = (wanted, self._clock.monotonic())
         return ""
 

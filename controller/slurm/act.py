@@ -1,7 +1,7 @@
-"""Does what the lease decided: the only place where its actions become calls.
+"""Carries out the lease's actions: the only place where they become calls.
 
-Every action stands by itself: one that fails is logged and does not stop the others, and the next reconcile decides again.
-Nothing is remembered here that a restart would miss.
+Actions are independent: one that fails is logged and does not stop the others, and the next reconcile decides again. Nothing is
+remembered here that a restart would miss.
 """
 
 import logging
@@ -49,11 +49,11 @@ class Actor:
         self._spec = spec
 
     async def act(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
-        """Do what was decided; returns how many actions did not succeed."""
+        """Carry out the actions; returns how many did not succeed."""
         failed = 0
         unsent: set[str] = set()
         for action in actions:
-            # The note that a signal was sent holds those before it: none is sent after one that was not.
+            # The drain's reason lists the signals that were sent, so after a signal that failed no other is sent.
             if isinstance(action, Signal) and action.node in unsent:
                 continue
             try:
@@ -63,7 +63,7 @@ class Actor:
             except (SlurmError, KubeError) as error:
                 failed += 1
                 unsent |= {action.node} if isinstance(action, Signal) else set()
-                _log.warning("not done: %s: %s", action, error, extra={"tenant": self._tenant})
+                _log.warning("action failed: %s: %s", action, error, extra={"tenant": self._tenant})
             else:
                 _log.info("done: %s", action, extra={"tenant": self._tenant})
         return failed
@@ -121,21 +121,21 @@ class Actor:
             await self._plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(node_sets[name]))
 
     async def renew(self, pods: Iterable[Hanging]) -> None:
-        """Delete pods, so that their owners make them anew; one that is not deleted now hangs on until the next reconcile."""
+        """Delete pods, so that their owners recreate them; the next reconcile repeats this for pods that were not deleted."""
         for pod in pods:
             try:
                 await self._plane.delete(kinds.PODS, pod.name, NAMESPACE, uid=pod.uid)
             except KubeError as error:
-                _log.warning("not made anew: %s: %s", pod.name, error, extra={"tenant": self._tenant})
+                _log.warning("pod not deleted: %s: %s", pod.name, error, extra={"tenant": self._tenant})
             else:
-                _log.info("made anew, for its image is not pulled: %s", pod.name, extra={"tenant": self._tenant})
+                _log.info("pod deleted, because its image was not pulled: %s", pod.name, extra={"tenant": self._tenant})
 
     async def place(self, seen: Seen) -> None:
-        """Write into Slurm where its workers run; without it jobs still run, but further apart."""
+        """Write the places of workers into Slurm; without them jobs still run, but further apart."""
         if seen.view is None:
             return
         for site in sites(self._spec, seen.view, seen.workers, seen.nodes):
             try:
                 await self._rest.place(site.node, site.topology, site.features)
             except SlurmError as error:
-                _log.warning("not placed: %s: %s", site.node, error, extra={"tenant": self._tenant})
+                _log.warning("place not written for node %s: %s", site.node, error, extra={"tenant": self._tenant})

@@ -1,11 +1,11 @@
-"""Brings the rendered objects of a Slurm cluster into its plane, and takes them out again when Slurm is switched off.
+"""Applies the rendered objects of a Slurm cluster to its plane, and removes them when Slurm is switched off.
 
     objects ──> unchanged since they were applied, and not long ago? ──> skipped
-                else ──> server-side apply: namespace, all others side by side, NodeSets when their kind is served
+                else ──> server-side apply: namespace, all others in parallel, NodeSets once their kind is served
 
 A tenant may change every object in the plane, so all are applied again after a while. Volumes are never deleted here: homes,
-queue and accounts outlive a cluster that is switched off. An object that cannot become what it should be, because a field of it
-never changes, is said (`kept`) and holds up no other (`volumes`).
+queue and accounts outlive a cluster that is switched off. If an object cannot be changed because of an immutable field, that is
+reported (`kept`), and the other objects are still applied (`volumes`).
 """
 
 import asyncio
@@ -30,9 +30,9 @@ _APPLY_PERIOD_SECONDS = 120.0
 _MOST_TRIES = 40
 _TRY_PAUSE_SECONDS = 0.25
 _WRITES_AT_ONCE = 6
-# A binding goes before the role that it names.
+# A binding is deleted before the role that it names.
 _RIGHTS = (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS, kinds.CLUSTER_ROLES, kinds.ROLES)
-# Those that make pods go first.
+# Kinds that create pods are deleted first.
 _REMOVED = (
     NODE_SETS,
     kinds.STATEFUL_SETS,
@@ -55,11 +55,11 @@ class Applier:
 
     @property
     def kept(self) -> str:
-        """What is not as it is asked for and never will be, in words; empty where all is."""
+        """Which objects differ from the spec and cannot be changed, as a message; empty if there are none."""
         return "; ".join(text for _, text in sorted(self._kept.items()))
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Apply those that are due; the first error is raised once the others of its group are through."""
+        """Apply the objects that are due; the first error is raised once the others of its group are applied."""
         since = self._clock.monotonic() - _APPLY_PERIOD_SECONDS
         objects = [obj for obj in objects if not self._memory.recent(obj, since)]
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
@@ -72,18 +72,18 @@ class Applier:
                     raise result
 
     async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Delete daemons and rights that are no longer asked for, such as login nodes that were switched off."""
+        """Delete daemons and rights that are no longer wanted, such as login nodes that were switched off."""
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
         self._kept = {slot: text for slot, text in self._kept.items() if slot in wanted}
         for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES, *_RIGHTS):
             for obj in await _ours(plane, resource):
                 if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
-                    # What is asked for again soon is not there any more, whatever was applied before.
+                    # Forget that it was applied, so that it is created again if it is wanted again.
                     self._memory.clear()
                     await _delete(plane, resource, obj)
 
     async def remove(self, plane: Plane) -> bool:
-        """Delete everything but volumes; True once nothing is left."""
+        """Delete everything except volumes; True once nothing is left."""
         left = False
         for resource in _REMOVED:
             for obj in await _ours(plane, resource):
@@ -102,7 +102,7 @@ class Applier:
                     await (definitions.put(plane, obj) if obj["kind"] == definitions.KIND else plane.apply(resource, obj))
                     break
                 except NotFound:
-                    # A kind is served a moment after its definition was made.
+                    # A kind is served only some time after its definition was created.
                     if left == 1 or resource is not NODE_SETS:
                         raise
                 except ApiError as error:
@@ -117,7 +117,7 @@ class Applier:
     def _say(self, obj: Obj, text: str) -> None:
         slot = (str(obj["kind"]), str(obj["metadata"]["name"]))
         if text and self._kept.get(slot) != text:
-            _log.warning("stays as it is: %s", text, extra={"object": f"{slot[0]} {NAMESPACE}/{slot[1]}"})
+            _log.warning("object cannot be changed: %s", text, extra={"object": f"{slot[0]} {NAMESPACE}/{slot[1]}"})
         self._kept.pop(slot, None)
         if text:
             self._kept[slot] = text

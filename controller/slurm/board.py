@@ -1,10 +1,10 @@
-"""Where the ledger and the clusters of Slurm tell each other about workers, within one process.
+"""Lets the ledger and the Slurm clusters exchange news about workers, within one process.
 
-    ledger ──> which workers' pods are on the host, and until when they are taken back ──> a cluster's reconcile, at once
-           <── whose workers these are, and what it costs to take each of them         <──
+    ledger ──> which workers' pods are on the host, and the deadlines of their reclaims ──> a cluster's reconcile, at once
+           <── the workers that each cluster vouches for, and how much each would lose  <──
 
-It holds what both observe anew all the time, and decides nothing: after a restart it is empty until each has spoken again.
-While nobody tells of the host, a tenant has no entry, and what its Slurm was told before holds.
+It holds observations that both sides repeat all the time, and decides nothing: after a restart it is empty until both have
+reported again. While the ledger does not watch the host, tenants have no entries, and earlier drains in Slurm stay valid.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +17,12 @@ class OnHost:
 
     tenant: str
     name: str
-    # Until when it is taken back, in seconds since 1970; None for one that is not.
+    # The deadline of its reclaim, in seconds since 1970; None if it is not being reclaimed.
     by: float | None = None
 
 
 class Board:
-    """One for the process."""
+    """The board of a process."""
 
     def __init__(self) -> None:
         self._on_host: dict[str, dict[str, OnHost]] | None = None
@@ -31,11 +31,11 @@ class Board:
         self._wake: Callable[[str], object] = lambda _: None
 
     def listen(self, wake: Callable[[str], object]) -> None:
-        """Have `wake` called with each tenant of which something else is taken back than before."""
+        """Call `wake` with each tenant whose reclaims change."""
         self._wake = wake
 
     def show(self, workers: Iterable[OnHost]) -> None:
-        """By the ledger: all workers' pods that are on the host and not on their way out."""
+        """Called by the ledger: all workers' pods that are on the host and not on their way out."""
         before, now = self._on_host or {}, dict[str, dict[str, OnHost]]()
         for worker in workers:
             now.setdefault(worker.tenant, {})[worker.name] = worker
@@ -45,35 +45,35 @@ class Board:
                 self._wake(tenant)
 
     def silent(self) -> None:
-        """The ledger does not watch the host any more."""
+        """Called by the ledger: it no longer watches the host."""
         self._on_host = None
 
     def on_host(self, tenant: str) -> Mapping[str, OnHost] | None:
-        """A tenant's workers on the host by name; None while nobody tells."""
+        """A tenant's workers on the host, by name; None while the ledger does not watch the host."""
         return None if self._on_host is None else self._on_host.get(tenant, {})
 
     def vouch(self, tenant: str, uids: frozenset[str]) -> None:
-        """By a cluster: the UIDs, in its plane, of the pods that are its workers, as far as its host has ordered them."""
+        """Called by a cluster: the UIDs in its plane of the pods that are its workers, as far as the host has ordered them."""
         self._vouched[tenant] = uids
 
     def vouched(self, tenant: str) -> frozenset[str] | None:
-        """The UIDs of a tenant's workers in its plane; None while its cluster has not spoken."""
+        """The UIDs of a tenant's workers in its plane; None until its cluster has reported."""
         return self._vouched.get(tenant)
 
     def forget(self, tenant: str) -> None:
-        """Nobody speaks for a tenant's cluster any more."""
+        """Forget a tenant, because its cluster no longer has a task."""
         self._vouched.pop(tenant, None)
         self._ranks.pop(tenant, None)
 
     def rank(self, tenant: str, ranks: Mapping[str, int]) -> None:
-        """By a cluster: its workers by what it costs to take them, below 0 where nothing is lost."""
+        """Called by a cluster: how much work would be lost with each worker, below 0 if none."""
         if ranks:
             self._ranks[tenant] = ranks
         else:
             self._ranks.pop(tenant, None)
 
     def rank_of(self, tenant: str, name: str) -> int | None:
-        """What it costs to take one worker, in comparison; None where its Slurm has not said."""
+        """How much work would be lost with a worker, relative to others; None if its Slurm has not reported."""
         return self._ranks.get(tenant, {}).get(name)
 
 

@@ -1,11 +1,11 @@
-"""One tenant's Slurm cluster, and its reconcile: bounded, safe to cut off and to repeat at any moment.
+"""Reconciles one tenant's Slurm cluster. A reconcile is bounded, and safe to interrupt and to repeat at any moment.
 
     observe ──> render ──> apply ──> decide ──> act ──> report
     plane,      objects,   into the  the        plane,  conditions, NodeSets' status,
     Slurm       files      plane     lease      Slurm   Found for the Tenant's status
 
-Between reconciles only shortcuts and deadlines are kept: what was applied, when a worker first had to go, and since when there
-are more workers than an admin allows. They only ever make a deadline earlier than the tenant's Slurm says.
+Between reconciles only caches and deadlines are kept: what was applied, when a worker was first released, and since when there
+are more workers than an admin allows. They can only make a deadline earlier than the one in the tenant's Slurm.
 """
 
 import logging
@@ -45,7 +45,7 @@ _PRUNE_PERIOD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for. Switched off, the spec has no NodeSets, and everything of the cluster is taken down with grace."""
+    """The wanted cluster. If Slurm is switched off, the spec has no NodeSets, and the cluster is removed with grace."""
 
     spec: SlurmSpec
     keys: SlurmKeys
@@ -55,7 +55,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    """What the objects ask for, and why the plane does not hold them, if it does not."""
+    """The daemons that should run, and why the objects could not be applied, if they could not."""
 
     wanted: Mapping[str, int]  # daemon -> pods
     refused: str = ""
@@ -76,12 +76,12 @@ class Cluster:
         self._pruned = 0.0
         # UIDs of pods that count as its workers.
         self._vouched: frozenset[str] = frozenset()
-        # Units of the network that Slurm was ever given; None: not read yet.
+        # Units of the network that Slurm's files have ever had; None: not read yet.
         self._units: frozenset[str] | None = None
         self.removed = False
 
     async def reconcile(self, plane: Plane, order: Order) -> Found:
-        """Go through every stage once; raises KubeError when the plane does not answer."""
+        """Go through every stage once; raises KubeError if the plane does not answer."""
         rest = SlurmRest(plane, self._token_source(order.keys))
         seen = await self._observe(plane, rest, order)
         spec = self._complete(order, seen)
@@ -111,21 +111,21 @@ class Cluster:
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest, order: Order) -> Seen:
-        # NodeSets cannot be read before their definition is as it should be.
+        # NodeSets cannot be read before their definition is up to date.
         refused = await self._define(plane) if order.on else ""
         try:
             seen = await observe(plane, rest)
         except KubeError as error:
             if not refused:
                 raise
-            # A definition of the tenant's own making is the cause of what its objects look like.
+            # A definition that the tenant has changed explains the shape of its objects.
             raise ProtocolError(f"{refused}; {error}") from error
         if self._units is None and order.on:
             self._units = await units(plane)
         return seen
 
     async def _define(self, plane: Plane) -> str:
-        """Put the definition of NodeSets into the plane; returns why it is not there, if it is not."""
+        """Apply the definition of NodeSets to the plane; returns why that failed, or an empty text."""
         try:
             await self._applier.apply(plane, [definition()])
         except KubeError as error:
@@ -134,7 +134,7 @@ class Cluster:
         return ""
 
     def _complete(self, order: Order, seen: Seen) -> SlurmSpec:
-        """The spec with what only the plane knows: where its nodes stand, and NodeSets that the Tenant no longer has."""
+        """The spec, completed from the plane: the places of its nodes, and NodeSets that the Tenant no longer has."""
         gone = sorted(seen.node_sets.keys() - {node_set.name for node_set in order.spec.node_sets})
         places = {node.topology.partition(":")[2] for node in seen.view.nodes} if seen.view is not None else set()
         topology = grown(topology_of(order.spec.topology.kind, seen.nodes), (self._units or frozenset()) | places)
@@ -155,7 +155,7 @@ class Cluster:
         return _Applied(wanted)
 
     def _fleet(self, spec: SlurmSpec, seen: Seen, now: datetime) -> Fleet:
-        """What the lease decides from, beside Slurm's own view."""
+        """The input of the lease, in addition to Slurm's own view."""
         fleet = Fleet(
             workers=seen.workers,
             targets=seen.targets,
@@ -183,7 +183,7 @@ class Cluster:
         await actor.place(seen)
 
     async def _take_down(self, plane: Plane, seen: Seen) -> Found:
-        """Once no worker is left, take the daemons out of the plane."""
+        """Remove the daemons from the plane, once no worker is left."""
         live = sum(not worker.finished for worker in seen.workers)
         if live:
             return Found(applied=True, leaving=live)
@@ -197,7 +197,7 @@ class Cluster:
 
 
 async def _with_new_node_sets(plane: Plane, spec: SlurmSpec, seen: Seen) -> Seen:
-    """Owners of pods need UIDs, which NodeSets that have just been applied got after they were observed."""
+    """The observation with NodeSets that were applied after it: owner references of pods need their UIDs."""
     if seen.node_sets.keys() == {node_set.name for node_set in spec.node_sets} | set(spec.retiring):
         return seen
     return replace(seen, node_sets=await node_sets(plane))

@@ -1,12 +1,12 @@
-"""The keys of Slurm clusters on the host: made once, kept in a Secret of the plane's host namespace, rotated and revoked there.
+"""Keeps the keys of Slurm clusters in a Secret of the plane's host namespace: generated once, rotated and revoked there.
 
-    annotation bulkhead.dev/revoke-tokens has a new value ──> a new JWT key: all tokens end
+    annotation bulkhead.dev/revoke-tokens has a new value ──> a new JWT key: all tokens become invalid
     annotation bulkhead.dev/rotate-keys has a new value
       ──> a fresh key is staged: every daemon learns to verify it ──> a while later it is promoted: it signs
       ──> the older ones still verify for as long as a job's credential may live, then they are dropped
 
-That Secret is the original; the one inside the plane is a copy and is applied again when it is deleted. Once Slurm was switched
-off and taken down, the Secret is marked: the keys stay.
+That Secret is the original; the one inside the plane is a copy, which is applied again if it is deleted. Once Slurm is switched
+off and removed, the Secret is marked, but the keys stay.
 """
 
 import logging
@@ -47,38 +47,38 @@ class KeyStore:
         self._clock = clock
 
     async def current(self, plane: PlaneSpec, tenant: Obj, secret: Obj | None) -> SlurmKeys:
-        """The keys to use now, after the next step of what the Tenant's annotations ask for."""
+        """The keys to use now, after the next step of the rotation or revocation that the Tenant's annotations request."""
         kept, keys = await self._kept(plane, secret)
         return await self._rotate(plane, tenant, kept, keys)
 
     def of(self, secret: Obj) -> SlurmKeys:
-        """The keys of a cluster that is taken down: if they cannot be used, fresh ones that nothing else knows."""
+        """The keys of a cluster that is being removed: if they cannot be used, fresh ones that nothing else knows."""
         try:
             return from_data(secret.get("data") or {})
         except BadKeysError:
-            # Workers can still be released: without an answer their deadline decides.
+            # Workers can still be released: without an answer from Slurm their deadline decides.
             return make_keys()
 
     async def mark_off(self, plane: PlaneSpec) -> None:
-        """Note on the Secret that the cluster is switched off and taken down."""
+        """Mark the Secret: the cluster is switched off and removed."""
         await self._annotate(plane, {OFF: "true"})
 
     async def _kept(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
         if secret is None:
-            # An informer may not show it yet: read it before other keys are made in its place.
+            # The informer may not show it yet: read it, so that it is not replaced by other keys.
             secret = await self._read(plane)
         if secret is not None:
             try:
                 keys = from_data(secret.get("data") or {})
             except BadKeysError as error:
-                _log.error("%s: making new ones", error, extra={"tenant": plane.tenant})
+                _log.error("%s: new keys are generated", error, extra={"tenant": plane.tenant})
                 keys = make_keys()
                 secret = await self._write(plane, keys, {})
             if is_off(secret):
                 secret = await self._annotate(plane, {OFF: None})
             return secret, keys
         keys = make_keys()
-        _log.info("keys of the Slurm cluster made", extra={"tenant": plane.tenant})
+        _log.info("keys of the Slurm cluster generated", extra={"tenant": plane.tenant})
         try:
             return await self._client.create(kinds.SECRETS, _secret(plane, keys)), keys
         except AlreadyExists:
@@ -137,7 +137,7 @@ def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:
 
 
 def is_off(secret: Obj) -> bool:
-    """Whether the cluster of these keys is switched off and taken down."""
+    """Whether the cluster of these keys is switched off and removed."""
     return OFF in _annotations(secret)
 
 

@@ -215,7 +215,7 @@ async def test_a_user_without_identity_may_not_ask_and_no_user_sees_the_others(b
 async def test_an_admin_of_the_plane_that_the_tenant_does_not_name_is_refused(bed: Bed) -> None:
     denied = counted("denied")
     answer = await bed.asks("bulkhead:host:root", "system:masters")
-    assert "in the identities of none" in answer[names.SSH_REFUSED]
+    assert "is not in the identities of any Slurm user" in answer[names.SSH_REFUSED]
     assert names.SSH_CERTIFICATE not in answer
     assert counted("denied") == denied + 1
 

@@ -1,1 +1,1 @@
-"""What slurmrestd and the plane answer about a Slurm cluster, read from hostile input into frozen values. Pure."""
+"""Reads the answers of slurmrestd and the plane about a Slurm cluster, as frozen values. Pure; the input is hostile."""

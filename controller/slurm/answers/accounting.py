@@ -1,4 +1,4 @@
-"""What slurmdbd says of QOS, associations and users, through slurmrestd. Pure; the answers are hostile input."""
+"""Parses slurmdbd's QOS, associations and users, as slurmrestd returns them. Pure; the answers are hostile input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class _Qualities(msgspec.Struct, frozen=True):
 
 
 def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
-    """The three answers together."""
+    """The records of all three answers."""
     found = parse.decode(associations, _Associations).associations
     return Records(
         qos=frozenset(quality.name for quality in parse.decode(qos, _Qualities).qos),

@@ -1,7 +1,7 @@
-"""Which signal a job wants before its end, as its record tells: `--signal=[B:]USR1[@60]`. Pure; hostile input.
+"""Finds the signal that a job requests before its end, `--signal=[B:]USR1[@60]`, in its record. Pure; hostile input.
 
-slurmrestd does not report the option itself. What it reports is how the job was submitted, where the option may stand, and the
-job's comment, where a script puts `signal=B:USR1@60` for what stands in its `#SBATCH` lines.
+slurmrestd does not report the option itself. It reports the command line of the submission, which may contain the option, and
+the job's comment, into which a script can write `signal=B:USR1@60` to repeat an option of its `#SBATCH` lines.
 """
 
 import re
@@ -14,18 +14,18 @@ from controller.slurm.answers.view import EndSignal
 _OPTION: Final = "--signal"
 _IN_COMMENT: Final = "signal="
 _ASKED: Final = re.compile(r"(?:([RB]{1,2}):)?(?:SIG)?([A-Z][A-Z0-9]{1,7}|[1-9][0-9]?)(?:@([0-9]{1,5}))?")
-# Those that Slurm knows, without those that end or stop a job at once: that comes by itself.
+# The signals that Slurm knows, without those that end or stop a job at once: these follow by themselves.
 _NAMES: Final = frozenset(
     {"ABRT", "ALRM", "CONT", "HUP", "INT", "QUIT", "TERM", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "XCPU"}
 )
 _NUMBERS: Final = frozenset(map(str, range(1, 32))) - {"9", "19"}
 _SPACES: Final = re.compile(r"[\s,;]+")
 _TEXT_CHARACTERS: Final = 4096
-_USUAL_LEAD_SECONDS: Final = 60  # where a job names none
+_USUAL_LEAD_SECONDS: Final = 60  # if a job names none
 
 
 def signal_of(submit_line: str, comment: str) -> EndSignal | None:
-    """The signal; None for a job that names none, or none that can be read."""
+    """The signal that a job requests; None if it names none, or if it cannot be read."""
     for word in (*_options(submit_line[:_TEXT_CHARACTERS]), *_words(comment[:_TEXT_CHARACTERS])):
         found = _ASKED.fullmatch(word)
         if found is not None and found[2] in _NAMES | _NUMBERS:

@@ -1,7 +1,7 @@
-"""Slurm's compressed lists of host names, unfolded: `a-[0-2,5],b` are a-0, a-1, a-2, a-5 and b. Pure, and bounded.
+"""Expands Slurm's compressed lists of host names: `a-[0-2,5],b` stands for a-0, a-1, a-2, a-5 and b. Pure, and bounded.
 
-The text comes from the tenant's slurmctld. A list that is longer than its bound is an error, never a list that ends early: who
-asks which jobs run on a node must not get "none" because an answer held a big number.
+The text comes from the tenant's slurmctld. A list beyond its limit is an error and never cut short: otherwise a node could seem
+to run no jobs because an answer contained a large number.
 """
 
 import re
@@ -32,7 +32,7 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
 
 
 def count(text: str, limit: int) -> int:
-    """How many names are in a list, without making them."""
+    """How many names are in a list, without expanding it."""
     if len(text) > _LIST_CHARACTERS:
         raise HostListError(f"host list: longer than {_LIST_CHARACTERS} characters")
     found = 0

@@ -2,8 +2,8 @@
 
     bytes ──> msgspec structs (unknown fields skipped, wrong shapes and too many refused) ──> SlurmNode, SlurmJob ──> SlurmView
 
-Numbers come in Slurm's own form {set, infinite, number}; lists of hosts are compressed and are unfolded only up to a bound. An
-answer that carries errors is a failure, whatever else it holds: an empty list must not pass for an idle cluster.
+Numbers have Slurm's own form {set, infinite, number}; lists of hosts are compressed and are expanded only up to a limit. An
+answer with errors is a failure, whatever else it contains: an empty list must not be taken for an idle cluster.
 """
 
 import re
@@ -26,7 +26,7 @@ MOST_JOBS: Final = 20_000
 MOST_PLACES: Final = 100_000  # nodes of all jobs together
 MOST_RECORDS: Final = 20_000  # of an answer of any other kind
 _WORDS_BYTES: Final = 16 * 1024
-_RECORD_OVERHEAD_BYTES: Final = 1024  # what a record weighs beside its texts
+_RECORD_OVERHEAD_BYTES: Final = 1024  # memory of a record in addition to its texts
 _GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
 _INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
@@ -49,7 +49,7 @@ def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
     left, made = MOST_PLACES, []
     try:
         for record in decode(data, JobsAnswer, MOST_JOBS).jobs:
-            # The names of a job's nodes take no room in the answer, and all of it here.
+            # The names of a job's nodes are compressed in the answer, but take memory here.
             hosts = expand(record.nodes, min(MOST_NODES, left))
             left -= len(hosts)
             made.append(_job(record, hosts))
@@ -103,7 +103,7 @@ def _node(record: NodeRecord) -> SlurmNode:
         cpus_used=max(0, record.alloc_cpus),
         memory_mib=max(0, record.real_memory),
         memory_used_mib=max(0, record.alloc_memory),
-        # TRES name GPUs only where they are accounted for; gres always does.
+        # TRES contain GPUs only if these are accounted for; gres always contains them.
         gpus=gpus_in(_prefixed(record.gres)) or gpus_in(record.tres),
         gpus_used=gpus_in(_prefixed(record.gres_used)) or gpus_in(record.tres_used),
         partitions=tuple(line(name, 64) for name in words(record.partitions)[:256]),
@@ -128,7 +128,7 @@ def weight_of_job(job: SlurmJob) -> int:
 
 
 def words(raw: msgspec.Raw) -> list[str]:
-    """A list of words that was left encoded; null is none."""
+    """A list of words that was left encoded; empty for null."""
     if len(raw) > _WORDS_BYTES:
         raise SlurmAnswerError(f"a list of words of {len(raw)} bytes, more than {_WORDS_BYTES}")
     try:
@@ -176,7 +176,7 @@ def _gpus_asked(record: JobRecord, nodes: int) -> int:
 
 
 def _prefixed(text: str) -> str:
-    """`gpu:2` and `gres:gpu:2` are the same in what users write."""
+    """A request in the form `gres:gpu:2`; users may also write `gpu:2`."""
     parts = _INDICES.sub("", text[: 4 * TEXT_CHARACTERS]).split(",")[:16]
     return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in parts)
 
@@ -187,7 +187,7 @@ def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
         return per_node * nodes
     found = _MEMORY.search(record.tres_req_str[: 4 * TEXT_CHARACTERS])
     if found is not None and not per_cpu:
-        # A job that names no memory gets the default, which may be all that a node has.
+        # A job that requests no memory gets the default, which may be all memory of a node.
         return int(float(found[1]) * _MIB_OF[found[2]])
     return (per_cpu or 0) * cpus
 

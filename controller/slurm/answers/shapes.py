@@ -1,7 +1,7 @@
-"""What is read of the objects in a plane that belong to a Slurm cluster: these fields, of these types, and nothing else.
+"""Lists the fields, with their types, that are read from the objects of a Slurm cluster in a plane. Nothing else is read.
 
-A tenant may have made any of them itself, or the kind that they are of. What has another shape is refused; what is not named
-here never takes memory.
+A tenant may have created any of these objects itself, or even their definition. A field of another type is an error; fields
+that are not listed here never take memory.
 """
 
 from typing import Annotated, Final
@@ -19,11 +19,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class _Part(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """There is one of it in an object."""
+    """A part that an object contains once."""
 
 
 class _Many(Counted, frozen=True, rename="camel", omit_defaults=True):
-    """There may be any number of it."""
+    """A part that an object or a list contains any number of times."""
 
 
 class Condition(_Many, frozen=True):
@@ -40,7 +40,7 @@ class Condition(_Many, frozen=True):
 
 
 class NodeLabels(msgspec.Struct, gc=False, omit_defaults=True):
-    """Where a node stands, and what it has."""
+    """A node's place in the network, and its GPUs."""
 
     nvlink: Name | None = msgspec.field(default=None, name=labels.NVLINK_DOMAIN)
     clique: Name | None = msgspec.field(default=None, name=labels.GPU_CLIQUE)
@@ -57,13 +57,13 @@ class NodeMeta(_Part):
 
 
 class NodeSpec(_Part):
-    """Whether it takes new pods."""
+    """Whether a node accepts new pods."""
 
     unschedulable: bool | None = None
 
 
 class NodeStatus(_Part):
-    """Whether it is well."""
+    """The conditions of a node."""
 
     conditions: list[Condition] | None = None
 
@@ -80,7 +80,7 @@ class Node(_Many, frozen=True):
 
 
 class PodLabels(msgspec.Struct, gc=False, omit_defaults=True):
-    """What a pod is in the cluster."""
+    """A pod's role in the cluster."""
 
     name: Name | None = msgspec.field(default=None, name=NAME_LABEL)
     node_set: Name | None = msgspec.field(default=None, name=NODE_SET_LABEL)
@@ -88,7 +88,7 @@ class PodLabels(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PodAnnotations(msgspec.Struct, gc=False, omit_defaults=True):
-    """What a worker was made from."""
+    """The digest of the spec from which a worker was created."""
 
     spec: Word | None = msgspec.field(default=None, name=SPEC_ANNOTATION)
 
@@ -105,7 +105,7 @@ class PodMeta(_Part):
 
 
 class PodSpec(_Part):
-    """Where it runs."""
+    """The node of a pod."""
 
     node_name: Name | None = None
 
@@ -118,13 +118,13 @@ class Waiting(_Part):
 
 
 class State(_Part):
-    """What a container does."""
+    """The state of a container."""
 
     waiting: Waiting | None = None
 
 
 class Container(_Many, frozen=True):
-    """What became of a container."""
+    """The status of a container."""
 
     name: Name = ""
     ready: bool = False
@@ -133,7 +133,7 @@ class Container(_Many, frozen=True):
 
 
 class PodStatus(_Part):
-    """What became of a pod."""
+    """The status of a pod."""
 
     phase: Word | None = None
     conditions: list[Condition] | None = None
@@ -160,7 +160,7 @@ class NodeSetMeta(_Part):
 
 
 class NodeSetSpec(_Part):
-    """What is asked for."""
+    """The spec of a NodeSet."""
 
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     gpus: Count | None = None
@@ -168,7 +168,7 @@ class NodeSetSpec(_Part):
 
 
 class NodeSetStatus(_Part):
-    """What it says of itself."""
+    """The status of a NodeSet."""
 
     observed_generation: Count | None = None
     selector: Word | None = None

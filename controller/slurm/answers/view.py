@@ -1,4 +1,4 @@
-"""A Slurm cluster as Slurm sees it: nodes, jobs and counts, as frozen values that `parse` makes. Pure."""
+"""Defines a Slurm cluster as Slurm reports it: nodes, jobs and counts, as frozen values that `parse` builds. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,38 +40,38 @@ class SlurmNode:
 
     @property
     def busy(self) -> bool:
-        """Whether a job holds any of it, or may be about to. What is not known counts as busy."""
+        """Whether a job holds any part of it, or may do so soon. An unknown state counts as busy."""
         return bool(self.states & BUSY_STATES) or self.cpus_used > 0 or self.base in {"UNKNOWN", "ERROR"}
 
     @property
     def draining(self) -> bool:
-        """Whether no new job is put there."""
+        """Whether Slurm starts no new job there."""
         return "DRAIN" in self.states
 
     @property
     def responds(self) -> bool:
-        """Whether its slurmd is there."""
+        """Whether its slurmd responds."""
         return "NOT_RESPONDING" not in self.states and self.base not in {"DOWN", "FUTURE", "UNKNOWN"}
 
     @property
     def ours(self) -> bool:
-        """Whether the reason it carries is one that the platform wrote."""
+        """Whether the platform wrote its reason."""
         return self.reason.startswith(REASON_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class EndSignal:
-    """The signal that a job asks for before its end, and how long before."""
+    """The signal that a job requests before its end, and how many seconds before."""
 
     name: str
     lead: timedelta
-    # To the batch script alone, and not to its steps.
+    # Only to the batch script, and not to its steps.
     batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """One job record; sizes are what the job asks for, all nodes together unless the name says otherwise."""
+    """One job record; sizes are the job's requests for all nodes together, unless the name says otherwise."""
 
     job_id: int
     states: frozenset[str]
@@ -98,7 +98,7 @@ class SlurmJob:
 
     @property
     def pending(self) -> bool:
-        """Whether it waits for resources or for something else."""
+        """Whether it waits, for resources or anything else."""
         return "PENDING" in self.states and not self.active
 
     @property
@@ -109,10 +109,10 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """One consistent view of a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
+    """One consistent view of a cluster. If a query fails, there is no view: callers get None, which means "unknown"."""
 
     nodes: tuple[SlurmNode, ...] = ()
-    # None: there are more than are worth reading; only the counts are known.
+    # None: there are too many to read; only the counts are known.
     jobs: tuple[SlurmJob, ...] | None = ()
     pending: int = 0
     running: int = 0

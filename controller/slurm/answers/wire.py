@@ -1,8 +1,7 @@
-"""The shapes of slurmrestd's answers in v0.0.45, as far as they are used. Pure; fields that are not named here are skipped.
+"""Defines the shapes of slurmrestd's answers in v0.0.45, as far as they are used. Pure; other fields are skipped.
 
-Shapes only: `parse` says what the numbers and texts mean. The decoder refuses a wrong type, so that no later code has to check
-for one. Records are counted while they are decoded; lists of words stay encoded until a caller says how many
-of them count.
+This module defines only shapes; `parse` interprets numbers and texts. The decoder refuses wrong types, so no later code has to
+check for them. Records are counted while they are decoded. Lists of words stay encoded until a caller sets their limit.
 """
 
 from typing import Final
@@ -23,7 +22,7 @@ class Number(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value(self) -> int | None:
-        """The number, when there is one."""
+        """The number; None if it is not set or infinite."""
         return int(self.number) if self.set and not self.infinite and abs(self.number) < 2**62 else None
 
 
@@ -121,7 +120,7 @@ class DiagAnswer(msgspec.Struct, frozen=True):
 
 
 class PlainAnswer(msgspec.Struct, frozen=True):
-    """Any answer of which only the errors count."""
+    """An answer of which only the errors matter."""
 
     errors: list[Problem] = []
 

@@ -1,11 +1,11 @@
-"""The client of a tenant's slurmrestd, reached through the tenant's own API server and its service proxy.
+"""The client of a tenant's slurmrestd, which it reaches through the service proxy of the tenant's API server.
 
     controller ──TLS──> plane's API server ──proxy──> slurmrestd ──> slurmctld
                         (our certificate)             (our token of a few minutes)
 
-Every call has a deadline and a bound on its answer, which the plane's turn is charged with; nothing is retried but a
-token that was not taken, and every failure is a SlurmError: no caller ever gets a view that is not whole. Names go into paths
-only if they need no quoting; answers are read by `parse` alone.
+Every call has a deadline and a limit for its answer, which counts against the plane's turn. Only a refused token is retried.
+Every failure is a SlurmError, so no caller ever gets an incomplete view. Names are put into paths only if they need no quoting.
+Only `parse` reads answers.
 """
 
 import re
@@ -32,22 +32,22 @@ _MIB: Final = 1024 * 1024
 _DATABASE_BYTES: Final = 4 * _MIB
 _JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
-# A job record takes a few kilobytes: of more jobs than these only the counts are read.
+# A job record takes a few kilobytes: if there are more jobs than this, only their counts are read.
 MOST_JOBS_READ: Final = 2000
 _SIGNAL: Final = re.compile(r"[A-Z][A-Z0-9]{1,7}|[1-9][0-9]?")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 class SlurmError(Exception):
-    """The cluster did not answer, or said no; the text says which."""
+    """The cluster did not answer, or refused a request; the text says which."""
 
 
 class SlurmUnreachable(SlurmError):  # noqa: N818 - a state, not a fault of ours
-    """No answer: nothing is known of the cluster, and nothing that was asked for may be taken as done."""
+    """No answer: the state of the cluster is unknown, and requests must not be taken as done."""
 
 
 class SlurmRefused(SlurmError):  # noqa: N818 - an answer
-    """slurmrestd or slurmctld said no."""
+    """slurmrestd or slurmctld refused a request."""
 
 
 class SlurmRest:
@@ -60,7 +60,7 @@ class SlurmRest:
         self._jobs_read = jobs_read
 
     async def view(self) -> SlurmView:
-        """Nodes, jobs and counts; jobs only when there are not too many of them to be worth their reading."""
+        """Nodes, jobs and counts; jobs only if there are not too many to read."""
         pending, running = self._parsed(parse.parse_diag, await self._call("GET", "diag/"))
         nodes = self._parsed(parse.parse_nodes, await self._call("GET", "nodes/", max_body=_NODES_BYTES))
         self._hold(sum(map(parse.weight_of_node, nodes)))
@@ -70,7 +70,7 @@ class SlurmRest:
         self._hold(sum(map(parse.weight_of_job, jobs)))
         waiting = sum(job.copies for job in jobs if job.pending)
         if sum(job.pending or job.active for job in jobs) > self._jobs_read:
-            # Another number than slurmctld had named before.
+            # There are more jobs now than slurmctld counted a moment ago.
             return SlurmView(nodes=nodes, jobs=None, pending=waiting, running=sum(job.active for job in jobs))
         return SlurmView(nodes=nodes, jobs=jobs, pending=waiting, running=sum(job.active for job in jobs))
 
@@ -79,11 +79,11 @@ class SlurmRest:
         await self._update_node(node, {"state": ["DRAIN"], "reason": reason})
 
     async def undrain(self, node: str) -> None:
-        """Take the drain away again; the rest of the node's state stays."""
+        """Remove the drain; the rest of the node's state stays."""
         await self._update_node(node, {"state": ["UNDRAIN"]})
 
     async def down(self, node: str, reason: str) -> None:
-        """Take a node down: its jobs end at once, and those that may are queued again."""
+        """Take a node down: its jobs end at once, and are requeued if they allow it."""
         await self._update_node(node, {"state": ["DOWN"], "reason": reason})
 
     async def resume(self, node: str) -> None:
@@ -91,12 +91,12 @@ class SlurmRest:
         await self._update_node(node, {"state": ["RESUME"]})
 
     async def place(self, node: str, topology: str, features: Sequence[str]) -> None:
-        """Say where a node stands in the network, and which features it has."""
+        """Write a node's place in the network, and its features."""
         body: dict[str, Any] = {"features": list(features), "features_act": list(features)}
         await self._update_node(node, body | ({"topology_str": topology} if topology else {}))
 
     async def delete_node(self, node: str) -> None:
-        """Forget a dynamic node's record."""
+        """Delete the record of a dynamic node."""
         await self._call("DELETE", f"node/{_segment(node)}")
 
     async def requeue(self, job: int) -> None:
@@ -107,15 +107,15 @@ class SlurmRest:
             raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
 
     async def signal(self, job: int, signal: str, *, batch: bool) -> None:
-        """Send a running job a signal: its batch script alone, or its steps without it, as `sbatch --signal` does."""
+        """Send a running job a signal: only to its batch script, or only to its steps, as `sbatch --signal` does."""
         if not _SIGNAL.fullmatch(signal):
-            # Without one that it knows, slurmrestd would end the job.
+            # With a signal that it does not know, slurmrestd would end the job.
             raise SlurmRefused(f"not a signal: {signal[:40]!r}")
         flags = "BATCH_JOB" if batch else "FULL_STEPS_ONLY"
         await self._call("DELETE", f"job/{int(job)}", params={"signal": signal, "flags": flags})
 
     async def note(self, job: int, text: str) -> None:
-        """Write a job's AdminComment; an empty one takes it away."""
+        """Write a job's AdminComment; an empty text removes it."""
         await self._call("POST", f"job/{int(job)}", body={"admin_comment": text})
 
     async def cancel(self, job: int) -> None:
@@ -123,7 +123,7 @@ class SlurmRest:
         await self._call("DELETE", f"job/{int(job)}")
 
     async def records(self) -> Records:
-        """What slurmdbd has of QOS, associations and users."""
+        """The QOS, associations and users of slurmdbd."""
         answers = [await self._read_database(kind) for kind in ("qos", "associations", "users")]
         try:
             return parse_records(*answers)
@@ -154,8 +154,8 @@ class SlurmRest:
     ) -> bytes:
         path = f"{section}/{API}/{path}"
         answer = await self._exchange(method, path, body, params, max_body)
-        if answer.status in (401, 511):  # slurmrestd says the one, slurmctld behind it the other
-            # The key may have been changed a moment ago, or the clocks disagree: once more with a new token.
+        if answer.status in (401, 511):  # the first comes from slurmrestd, the second from slurmctld behind it
+            # The key may have just changed, or the clocks disagree: try once more with a new token.
             self._tokens.renew()
             answer = await self._exchange(method, path, body, params, max_body)
         if answer.status >= 300:
@@ -192,7 +192,7 @@ class SlurmRest:
             raise SlurmUnreachable(f"slurmrestd: {error}") from error
 
     def _failed(self, call: str, answer: Answer) -> SlurmError:
-        """What an error status means: the proxy's own answers are Status objects, Slurm's have errors."""
+        """The error for an error status: the proxy's own answers are Status objects, Slurm's answers have a list of errors."""
         try:
             found = msgspec.json.decode(answer.data)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -221,7 +221,7 @@ def _requeue(data: bytes) -> Any:
 
 
 def _segment(name: str) -> str:
-    """A name as one segment of a path; proxies on the way decode what is quoted, so nothing that needs it may pass."""
+    """A name as one segment of a path. Proxies on the way decode quoted characters, so names that need quoting are refused."""
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise SlurmRefused(f"not a node's name: {name[:40]!r}")
     return name

@@ -1,4 +1,4 @@
-"""The controller's token for a tenant's slurmrestd: signed with the tenant's own key, short-lived, renewed long before it ends.
+"""Issues the controller's token for a tenant's slurmrestd: signed with the tenant's own key, short-lived, renewed early.
 
 Nothing is stored: the key is enough to sign another token, and a new key invalidates every one.
 """
@@ -28,7 +28,7 @@ def mint(key: bytes, user: str, now: datetime, lifetime: timedelta = TOKEN_LIFE)
 
 
 class TokenSource:
-    """Keeps one token valid: it is renewed when half of its life is over, so a clock that is slightly wrong does no harm."""
+    """Keeps one token valid: it is renewed after half of its lifetime, so that slightly wrong clocks do no harm."""
 
     def __init__(self, key: bytes, now: Callable[[], datetime], *, user: str = _USER, lifetime: timedelta = TOKEN_LIFE) -> None:
         self._key = key

@@ -1,7 +1,7 @@
-"""The text files of a Slurm cluster, rendered from the templates beside this module.
+"""Renders the text files of a Slurm cluster from the templates in this folder.
 
-Pure. Undefined names are errors, and every expression of a template passes `words.checked`, so that a value either is one
-word or one quoted text, or nothing is rendered at all.
+Pure. Undefined names are errors. Every expression of a template passes `words.checked`, so each value is one word or one quoted
+text; otherwise nothing is rendered.
 """
 
 import re
@@ -49,7 +49,7 @@ _TEMPLATES: Final = jinja2.Environment(
 _METRICS_USERS: Final = "MetricsAuthUsers"
 _METRICS_OPEN: Final = "metricsparameters"
 
-# What a tenant may change by its extraConf; the keys that it may not stand in the template.
+# Keys that a tenant may change by its extraConf; all other keys are in the template.
 _SETTINGS: Final[Pairs] = (
     ("SlurmctldParameters", "enable_configless,reconfig_on_restart"),
     ("SlurmdParameters", "config_overrides"),
@@ -64,7 +64,7 @@ _SETTINGS: Final[Pairs] = (
     # slurmctld serves metrics without a token unless a user is named here, and they show what every user runs.
     (_METRICS_USERS, "slurm"),
 )
-# Fair share and age are weighed by what the database knows.
+# Fair share and age have a weight only with accounting, because they are computed from the database.
 _WITH_ACCOUNTING: Final[Pairs] = (
     ("AccountingStorageTRES", "gres/gpu"),
     ("PriorityDecayHalfLife", "7-0"),
@@ -119,11 +119,11 @@ def slurm_conf(spec: SlurmSpec) -> str:
 
 
 def settings(spec: SlurmSpec) -> Pairs:
-    """The keys that a tenant may change: its value in place of ours, or behind ours where the value is a list."""
+    """The keys that a tenant may change: its value replaces ours, or follows ours if the value is a list."""
     ours = dict(_SETTINGS + (_WITH_ACCOUNTING if spec.accounting else ()))
     own = {key.lower(): (key, value) for key, value in spec.extra_conf}
     if _METRICS_OPEN in own:
-        # This key opens the metrics to everybody, and Slurm heeds it only where no user is named.
+        # This key opens the metrics to all users, and Slurm obeys it only if no user is named.
         del ours[_METRICS_USERS]
     result: dict[str, str] = {}
     for key, value in ours.items():
@@ -149,14 +149,14 @@ def cgroup_conf() -> str:
 
 
 def topology_yaml(spec: SlurmSpec) -> str:
-    """topology.yaml: the units that the tenant's nodes stand in; workers join theirs when they have been placed."""
+    """topology.yaml: the units of the tenant's nodes; workers join their unit once they have been placed."""
     return _TEMPLATES.get_template("topology.yaml.j2").render(
         kind=spec.topology.kind, units=(UNPLACED, *spec.topology.units), name=TOPOLOGY, root=ROOT_SWITCH
     )
 
 
 def slurmdbd_conf(spec: SlurmSpec, password: str) -> str:
-    """slurmdbd.conf; it holds the database's password and therefore lies in a Secret."""
+    """slurmdbd.conf; it contains the database's password, so it is stored in a Secret."""
     return _TEMPLATES.get_template("slurmdbd.conf.j2").render(
         dbd=SLURMDBD,
         dbd_address=spec.service(SLURMDBD),
@@ -179,7 +179,7 @@ def _partitions(spec: SlurmSpec) -> list[_Partition]:
 
 
 def _retiring(spec: SlurmSpec) -> list[str]:
-    """The names of node sets on their way out. Only the plane still knows them, where a tenant may have made up any."""
+    """The names of node sets that are being removed. They come from the plane, where a tenant may have invented any."""
     names = [name for name in spec.retiring if re.fullmatch(NODE_SET_NAME, name) and name not in RESERVED_NODE_SETS]
     return names[:MOST_RETIRING]
 
@@ -188,14 +188,14 @@ def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:
     own = {key.lower() for key, _ in node_set.partition.config}
     usual: list[tuple[str, str]] = [("Default", "YES" if default else "NO"), ("State", "UP"), ("MaxTime", "UNLIMITED")]
     if not own & {"defmempercpu", "defmempergpu", "defmempernode"}:
-        # Without one a job that names no memory takes its whole node's, and nothing runs beside it.
+        # Without a default, a job that requests no memory takes all memory of its node, and no other job runs there.
         usual.append(("DefMemPerCPU", str(max(1, node_set.memory_mib // node_set.cpus))))
     return (*((key, value) for key, value in usual if key.lower() not in own), *node_set.partition.config)
 
 
 def _gres(node_set: NodeSetSpec) -> _Gres:
     return _Gres(
-        # Every worker that there can ever be: one beyond a lowered `max` keeps its GPUs until it has been released.
+        # Every possible worker: a worker beyond a lowered `max` keeps its GPUs until it has been released.
         nodes=f"{node_set.name}-[0-{MOST_NODES - 1}]",
         type=node_set.gpu_type,
         files=f"{image.GPU_FILES}[0-{node_set.gpus - 1}]",

@@ -1,8 +1,8 @@
-"""The tenant's own lines for slurm.conf, partitions and nodes: parsed and checked against the known keys, never copied.
+"""Parses the tenant's own lines for slurm.conf, partitions and nodes, and checks them against the known keys.
 
-Pure. What comes out are key and value pairs that the templates write; a key that the platform sets itself, or that Slurm
-does not know, is refused with the reason. So an `extraConf` can tune the cluster and never move its ports, its keys or its
-state.
+Pure. The lines are never copied: the templates write the parsed pairs of key and value. A key that the platform sets itself, or
+that Slurm does not know, is refused with the reason. So an `extraConf` can tune the cluster, but cannot move its ports, its
+keys or its state.
 """
 
 import re
@@ -33,7 +33,7 @@ _NODE: Final = _Keys(known.NODE, known.NODE_RESERVED)
 
 
 class ExtraConfError(ValueError):
-    """A line of the tenant's cannot be taken; the text names the key or the place, and why."""
+    """A line of the tenant is refused; the text names the key or the place, and the reason."""
 
 
 def slurm_conf_lines(text: str) -> Pairs:
@@ -76,23 +76,23 @@ def _words(text: str, keys: _Keys) -> Pairs:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something, numbered from 1; anything but plain printable text is refused."""
+    """The lines with content, numbered from 1; anything but printable ASCII is refused."""
     if len(text) > _EXTRA_CONF_CHARACTERS:
         raise ExtraConfError(f"longer than {_EXTRA_CONF_CHARACTERS} characters")
     for number, line in enumerate(text.split("\n"), start=1):
         if not all(" " <= character <= "~" or character == "\t" for character in line):
             raise ExtraConfError(f"line {number}: holds a character that is not printable ASCII")
         if "\\" in line:
-            raise ExtraConfError(f"line {number}: a backslash is not possible: it would continue the line or escape a sign")
+            raise ExtraConfError(f"line {number}: a backslash is not allowed: it would continue the line or escape a character")
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line
 
 
 def _add(found: dict[str, tuple[str, str]], keys: _Keys, key: str, value: str, *, place: str = "") -> None:
-    """Take one pair; Slurm's keys know no case."""
+    """Add one pair; Slurm's keys are case-insensitive."""
     lower = key.lower()
     if lower in keys.reserved:
-        raise ExtraConfError(f"{place}{key}: belongs to the platform: {keys.reserved[lower]}")
+        raise ExtraConfError(f"{place}{key}: is set by the platform: {keys.reserved[lower]}")
     if lower not in keys.offered:
         raise ExtraConfError(f"{place}{key}: not a key that can be set here")
     if lower in found:
@@ -101,9 +101,9 @@ def _add(found: dict[str, tuple[str, str]], keys: _Keys, key: str, value: str, *
         raise ExtraConfError(f"{place}{key}: the value must be one word, or one text in double quotes without # in it")
     shape = keys.offered[lower]
     if shape and re.fullmatch(shape, value.strip('"'), re.IGNORECASE) is None:
-        raise ExtraConfError(f"{place}{key}: {value[:40]!r}: slurmctld does not take this value")
+        raise ExtraConfError(f"{place}{key}: {value[:40]!r}: slurmctld does not accept this value")
     for item in value.strip('"').split(","):
         reason = known.RESERVED_ITEMS.get((lower, item.split("=", maxsplit=1)[0].strip().lower()))
         if reason is not None:
-            raise ExtraConfError(f"{place}{key}: {item.strip()}: belongs to the platform: {reason}")
+            raise ExtraConfError(f"{place}{key}: {item.strip()}: is set by the platform: {reason}")
     found[lower] = (key, value)

@@ -1,7 +1,8 @@
-"""The keys of Slurm 26.05's files: those a tenant may set, and those that are the platform's, each with the reason.
+"""Lists the keys of Slurm 26.05's files: those that a tenant may set, and those that the platform sets, each with the reason.
 
-Data only, all in lower case because Slurm's keys know no case. For each kind of line a key stands in one table, with the shape
-of its values or with the reason why it is reserved; one in neither is refused as unknown: slurmctld would not start with it.
+Data only, all in lower case because Slurm's keys are case-insensitive. For each kind of line a key is in one table, with the
+shape of its values or with the reason why it is reserved. A key in neither is refused as unknown, because slurmctld would not
+start with it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ def _keys(value: str, text: str) -> dict[str, str]:
     return dict.fromkeys(text.split(), value)
 
 
-# What a value must look like where slurmctld would not start with another one; upper and lower case are one.
+# The forms of values without which slurmctld would not start; case is ignored.
 _ANY = ""
 _NUMBER = "[0-9]{1,10}"
 _MOST = f"{_NUMBER}|UNLIMITED|INFINITE"
@@ -90,17 +91,17 @@ PARTITION: Final[Mapping[str, str]] = (
 
 NODE: Final[Mapping[str, str]] = _keys(_ANY, "comment extra instanceid instancetype") | _keys(_NUMBER, "tmpdisk weight")
 
-_AUTH = "it decides whose requests the daemons believe"
+_AUTH = "it decides whose requests the daemons accept"
 _WHERE = "it decides where the daemons listen and find each other"
-_STATE = "the daemons' files lie on volumes and mounts that the platform makes"
-_FENCE = "the pod is the only fence around a job, and cgroups cannot be used inside it"
+_STATE = "the daemons' files are on volumes and mounts that the platform creates"
+_FENCE = "only the pod confines a job, and cgroups cannot be used inside it"
 _PROGRAM = "it would run a program inside the daemons' pods, where the cluster's keys are"
 _PLUGIN = "it would load code into the daemons"
-_NODES = "nodes come from the node sets alone"
-_SIZE = "it is given by the node set's own fields, from which the pod is made"
-_ACCOUNTING = "it is given by the field accounting"
+_NODES = "nodes come only from the node sets"
+_SIZE = "it follows from the node set's own fields, from which the pod is created"
+_ACCOUNTING = "it follows from the field accounting"
 _RETURN = "lost workers must come back by themselves"
-_POWER = "the number of workers is the lease's"
+_POWER = "the lease decides how many workers run"
 
 SLURM_CONF_RESERVED: Final[Mapping[str, str]] = (
     _keys(
@@ -184,26 +185,26 @@ NODE_RESERVED: Final[Mapping[str, str]] = (
     )
     | _keys(_FENCE, "corespeccount cpuspeclist memspeclimit")
     | {
-        "feature": "it is given by the field features",
-        "features": "it is given by the field features",
+        "feature": "it follows from the field features",
+        "features": "it follows from the field features",
     }
 )
 
 # Keys whose value is a list: the platform's items come first and the tenant's are added.
 MERGED: Final = frozenset({"slurmctldparameters", "slurmdparameters", "schedulerparameters", "accountingstoragetres"})
 
-# Single items of such lists, and of other values, that are not the tenant's to set.
+# Single items of such lists, and of other values, that a tenant may not set.
 RESERVED_ITEMS: Final[Mapping[tuple[str, str], str]] = (
     {
         ("slurmctldparameters", item): reason
         for item, reason in {
             "enable_configless": "all daemons take their configuration from slurmctld",
-            "reconfig_on_restart": "a restart must take over what changed",
+            "reconfig_on_restart": "a restart must apply changes",
             "reboot_from_controller": _PROGRAM,
             "cloud_dns": _WHERE,
             "cloud_reg_addrs": _WHERE,
-            "user_resv_delete": "a reservation is its owner's",
-            "disable_http": "probes and metrics are read over it",
+            "user_resv_delete": "only its owner may delete a reservation",
+            "disable_http": "probes and metrics need it",
             "idle_on_node_suspend": _POWER,
             "power_save_interval": _POWER,
             "power_save_min_interval": _POWER,
@@ -224,5 +225,5 @@ RESERVED_ITEMS: Final[Mapping[tuple[str, str], str]] = (
     | {("launchparameters", "test_exec"): "it would look for programs on the login node"}
 )
 
-# Keys that mean something only to a cluster with accounting; without it slurmctld does not start with the first.
+# Keys that have a meaning only with accounting; without it slurmctld does not start with the first of them.
 NEED_ACCOUNTING: Final = frozenset({"accountingstoragetres", "accountingstoreflags", "trackwckey"})

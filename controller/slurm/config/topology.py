@@ -1,7 +1,7 @@
-"""Where a tenant's nodes stand in the network, for Slurm: from the labels that the Kubernetes mode reads too.
+"""Computes the network topology of a tenant's nodes for Slurm, from the same labels that Kubernetes mode uses.
 
-Pure. A unit is an NVLink domain, or a rack where there is none. Slurm knows the units from topology.yaml; a worker registers
-as not placed yet, which lets its jobs run at once, and is moved to its unit when its pod's node is known.
+Pure. A unit is an NVLink domain, or a rack if there is none. Slurm knows the units from topology.yaml. A worker registers as
+unplaced, so that its jobs can run at once, and is moved to its unit when its pod's node is known.
 """
 
 import re
@@ -30,7 +30,7 @@ _FEATURE_LABELS: Final = (
 
 
 def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
-    """The units that the nodes stand in, in a fixed order."""
+    """The units of the nodes, in a fixed order."""
     if kind == FLAT:
         return TopologySpec(FLAT)
     units = sorted({unit for node in nodes if (unit := unit_of(node)) is not None})
@@ -38,7 +38,7 @@ def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
 
 
 def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
-    """The topology with units that Slurm's files had before: slurmctld does not start while a node's unit is missing."""
+    """The topology, with the units that Slurm's files had before: slurmctld does not start if a node's unit is missing."""
     if topology.kind == FLAT:
         return topology
     known = [unit for unit in kept if _UNIT.fullmatch(unit) and unit not in {UNPLACED, ROOT_SWITCH, *topology.units}]
@@ -46,12 +46,12 @@ def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
 
 
 def units_in(text: str) -> frozenset[str]:
-    """The units in a topology.yaml of ours; a tenant may have changed it."""
+    """The units in the platform's topology.yaml; a tenant may have changed it."""
     return frozenset(_LINE.findall(text[:_FILE_CHARACTERS]))
 
 
 def unit_of(node: Obj) -> str | None:
-    """The unit that a node stands in; None when its labels do not say."""
+    """The unit of a node; None if its labels name none."""
     own = _labels(node)
     return next((named for label, prefix in _UNIT_LABELS if (named := _name(prefix, own.get(label)))), None)
 
@@ -72,7 +72,7 @@ def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
 
 
 def _name(prefix: str, value: Any) -> str | None:
-    """A label's value as a name of Slurm's; two values that differ only in odd signs become one, which costs locality only."""
+    """A label's value as a name for Slurm; values that differ only in unusual characters become one, which costs locality."""
     text = re.sub(r"[^a-z0-9-]+", "-", str(value or "").lower()).strip("-")
     if not text:
         return None

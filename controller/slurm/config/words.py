@@ -1,8 +1,8 @@
-"""What may stand in one of Slurm's text files: single words, and quoted texts on one line.
+"""Checks what is written into Slurm's text files: only single words, and quoted texts on one line.
 
-Pure. Every expression of a template passes `checked` before it is written (the environment's `finalize`), so that no value
-can begin a line, continue one, comment one out or begin a second key. Slurm has no way to escape a character: what does not
-fit is refused.
+Pure. Every expression of a template passes `checked` before it is written (the environment's `finalize`), so no value can begin
+a line, continue one, comment one out or begin a second key. Slurm has no way to escape a character, so unsuitable values are
+refused.
 """
 
 import re
@@ -19,12 +19,12 @@ class UnsafeTextError(ValueError):
 
 
 def is_key(text: str) -> bool:
-    """Whether a text can stand left of `=`."""
+    """Whether a text can be a key, left of `=`."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_value(text: str) -> bool:
-    """Whether a text can stand right of `=`: one word, or one text in double quotes."""
+    """Whether a text can be a value, right of `=`: one word, or one text in double quotes."""
     return _WORD.fullmatch(text) is not None or _QUOTED.fullmatch(text) is not None
 
 
@@ -33,4 +33,4 @@ def checked(value: Any) -> str:
     text = str(value)
     if is_value(text):
         return text
-    raise UnsafeTextError(f"a value for Slurm's configuration: {text[:64]!r} is neither one word nor one quoted text")
+    raise UnsafeTextError(f"a value of Slurm's configuration must be one word or one quoted text, not {text[:64]!r}")

@@ -1,1 +1,1 @@
-"""From a Tenant to the Slurm cluster that is to be built, and from its state to what is reported. Pure."""
+"""Decides, from a Tenant, which Slurm cluster to build, and from the cluster's state, what to report. Pure."""

@@ -1,9 +1,9 @@
-"""What the platform keeps in a cluster's accounting database: the Tenant's users, their account, the QOS of its spec. Pure.
+"""Decides the writes to a cluster's accounting database: the Tenant's users, their account, the QOS of its spec. Pure.
 
-    spec, records ──> writes of what is missing
+    spec, records ──> writes of missing records
 
-Only what is missing is added, and users' rights are corrected; limits, shares, further accounts and all else that admins
-change with sacctmgr stays as they left it. Nothing is ever deleted: the database remembers who ran what.
+Only missing records are added, and users' rights are corrected. Limits, shares, further accounts and everything else that
+admins change with sacctmgr stay as they are. Nothing is ever deleted, because the database records which user ran which job.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class Write:
 def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tuple[Write, ...]:
     """The writes that bring the records to what the spec names, in order."""
     new = [quality for quality in accounting.qos if quality.name not in there.qos]
-    # Those that preempt nothing come first: a QOS can only name what exists.
+    # QOS that preempt nothing come first, because a QOS can name only those that exist.
     writes = [Write("qos", {"qos": [_quality(quality)]}, 1) for quality in sorted(new, key=lambda one: len(one.preempts))]
     members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
     names = [STANDARD, *(quality.name for quality in accounting.qos)]

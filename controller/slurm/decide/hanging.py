@@ -1,8 +1,8 @@
-"""Pods of a cluster that wait for an image and never ran: after a while they are made anew. Pure.
+"""Finds pods of a cluster that have waited too long for an image and never ran, so that they are recreated. Pure.
 
-A pod keeps what it was made with: a StatefulSet leaves one alone whose former image is missing, so does a NodeSet, and the host
-pod of one that the syncer took for somebody else's, for it knew other images of the platform then, has no pull secret. What is
-wrong with a pod that hangs may be right with the next one; where it is not, that one hangs as this one did.
+A pod keeps the image and pull secret with which it was created. A StatefulSet or NodeSet does not replace a pod whose old image
+is missing. If the syncer did not know that an image is the platform's when it mirrored the pod, the host pod has no pull
+secret. A new pod may not have such a fault; if it has, it hangs as well.
 """
 
 from collections.abc import Iterable
@@ -20,14 +20,14 @@ _REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A pod to delete, if it is still the one that was seen; its owner makes the next one."""
+    """A pod to delete, if it is still the one that was observed; its owner recreates it."""
 
     name: str
     uid: str
 
 
 def hanging(pods: Iterable[Obj], now: datetime) -> tuple[Hanging, ...]:
-    """The pods that have waited for an image for longer than a pull that goes well takes, at most `MOST_PODS_A_RECONCILE`."""
+    """The pods that have waited for an image longer than a normal pull takes, at most `MOST_PODS_A_RECONCILE`."""
     found = []
     for pod in pods:
         meta = pod["metadata"]
@@ -37,7 +37,7 @@ def hanging(pods: Iterable[Obj], now: datetime) -> tuple[Hanging, ...]:
 
 
 def _waits_for_an_image(pod: Obj) -> bool:
-    """Whether one of its containers does, and none of them runs or ever was started again."""
+    """Whether one of its containers waits for an image, and none runs or was ever restarted."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     waiting = [(status.get("state") or {}).get("waiting") for status in statuses]
     if not all(waiting) or any(status.get("restartCount") for status in statuses):

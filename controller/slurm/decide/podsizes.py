@@ -1,7 +1,7 @@
-"""How large Slurm's own pods may be, by their tenant's class. Pure.
+"""Decides how large Slurm's own pods may be, by their tenant's class. Pure.
 
-Each is a pod of one container. It is judged as the host judges it: with the requests and limits filled in that the class gives
-to containers that name none. What is built in gives way to the class; what a tenant asks for is refused with its field.
+Each is a pod of one container. It is checked as the host checks it: with the requests and limits that the class gives to
+containers without their own. Built-in sizes are adapted to the class; sizes that a tenant sets are refused, with their field.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _MEBI: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class PodSizes:
-    """What a class says of pods: its bounds, and what containers get of it."""
+    """A class's rules for pods: its bounds, and its defaults for containers."""
 
     bounds: tuple[PodBound, ...] = ()
     requests: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
 
     def allotment(self, asked: Mapping[str, Any], daemon: str) -> Allotment:
-        """What a daemon gets of its section: what that names, else what is built in, as far as the class takes it."""
+        """The sizes of a daemon: those in its section, else the built-in ones, as far as the class allows them."""
         resources, usual = section_of(asked, "resources"), ALLOTMENTS[daemon]
         requests, limits = section_of(resources, "requests"), section_of(resources, "limits")
         cpu_limit = limits.get("cpu")
@@ -44,7 +44,7 @@ class PodSizes:
         )
 
     def fault(self, resources: Obj) -> str | None:
-        """What no pod of the class may have: the field of a container's resources, and why."""
+        """Why the class allows no pod with these resources, beginning with the field; None if it allows it."""
         for name in sorted({*self.limits, *resources["requests"]}):
             request, limit = self._filled(name, resources)
             if _more(request, limit):
@@ -61,12 +61,12 @@ class PodSizes:
         return None
 
     def _filled(self, name: str, resources: Obj) -> tuple[Any, Any]:
-        """Request and limit as the host sees them: a limit is a request first, then come the defaults of the class."""
+        """Request and limit as the host sees them: without a request the limit counts, and then the defaults of the class."""
         requests, limits = resources["requests"], resources["limits"]
         return requests.get(name, limits.get(name, self.requests.get(name))), limits.get(name, self.limits.get(name))
 
     def _fitting(self, name: str, usual: str, limit: Any) -> str:
-        """The request that is built in, raised to what its limit needs."""
+        """The built-in request, raised as far as its limit requires."""
         most = self.limits.get(name) if limit is None else limit
         ratio = next((bound.ratio for bound in self.bounds if bound.resource == name and bound.ratio), "")
         if not ratio or not _more(most, usual, ratio):
@@ -77,7 +77,7 @@ class PodSizes:
 
 
 def pod_sizes(bounds: Mapping[str, Any]) -> PodSizes:
-    """What a class says of pods."""
+    """The rules of a class for pods."""
     defaults = allotment.container_defaults(bounds)
     return PodSizes(
         allotment.pod_bounds(bounds),
@@ -87,7 +87,7 @@ def pod_sizes(bounds: Mapping[str, Any]) -> PodSizes:
 
 
 def _more(one: Any, other: Any, times: str = "1") -> bool:
-    """Whether that is more than so many times the other; what is missing or no quantity is neither more nor less."""
+    """Whether `one` is more than `times` times `other`; False if one of them is missing or not a quantity."""
     try:
         return one is not None and other is not None and parse(one) > parse(other) * max(parse(times), Decimal(1))
     except InvalidQuantityError:

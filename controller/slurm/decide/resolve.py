@@ -1,8 +1,8 @@
-"""From a Tenant and its class to the Slurm cluster that is to be built, or to the reason why it cannot be.
+"""Computes from a Tenant and its class the Slurm cluster to build, or the reason why it cannot be built.
 
-Pure. The API server has checked shapes and bounds (CRD schema and CEL); here stands what needs the class, the settings, or a
-text to be parsed: which keys of Slurm are the tenant's to set, whether features and QOS name each other, whether the quota
-can hold the workers that are always there.
+Pure. The API server has checked shapes and bounds (CRD schema and CEL). This module checks what needs the class, the settings,
+or a parsed text: which keys of Slurm the tenant may set, whether features and QOS refer to each other, whether the quota has
+room for the workers that always run.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ _STANDARD_QOS = "normal"
 
 
 class UnresolvableError(ValueError):
-    """The cluster cannot be built as it is asked for."""
+    """The cluster cannot be built as specified; has the reason and the message."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class UnresolvableError(ValueError):
 
 
 def wanted(tenant: Obj) -> bool:
-    """Whether the tenant has a Slurm cluster: alone, or beside its Kubernetes pods."""
+    """Whether the tenant has a Slurm cluster, with or without Kubernetes pods of its own."""
     scheduling = section_of(section_of(tenant, "spec"), "scheduling")
     return scheduling.get("mode") == "Slurm" or isinstance(scheduling.get("slurm"), Mapping)
 
@@ -113,18 +113,18 @@ def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
     if level == "restricted":
         raise UnresolvableError(
             Reason.NOT_SUPPORTED,
-            "spec.isolation.podSecurity: Slurm needs baseline: its daemons begin as root to start jobs as their users",
+            "spec.isolation.podSecurity: must be baseline with Slurm, not restricted: its daemons need root to start jobs",
         )
 
 
 def _version(asked: Mapping[str, Any], settings: Settings) -> str:
     offered = settings.slurm_versions
     version = str(asked.get("version") or (offered[0] if offered else "none"))
-    # 26.05 means the newest 26.05 that there is.
+    # 26.05 means the newest available 26.05.
     found = next((known for known in offered if known == version or known.startswith(f"{version}.")), None)
     if found is None:
         have = ", ".join(offered) or "none"
-        raise UnresolvableError(Reason.VERSION_UNAVAILABLE, f"{_AT}.version: {version} cannot be had; available: {have}")
+        raise UnresolvableError(Reason.VERSION_UNAVAILABLE, f"{_AT}.version: {version} is not available; available: {have}")
     return found
 
 
@@ -164,7 +164,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
 
 
 def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
-    """A worker belongs to a set by a feature of the set's name; nobody else's may bear it."""
+    """A feature with the set's name makes a worker a member of the set, so no other set's workers may have it."""
     names = {node_set.name for node_set in node_sets}
     for node_set in node_sets:
         foreign = sorted(names.intersection(node_set.features) - {node_set.name})
@@ -176,7 +176,7 @@ def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
 
 
 def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
-    """Workers that are always there must fit: waiting for ones that can never start would look like a fault of Slurm's."""
+    """The quota must have room for workers that always run: workers that can never start would look like a fault of Slurm."""
     most_nodes = section_of(section_of(bounds, "scheduling"), "slurm").get("maxNodes")
     nodes = sum(node_set.maximum for node_set in node_sets)
     if most_nodes is not None and nodes > int(most_nodes):
@@ -190,13 +190,13 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
         if least > limits[name].number:
             raise UnresolvableError(
                 Reason.IMPOSSIBLE_QUOTA,
-                f"{_AT}.nodeSets: workers that are always there hold {replace(limits[name], number=least)} {name}, and the "
+                f"{_AT}.nodeSets: workers that always run need {replace(limits[name], number=least)} {name}, but the "
                 f"tenant has {limits[name]}; raise spec.quota.resources, or lower replicas or min",
             )
 
 
 def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
-    """Pods that the host would refuse for ever are refused here, with the field."""
+    """Refuse pods that the host would always refuse, with the field."""
     daemons: dict[str, Allotment | None] = {
         "controller.resources": spec.controller,
         "login.resources": spec.login.allotment if spec.login else None,

@@ -1,4 +1,4 @@
-"""What Slurm's nodes should say of the host nodes that their workers run on: the place in the network, and features. Pure."""
+"""Computes the place in the network and the features of Slurm's nodes, from the nodes that their workers run on. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from controller.slurm.spec import SlurmSpec
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a Slurm node should say of the host node that its worker runs on."""
+    """The place and features that a Slurm node should have, by the node that its worker runs on."""
 
     node: str
     topology: str
@@ -20,7 +20,7 @@ class Site:
 
 
 def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: Iterable[Obj]) -> tuple[Site, ...]:
-    """The Slurm nodes that say something else than their host nodes' labels, and what they should say."""
+    """The Slurm nodes whose place or features differ from the labels of their nodes, with the right ones."""
     hosts = {str(node["metadata"]["name"]): node for node in nodes}
     found = []
     for worker in workers:

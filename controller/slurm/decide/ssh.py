@@ -1,9 +1,9 @@
-"""Who gets an ssh certificate, as which of a cluster's users, and for how long. Pure: facts in, one answer out.
+"""Decides which identity gets an ssh certificate, for which of a cluster's users, and for how long. Pure: facts in, answer out.
 
-The plane's API server writes into a CertificateSigningRequest who made it, and nobody can change that; the Tenant, which only
-admins of the host write, says as whom that identity may come in. The request itself has no word in either.
+The plane's API server writes the requester's identity into a CertificateSigningRequest, and no client can change it. The
+Tenant, which only admins of the host write, names the users for which that identity may log in. The request influences neither.
 
-    request + its Tenant ──> judge() ──┬─ Issue    all that this identity may be, until its token ends, 15 minutes at most
+    request + its Tenant ──> judge() ──┬─ Issue    for all users of this identity, until its token ends, 15 minutes at most
                                        ├─ Refuse   with a reason for people
                                        └─ None     not yet: the CA is being replaced
 """
@@ -20,16 +20,16 @@ from controller.slurm.spec import UserSpec
 from controller.slurm.spec.identities import principals_of
 
 CERTIFICATE_LIFE: Final = timedelta(minutes=15)
-# Less than this is of no use to who has to connect yet.
+# A certificate with a shorter life is useless, because the user still has to connect.
 LEAST_CERTIFICATE_LIFE: Final = timedelta(seconds=10)
-# Of one tenant. Whoever connects more often keeps one for a while.
+# For one identity. A client that connects more often should keep its certificate for a while.
 MOST_REQUESTS_A_MINUTE: Final = 30
 _LATEST_MOMENT: Final = 1e11
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read of a request: who makes it, as the plane's API server vouches for, and until when their token is good."""
+    """The facts of a request: its identity, which the plane's API server vouches for, and when the identity's token expires."""
 
     identity: str
     groups: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Never; the text is for the requester."""
+    """Refuse for good; the text is for the requester."""
 
     why: str
 
@@ -66,9 +66,9 @@ def judge(request: Request, tenant: Mapping[str, Any], *, drawn_for: str, recent
     if why := _objection(request, tenant, access, recent=recent):
         return Refuse(why)
     if not principals:
-        return Refuse(f"{request.identity!r} is in the identities of none of the tenant's Slurm users")
+        return Refuse(f"{request.identity!r} is not in the identities of any Slurm user of the tenant")
     if ends < now + LEAST_CERTIFICATE_LIFE:
-        return Refuse("the token ends within seconds; sign in again")
+        return Refuse("the token expires within seconds; sign in again")
     if str(access.get("certificatesRevoked") or "") not in {"", drawn_for}:
         return None
     return Issue(principals, ends)
@@ -78,9 +78,9 @@ def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str,
     if _is_revoked(request, tenant, access):
         return f"access of {request.identity!r} is revoked"
     if request.token_ends is None and not request.identity.startswith(names.HOST_USER_PREFIX):
-        return f"{request.identity!r} did not sign in by an identity provider of the tenant"
+        return f"{request.identity!r} did not sign in with an identity provider of the tenant"
     if recent >= MOST_REQUESTS_A_MINUTE:
-        return f"{request.identity!r} got {recent} certificates within a minute; wait for one"
+        return f"{request.identity!r} got {recent} certificates within a minute; wait for a minute"
     return None
 
 
@@ -95,13 +95,13 @@ def revoked(tenant: Mapping[str, Any]) -> frozenset[str]:
     access = section_of(section_of(tenant, "spec"), "access")
     people = {str(entry.get("name")) for entry in mappings(access.get("revoked")) if _for_good(entry, "User")}
     listed = {str(user).removeprefix(names.HOST_USER_PREFIX) for user in sequence(access.get("revokedUsers"))}
-    # By the name on the host, and by the one that audit trails of planes show.
+    # By the name on the host, and by the name in audit trails of planes.
     of_host = {user for name in listed for user in (names.host_user(name), names.HOST_USER_PREFIX + name)}
     return frozenset(people | of_host)
 
 
 def request_of(username: str, groups: Iterable[str], extra: Mapping[str, Any]) -> Request:
-    """The facts of a request, of what the plane's API server wrote into it."""
+    """The facts of a request, from the fields that the plane's API server wrote into it."""
     return Request(username, tuple(groups), _moment(extra.get(names.TOKEN_ENDS)))
 
 
@@ -111,7 +111,7 @@ def _is_revoked(request: Request, tenant: Mapping[str, Any], access: Mapping[str
 
 
 def _for_good(revocation: Mapping[str, Any], kind: str) -> bool:
-    """Whether it revokes more than what was issued before some moment, which the plane's API server judges by itself."""
+    """Whether it revokes for good, and not only tokens from before some moment, which the plane's API server checks itself."""
     return str(revocation.get("kind") or "User") == kind and not revocation.get("before")
 
 

@@ -1,7 +1,7 @@
-"""What a Slurm cluster says about itself in Kubernetes' words: the Tenant's condition and counts, workers' conditions. Pure.
+"""Reports a Slurm cluster in Kubernetes' terms: the Tenant's condition and counts, and conditions of workers. Pure.
 
 Pod conditions have the names that Slinky gave them: one for the state of the Slurm node, one for each of its flags, with the
-drain's reason as message. Conditions of other makers are never touched, and one that no longer holds is set to False.
+drain's reason as message. Conditions of other writers are never changed, and one that no longer holds is set to False.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DaemonPods:
-    """How the pods of the daemons are. It is kept between reconciles, for every tenant, so there is no pod in it."""
+    """The state of the daemons' pods. It is kept between reconciles, for every tenant, so it contains no pods."""
 
     running: Mapping[str, int] = field(default_factory=dict)
     trouble: tuple[Reason, str] | None = None
@@ -56,34 +56,34 @@ class DaemonPods:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one reconcile of a cluster found, as far as it got."""
+    """The results of one reconcile of a cluster, up to the stage that it reached."""
 
     applied: bool = False
     # Daemon -> how many of its pods should run.
     wanted: Mapping[str, int] | None = None
     pods: DaemonPods = DaemonPods()
-    # The Tenant's `status.slurm` but for names; None: Slurm did not answer.
+    # The Tenant's `status.slurm` without names; None: Slurm did not answer.
     counts: Mapping[str, Any] | None = None
     # Why there is no view, or why the objects could not be applied.
     trouble: str = ""
     refused: bool = False
     # The plane itself did not answer.
     plane_down: bool = False
-    # It answered with more than is read, or with something else than what was asked for.
+    # It answered with more than is read, or with an answer of the wrong shape.
     unread: bool = False
-    # Workers that are still to go although Slurm was switched off.
+    # Workers that still have to be released, because Slurm was switched off.
     leaving: int = 0
-    # Workers on which no job is, or may be about to be.
+    # Workers on which no job runs or may start soon.
     resting: frozenset[str] = frozenset()
-    # Why workers are not there that jobs wait for.
+    # Why workers are missing for which jobs wait.
     waiting: str = ""
-    # What of its objects stays as it is, though something else is asked for.
+    # Which of its objects cannot be changed, although their spec differs.
     kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmPart:
-    """What the tenant's Slurm cluster says; it counts for Ready unless it is only being taken down."""
+    """The report of the tenant's Slurm cluster; it counts for Ready unless the cluster is only being removed."""
 
     verdict: Verdict
     summary: Mapping[str, Any] | None = None
@@ -93,7 +93,7 @@ class SlurmPart:
 def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     """The Tenant's condition SlurmReady; `was`: it was ready before, so it has stopped answering and is not just starting."""
     if not on:
-        rest = f"{found.leaving} workers are being given back" if found.leaving else "its daemons are being removed"
+        rest = f"{found.leaving} workers are being released" if found.leaving else "its daemons are being removed"
         return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
     if found.pods.trouble is not None:
         return Verdict("False", *found.pods.trouble)
@@ -111,11 +111,11 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
-    """The cluster's part of the Tenant's status; without a spec the cluster is being taken down."""
+    """The cluster's part of the Tenant's status; without a spec the cluster is being removed."""
     if found is None and was and spec is not None:
-        # A controller that has just started knows nothing yet, and that is no news about the cluster.
+        # A controller that has just started knows nothing yet, so the earlier report stays.
         return SlurmPart(Verdict("True", Reason.READY, READY))
-    found = found or Found(trouble="the cluster is being made")
+    found = found or Found(trouble="the cluster is being created")
     summary: Obj | None = None
     if found.counts is not None and spec is not None:
         summary = {**found.counts, "clusterName": spec.cluster_name, "version": spec.version}
@@ -135,13 +135,13 @@ def counts(view: SlurmView) -> Obj:
 
 
 def resting(view: SlurmView, workers: Iterable[Worker], known: frozenset[str]) -> frozenset[str]:
-    """The UIDs of the workers that hold their devices for nobody's job, of those that are known to be workers."""
+    """The UIDs of known workers that hold their devices without running a job."""
     idle = {node.name for node in view.nodes if not node.busy and view.jobs_on(node.name) == ()}
     return frozenset(worker.uid for worker in workers if worker.name in idle and worker.uid in known)
 
 
 def waiting(workers: Iterable[Worker]) -> str:
-    """Which workers are not there yet, and why, in one text; empty where all are."""
+    """Which workers wait, and why, in one text; empty if none waits."""
     why: dict[str, list[str]] = {}
     for worker in workers:
         if worker.why_not_there:
@@ -156,7 +156,7 @@ def waiting(workers: Iterable[Worker]) -> str:
 def waiting_condition(
     node_set: str, workers: Iterable[Worker], existing: Sequence[Mapping[str, Any]], now: datetime
 ) -> list[Obj]:
-    """The conditions of a NodeSet with whether workers of it wait and why; those of other makers are left as they are."""
+    """The conditions of a NodeSet, updated with whether its workers wait and why; those of other writers stay unchanged."""
     why = [worker for worker in workers if worker.node_set == node_set and worker.why_not_there]
     before = next((condition for condition in existing if condition.get("type") == WAITING), None)
     if not why and before is None:
@@ -179,7 +179,7 @@ def _wait(count: int) -> str:
 
 
 def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | None, *, wanted: int, digest: str) -> Obj:
-    """The status of a NodeSet but for its selector; counts of Slurm's are left out where Slurm is not known."""
+    """The status of a NodeSet without its selector; without a view of Slurm, Slurm's counts are left out."""
     live = [worker for worker in workers if worker.node_set == node_set and worker.live]
     made: Obj = {
         "replicas": len(live),
@@ -200,7 +200,7 @@ def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | 
 
 
 def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]], now: datetime) -> list[Obj]:
-    """The conditions to write on a worker's pod; empty when they say already what there is to say."""
+    """The conditions to write to a worker's pod; empty if they are up to date."""
     wanted = _wanted(node)
     before = {str(condition.get("type")): condition for condition in existing if str(condition.get("type")).startswith(PREFIX)}
     news: list[Obj] = []
@@ -215,7 +215,7 @@ def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]]
 
 
 def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
-    """How the pods of the wanted daemons are."""
+    """The state of the pods of the wanted daemons."""
     own = [(name, pod) for pod in pods if (name := component(pod)) in wanted]
     running = Counter(name for name, pod in own if serves(pod))
     trouble = next((found for _, pod in own if (found := pod_trouble(pod)) is not None), None)
@@ -223,7 +223,7 @@ def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
 
 
 def component(pod: Obj) -> str:
-    """Which daemon a pod runs."""
+    """The daemon that a pod runs."""
     return str((pod["metadata"].get("labels") or {}).get(NAME_LABEL) or "")
 
 
@@ -235,7 +235,7 @@ def _wanted(node: SlurmNode | None) -> dict[str, str]:
 
 
 def _state(node: SlurmNode) -> str:
-    """A node in one of the words of the Tenant's status: a node that takes no jobs is drained whatever else it is."""
+    """A node's state in the words of the Tenant's status: a node that accepts no jobs is drained, whatever else it is."""
     if node.draining:
         return "drained"
     if not node.responds:

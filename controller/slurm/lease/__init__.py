@@ -1,1 +1,1 @@
-"""The elastic lease: how many workers there are to be, and the steps on the way there. Pure."""
+"""The elastic lease: decides how many workers a cluster should have, and the steps towards that. Pure."""

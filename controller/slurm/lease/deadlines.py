@@ -1,7 +1,7 @@
-"""The deadlines of workers that have to go, as the platform remembers them from one reconcile to the next. Pure.
+"""Remembers the deadlines of workers that must be released, from one reconcile to the next. Pure.
 
-Slurm holds the same deadline in the reason of a drain, where a tenant may edit it; the earlier of the two is kept. After a
-restart of the controller Slurm's word is all there is.
+Slurm has the same deadline in the reason of a drain, where a tenant may edit it; the earlier of the two counts. After a restart
+of the controller only Slurm's deadline is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from controller.slurm.lease.release import is_leaving
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Both kinds."""
+    """Deadlines of Slurm nodes, and the times since which NodeSets have had too many workers."""
 
     # Slurm node -> the earliest deadline that it was ever given.
     promised: Mapping[str, datetime] = field(default_factory=dict)
@@ -23,11 +23,11 @@ class Deadlines:
     over_since: Mapping[str, datetime] = field(default_factory=dict)
 
     def since(self, exceeding: Iterable[str], now: datetime) -> "Deadlines":
-        """With the NodeSets that have too many workers now."""
+        """The deadlines, updated with the NodeSets that have too many workers now."""
         return replace(self, over_since={name: self.over_since.get(name, now) for name in exceeding})
 
     def after(self, actions: Iterable[Action], view: SlurmView | None, workers: Iterable[Worker]) -> "Deadlines":
-        """With what the actions promise; without workers that stay, as far as Slurm said."""
+        """The deadlines, updated with those of the actions; without workers that stay, as far as Slurm reports."""
         drains = [action for action in actions if isinstance(action, Drain)]
         promised = dict(self.promised)
         for drain in drains:

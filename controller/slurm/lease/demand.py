@@ -1,11 +1,12 @@
-"""How many workers the waiting jobs need, by their sizes. Pure.
+"""Computes how many workers the waiting jobs need, by their sizes. Pure.
 
-Jobs are laid, in the order in which Slurm would take them, first onto what the workers have free, then onto new workers, as far
-as bounds and quota let there be any. A job is laid down whole or not at all: half of the nodes of an MPI job help nobody, and a
-job that can never fit makes no worker start.
+Jobs are placed in Slurm's order: first onto free resources of workers, then onto new workers, as far as bounds and quota allow.
+A job is placed as a whole or not at all: half of the nodes of an MPI job are useless, and a job that can never fit starts no
+worker.
 
-Where the ledger admits workers, jobs ask for what it would give now; beyond that, up to the ceiling, for one job at a time: it
-has to know of that one to take anything back for it, and more would only keep the tenant's other pods out of the ceiling.
+If the ledger admits workers, jobs request the quota that it would give now. Beyond that, up to the ceiling, only one job at a
+time requests workers. The ledger must know of that job to reclaim quota for it, and further jobs would only use up the ceiling
+that the tenant's other pods need.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from controller.slurm.answers.view import SlurmJob, SlurmView
 from controller.slurm.lease.fleet import Free, Worker
 from controller.slurm.spec import NodeSetSpec
 
-# Reasons to wait that more workers can end. Holds, dependencies, limits and licences are not among them.
+# The reasons for waiting that more workers can remove; not holds, dependencies, limits or licences.
 HELPED: Final = frozenset(
     {"None", "Resources", "Priority", "PartitionConfig", "PartitionNodeLimit", "NodeDown", "ReqNodeNotAvail"}
 )
@@ -27,7 +28,7 @@ _MOST_PIECES: Final = 4096
 
 @dataclass(slots=True)
 class _Bin:
-    """What one worker has free; `new` ones exist on paper only."""
+    """The free resources of one worker; a `new` one does not exist yet."""
 
     node_set: str
     gpus: int
@@ -35,7 +36,7 @@ class _Bin:
     memory_mib: int
     untouched: bool = True
     name: str = ""
-    # Slurm has had it for a while, with other jobs on it.
+    # Whether Slurm has had it for a while, with other jobs on it.
     shared: bool = False
 
     def holds(self, piece: "_Piece") -> bool:
@@ -62,36 +63,36 @@ class _Piece:
 
 
 class _Gpus:
-    """What the quota has left for new workers."""
+    """The quota that is left for new workers."""
 
     def __init__(self, free: Mapping[str, Free], *, any_waits: bool) -> None:
         self._most = {resource: room.most for resource, room in free.items()}
         self._soon = {resource: room.soon for resource, room in free.items() if room.soon is not None}
-        # Nobody waits at the ledger's gate yet.
+        # Whether no worker waits at the ledger's gate yet.
         self._first = not any_waits
 
     def most(self, node_set: NodeSetSpec) -> int | None:
-        """How many workers of a set may be asked for in any case; None for a set that nothing limits."""
+        """The most workers of a set that may be requested; None if nothing limits the set."""
         if not node_set.gpus or node_set.gpu_resource not in self._most:
             return None
         return self._most[node_set.gpu_resource] // node_set.gpus
 
     def soon(self, node_set: NodeSetSpec) -> int | None:
-        """How many of them would be there soon."""
+        """How many of them would start soon."""
         most = self.most(node_set)
         if most is None or node_set.gpu_resource not in self._soon:
             return most
         return min(most, max(int(self._first), self._soon[node_set.gpu_resource] // node_set.gpus))
 
     def gives(self, node_set: NodeSetSpec, count: int) -> bool:
-        """Whether so many workers may be asked for at once."""
+        """Whether `count` workers may be requested at once."""
         most, soon = self.most(node_set), self.soon(node_set)
         if most is None or soon is None or count <= soon:
             return True
         return self._first and count <= most
 
     def take(self, node_set: NodeSetSpec, count: int) -> None:
-        """They are asked for."""
+        """Count these workers as requested."""
         resource, gpus = node_set.gpu_resource, count * node_set.gpus
         if not gpus or resource not in self._most:
             return
@@ -103,7 +104,7 @@ class _Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the waiting jobs need of each NodeSet: new workers, and which of those that are there."""
+    """What the waiting jobs need of each NodeSet: new workers, and which of the existing ones."""
 
     more: Mapping[str, int]
     needed: frozenset[str]
@@ -119,12 +120,12 @@ def demand(
     now: datetime,
     settle: timedelta,
 ) -> Demand:
-    """Lay the waiting jobs down; `room` is how many workers each NodeSet may still get, `free` what the quota has left."""
+    """Place the waiting jobs; `room` is how many more workers each NodeSet may get, `free` the quota that is left."""
     sets, workers = {node_set.name: node_set for node_set in node_sets}, tuple(workers)
     room, bins = dict(room), [bin_ for bin_ in (_free(view, worker, sets) for worker in workers) if bin_ is not None]
     gpus = _Gpus(free, any_waits=any(not worker.host_node for worker in workers))
     if view.jobs is None:
-        # More jobs than are worth reading: so many can use every worker that there may be.
+        # There are too many jobs to read: that many can use every possible worker.
         return _everything(sets, view, room, gpus, bins)
     for job in sorted(view.jobs, key=lambda job: (-job.priority, job.job_id)):
         if not _wants(job, now, settle):
@@ -145,7 +146,7 @@ def demand(
 
 
 def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus: _Gpus) -> bool:
-    """Lay one copy of a job down on distinct workers; nothing is changed when it does not fit."""
+    """Place one copy of a job on distinct workers; nothing is changed if it does not fit."""
     if not pieces or len(pieces) > _MOST_PIECES:
         return False
     chosen: list[_Bin] = []
@@ -171,14 +172,14 @@ def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: 
 
 
 def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Piece]:
-    """A job in equal parts, on as few nodes as it asks for and can do with."""
+    """A job in equal parts, on as few nodes as it requests and fits on."""
     count = job.node_count
     for wanted, there in ((job.gpus, node_set.gpus), (job.cpus, node_set.cpus), (job.memory_mib, node_set.memory_mib)):
         if wanted and not there:
             return
         count = max(count, _over(wanted, there) if there else 1)
-    # Slurm does not show everything that a job asks for, such as a node to itself. One that was not started beside others for
-    # so long will not be started there.
+    # Slurm does not show all requests of a job, such as exclusive use of a node. If Slurm has not started a job next to others
+    # for this long, it will not start it there.
     stuck = job.submitted is not None and now - job.submitted >= STUCK
     piece = _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive, stuck)
     for _ in range(min(count, _MOST_PIECES + 1)):
@@ -190,7 +191,7 @@ def _over(wanted: int, size: int) -> int:
 
 
 def is_helped(job: SlurmJob) -> bool:
-    """Whether a job waits for what more workers would give."""
+    """Whether more workers could let a waiting job start."""
     reason = job.reason.partition(",")[0].strip()
     return job.pending and not job.held and (reason in HELPED or not reason)
 
@@ -207,7 +208,7 @@ def _candidates(job: SlurmJob, sets: Mapping[str, NodeSetSpec]) -> Iterator[Node
 
 
 def _has(node_set: NodeSetSpec, features: str) -> bool:
-    """Whether the workers have what a job asks for; what is more than a plain conjunction is left to Slurm."""
+    """Whether the workers have the features that a job requests; anything beyond a plain conjunction is left to Slurm."""
     if not features or any(character in features for character in "|[]()*"):
         return True
     return {word.strip() for word in features.replace(",", "&").split("&") if word.strip()} <= {
@@ -217,7 +218,7 @@ def _has(node_set: NodeSetSpec, features: str) -> bool:
 
 
 def _free(view: SlurmView, worker: Worker, sets: Mapping[str, NodeSetSpec]) -> _Bin | None:
-    """What a worker has for new jobs: all of it while it starts, nothing while it drains or does not answer."""
+    """A worker's free resources: all of them while it starts, none while it drains or does not answer."""
     node_set = sets.get(worker.node_set)
     if node_set is None:
         return None

@@ -1,4 +1,4 @@
-"""The workers of a cluster as the plane shows them, and the writes that a lease may ask for. Pure; nothing is done here.
+"""Defines the workers of a cluster as the plane shows them, and the writes that a lease may decide. Pure.
 
 A Worker is a pod of a NodeSet; its Slurm node has the same name. An Action is one write, safe to repeat: the controller may
 die between any two of them, and the next reconcile decides again.
@@ -44,12 +44,12 @@ class Worker:
 
     @property
     def live(self) -> bool:
-        """Whether it holds its share, or will."""
+        """Whether it holds its resources, or will."""
         return not self.deleting and not self.finished
 
     @property
     def why_not_there(self) -> str:
-        """Why it has no node yet, as far as anybody has said."""
+        """Why it has no node yet, if a condition reports it; empty otherwise."""
         reason, message = self.waits
         if not self.live or self.host_node or not reason:
             return ""
@@ -60,26 +60,26 @@ class Worker:
 class Free:
     """GPUs of one resource that a tenant's quota still has for workers."""
 
-    # Up to the ceiling: beyond it the host takes no pod.
+    # Up to the ceiling: beyond it the host accepts no pod.
     most: int
-    # Of them, what the ledger would give now or take back for this tenant; None where it admits nobody.
+    # The part that the ledger would give now or reclaim for this tenant; None if it does not admit this tenant's pods.
     soon: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a lease decides from, beside Slurm's own view."""
+    """The input of a lease, in addition to Slurm's own view."""
 
     workers: tuple[Worker, ...] = ()
-    # NodeSet -> the replicas that its object in the plane asks for: where `kubectl scale` and the lease meet.
+    # NodeSet -> the replicas of its object in the plane, which both `kubectl scale` and the lease write.
     targets: Mapping[str, int] = field(default_factory=dict)
-    # NodeSet -> digest of what its workers should be made from.
+    # NodeSet -> digest of the spec from which its workers should be created.
     digests: Mapping[str, str] = field(default_factory=dict)
-    # Host node -> why its workers take no new jobs.
+    # Host node -> why its workers accept no new jobs.
     cordoned: Mapping[str, str] = field(default_factory=dict)
-    # Resource -> GPUs of the tenant's quota that new workers may still take; what is not there has no limit.
+    # Resource -> GPUs of the tenant's quota that new workers may still use; a resource without an entry has no limit.
     free: Mapping[str, Free] = field(default_factory=dict)
-    # Worker -> by when the ledger takes it back; None: not known at the moment, and what was said before holds.
+    # Worker -> the deadline of its reclaim by the ledger; None: unknown at the moment, so earlier deadlines stay valid.
     taken: Mapping[str, datetime] | None = field(default_factory=dict)
     # Slurm node -> the earliest deadline that it was ever given; kept beside the reason in Slurm, which a tenant may edit.
     promised: Mapping[str, datetime] = field(default_factory=dict)
@@ -94,8 +94,8 @@ class Fleet:
 def vouched(workers: Iterable[Worker], most: Mapping[str, int], before: frozenset[str]) -> frozenset[str]:
     """The UIDs of the pods that count as workers: of each NodeSet that the host has ordered, as many as it may have.
 
-    A tenant can make pods that look like its workers, and NodeSets of its own. Those that were vouched for before stay what
-    they are when there may be fewer: they are given back with grace.
+    A tenant can create pods that look like its workers, and NodeSets of its own. Pods that were vouched for before remain
+    workers if a NodeSet may have fewer now: they are released with grace.
     """
     live = [worker for worker in workers if worker.live and worker.uid]
     live.sort(key=lambda worker: (_age(worker), worker.ordinal))
@@ -115,7 +115,7 @@ def _age(worker: Worker) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CreateWorker:
-    """Make a pod."""
+    """Create a worker's pod."""
 
     node_set: str
     ordinal: int
@@ -123,12 +123,12 @@ class CreateWorker:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorker:
-    """Delete a pod, if it is still the one that was seen."""
+    """Delete a pod, if it is still the one that was observed."""
 
     name: str
     uid: str
     why: str = ""
-    # The seconds that it gets to end; its own unless given.
+    # Its grace period in seconds; None: the pod's own.
     grace: int | None = None
 
 
@@ -151,14 +151,14 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Undrain:
-    """Take a drain of ours away."""
+    """Remove a drain of the platform."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Take a node that was down by us back into service."""
+    """Take a node that the platform has taken down back into service."""
 
     node: str
 
@@ -173,19 +173,19 @@ class Down:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Send a job the signal that it asks for before its end; that it was sent stands in the drain's reason from then on."""
+    """Send a job the signal that it requests before its end; from then on the drain's reason records that."""
 
     job: int
     node: str
     signal: str
     reason: str
-    # To the batch script alone, and not to its steps.
+    # Only to the batch script, and not to its steps.
     batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Write into a job's record why it waits, or that it does no more."""
+    """Write into a job's record why it waits; an empty text if it no longer does."""
 
     job: int
     text: str
@@ -201,7 +201,7 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a job that cannot be queued again."""
+    """End a job that cannot be requeued."""
 
     job: int
     node: str
@@ -209,7 +209,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Forget a node's record."""
+    """Delete a node's record."""
 
     node: str
 
@@ -239,7 +239,7 @@ Action: TypeAlias = (
 
 
 def worker_of(pod: Obj) -> Worker | None:
-    """A pod as a worker; None when it is none."""
+    """The worker that a pod is; None if it is not a worker."""
     meta, status = pod["metadata"], pod.get("status") or {}
     marks = meta.get("labels") or {}
     name, node_set, ordinal = str(meta["name"]), marks.get(NODE_SET_LABEL), str(marks.get(ORDINAL_LABEL) or "")
@@ -264,7 +264,7 @@ def _waits(pod: Obj) -> tuple[str, str]:
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") != "False":
         return "", ""
-    # It goes into the host's objects and onto terminals.
+    # The name is written into host objects and to terminals.
     return line(str(scheduled.get("reason") or ""), _REASON_CHARACTERS), line(str(scheduled.get("message") or ""))
 
 

@@ -1,7 +1,7 @@
-"""What a tenant's quota on the host still has for workers, by resource. Pure.
+"""Computes what a tenant's quota on the host still has for workers, by resource. Pure.
 
-tenant-quota: hard - used ──────────────────────> most: what the host takes at all, gated pods and all
-its annotation with what the ledger counted ────> soon: what is left of nominal, and what could be borrowed now
+tenant-quota: hard - used ──────────────────────> most: what the host still accepts, including gated pods
+its annotation with the ledger's numbers ───────> soon: what is left of nominal, and what could be borrowed now
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from controller.slurm.spec import NodeSetSpec
 
 
 def free_of(quota: Mapping[str, Any] | None) -> dict[str, Free]:
-    """What is free by a ResourceQuota `tenant-quota`; a resource that the host does not count has no limit."""
+    """The free quota by a ResourceQuota `tenant-quota`; a resource that the host does not count has no limit."""
     status = mapping(mapping(quota).get("status"))
     hard, used = mapping(status.get("hard")), mapping(status.get("used"))
     counted = [name for name in hard if name.startswith("requests.") and "/" in name]
@@ -36,9 +36,9 @@ def free_of(quota: Mapping[str, Any] | None) -> dict[str, Free]:
 def left(
     free: Mapping[str, Free], node_sets: Iterable[NodeSetSpec], workers: Iterable[Worker], on_host: frozenset[str] | None
 ) -> dict[str, Free]:
-    """The same without what workers hold that wait for a node.
+    """The same, minus the requests of workers that wait for a node.
 
-    The host counts those that are there as used, `on_host` by name; where nobody knows which, none is taken to be.
+    Workers in `on_host` are counted as used by the host already. If it is unknown which are there, none of them counts as such.
     """
     sets = {node_set.name: node_set for node_set in node_sets}
     most, soon = {name: room.most for name, room in free.items()}, {name: room.soon for name, room in free.items()}

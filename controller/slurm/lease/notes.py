@@ -2,8 +2,8 @@
 
     a waiting worker's condition ──> AdminComment of the jobs that wait for workers of its set
 
-The reason that Slurm itself shows is Slurm's alone. An admin's comment is left as it is; ours go once they hold no more. A few
-jobs are told at a time, those first that Slurm would start first.
+Only Slurm writes the reason that it shows itself. An admin's comment stays; our comments are removed once they no longer apply.
+Only a few jobs get a comment at a time, those first that Slurm would start first.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ _NOTE_CHARACTERS: Final = 400
 
 
 def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
-    """What to write."""
+    """The comments to write."""
     why: dict[str, str] = {}
     for worker in fleet.workers:
         if worker.why_not_there:
             why.setdefault(worker.node_set, worker.why_not_there)
     left = MOST_NOTES_A_RECONCILE
     for job in sorted(view.jobs or (), key=lambda job: (-job.priority, job.job_id)):
-        # What has ended is not written to any more.
+        # Jobs that have ended get no comments.
         ours = (job.pending or job.active) and (job.note == "" or job.note.startswith(WAITS))
         if left and ours and job.note != (text := _comment(job, why)):
             left -= 1

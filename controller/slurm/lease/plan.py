@@ -1,15 +1,15 @@
-"""The elastic lease: how many workers each NodeSet holds, and the next writes on the way there. Pure.
+"""Plans the elastic lease: how many workers each NodeSet should have, and the next writes towards that. Pure.
 
-    what the ledger takes back ──> release, by its deadline
-    the rest: view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to make
+    workers that the ledger reclaims ──> release, by the ledger's deadline
+    the rest: view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to create
                                                                                   └─ more than wanted ──> release
 
 The wanted number of workers is the NodeSet's own replicas: `kubectl scale` and the lease both write it, and within `min` and
-`max` the last write counts, until jobs need more or workers have idled long enough. The view is None where Slurm did not
-answer: then workers are made, but none is released before its deadline.
+`max` the last write counts, until jobs need more or workers have idled long enough. The view is None if Slurm did not answer:
+then workers are created, but none is released before its deadline.
 
-Which worker the ledger takes back, it decides itself, by what `release.loss` told it; here that worker is as good as gone. If
-its set needs another one, that one waits in the ledger's queue like anybody's pod, and is given up once no job needs it.
+The ledger decides which worker it reclaims, by the losses that `release.loss` computes. Here that worker counts as gone. If its
+set needs another worker, that one waits in the ledger's queue like any other pod, and is given up once no job needs it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 CORDON: Final = f"{REASON_PREFIX} node "
 LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
 REPLACING: Final = timedelta(days=30)
-_JOB_SETTLES_FOR: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
+_JOB_SETTLES_FOR: Final = timedelta(seconds=2)  # how long a job must wait before a worker is created for it
 _MOST_NEW_WORKERS: Final = 32
 
 
@@ -56,11 +56,11 @@ class _Case:
     view: SlurmView | None
     fleet: Fleet
     now: datetime
-    # Worker -> by when it goes back to another tenant.
+    # Worker -> the deadline of its reclaim.
     taken: Mapping[str, datetime]
 
     def staying(self, node_set: str) -> tuple[Worker, ...]:
-        """The live workers of a NodeSet without those that are taken back."""
+        """The live workers of a NodeSet without those that are being reclaimed."""
         return tuple(worker for worker in self.fleet.of(node_set) if worker.name not in self.taken)
 
 
@@ -90,7 +90,7 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
 
 
 def _signalled_once(actions: Iterable[Action]) -> Iterable[Action]:
-    """A job on two workers that go is sent its signal once."""
+    """The actions with only one signal for each job, even if it runs on two workers that are released."""
     jobs: set[int] = set()
     for action in actions:
         if not isinstance(action, Signal):
@@ -101,7 +101,7 @@ def _signalled_once(actions: Iterable[Action]) -> Iterable[Action]:
 
 
 def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, datetime]:
-    """What the ledger takes back; while it is not there to ask, what it last said, as drains tell."""
+    """The deadlines of workers that the ledger reclaims; if it does not report, those in the reasons of drains."""
     if fleet.taken is not None:
         return fleet.taken
     nodes = view.nodes if view is not None else ()
@@ -110,7 +110,7 @@ def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, datetime]:
 
 
 def _back(case: _Case) -> Iterable[Action]:
-    """Workers that go to another tenant, of whichever NodeSet."""
+    """The actions for reclaimed workers, of all NodeSets."""
     for worker in case.fleet.workers:
         by = case.taken.get(worker.name)
         if by is not None and worker.live:
@@ -141,16 +141,17 @@ def _targets(case: _Case) -> dict[str, int]:
 def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
     live = case.staying(node_set.name)
     if len(live) < len(case.fleet.of(node_set.name)):
-        # What is taken back is not made again unless jobs need it.
+        # A reclaimed worker is not recreated unless jobs need it.
         asked = min(asked, len(live))
     more = found.more.get(node_set.name, 0)
     if more:
         return _clamp(max(asked, len(live) + more), node_set.minimum, node_set.maximum)
     if asked > len(live):
-        # `kubectl scale` asked for workers that are not there yet; they may idle for a while before they count as idle.
+        # `kubectl scale` requested workers that do not exist yet; they may be without jobs for a while before they count as
+        # idle.
         return asked
     idle = sum(worker.name not in found.needed and _idle(view, worker, case.now, case.spec.lease.idle) for worker in live)
-    # What is needed stays, even where `kubectl scale` asks for less: only a lower `max` takes it.
+    # Needed workers stay, even if `kubectl scale` requests fewer: only a lower `max` removes them.
     needed = sum(worker.name in found.needed or _working(view, worker) for worker in live)
     return _clamp(max(min(asked, len(live) - idle), needed), node_set.minimum, node_set.maximum)
 
@@ -158,7 +159,7 @@ def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, fo
 def _idle(view: SlurmView, worker: Worker, now: datetime, patience: timedelta) -> bool:
     node = view.node(worker.name)
     if not worker.host_node:
-        # It waits in a queue, for nobody.
+        # It waits in a queue although no job needs it.
         return worker.created is not None and now - worker.created >= patience
     if node is None or node.busy or view.jobs_on(worker.name):
         return False
@@ -168,16 +169,16 @@ def _idle(view: SlurmView, worker: Worker, now: datetime, patience: timedelta) -
 
 def _working(view: SlurmView, worker: Worker) -> bool:
     node = view.node(worker.name)
-    # One that was being taken back, and is not any more, has not been chosen to go by anybody here.
+    # A drain for a reclaim that has ended does not count: the lease itself has not chosen this worker for release.
     stays = node is not None and (not node.draining or is_taken(node.reason))
     return node is not None and stays and (node.busy or bool(view.jobs_on(worker.name)))
 
 
 def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Free]) -> list[Action]:
-    """The workers to make, taken from what is free, each under a name that neither a pod nor a record of Slurm's still has.
+    """The workers to create within the free quota, with names that no pod and no node record of Slurm has.
 
-    A pod that took over a record would be known under its predecessor's address. Fixed workers keep their names, so they wait
-    for pod and record to go; elastic ones take another name.
+    Slurm would know a pod with an existing record under the address of its predecessor. Fixed workers keep their names, so they
+    wait until pod and record are gone; elastic workers take another name.
     """
     own = [worker for worker in case.fleet.workers if worker.node_set == node_set.name]
     live = {worker.ordinal for worker in case.staying(node_set.name)}
@@ -211,12 +212,12 @@ def _surplus(case: _Case, node_set: NodeSetSpec, target: int) -> tuple[Action, .
         return _given(case, live, surplus, grace=case.spec.lease.grace, by=by, first=outdated)
     if len(live) < target:
         return ()
-    # One at a time, the one before replaced, and however long its jobs take: nobody's work ends because a setting changed.
+    # One worker at a time, once the previous one is replaced, and without a deadline: no job ends because a setting changed.
     return _given(case, live, 1, grace=REPLACING, first=outdated)
 
 
 def _orphans(case: _Case) -> Iterable[Action]:
-    """Workers of NodeSets that the Tenant no longer has."""
+    """The actions for workers of NodeSets that the Tenant no longer has."""
     known = {node_set.name for node_set in case.spec.node_sets}
     for name in sorted({worker.node_set for worker in case.fleet.workers} - known):
         live = case.staying(name)
@@ -243,7 +244,7 @@ def _by(case: _Case, node_set: str) -> datetime | None:
 
 
 def _host_nodes(view: SlurmView, fleet: Fleet) -> Iterable[Drain | Undrain | Resume]:
-    """What becomes of a host node becomes of the workers on it; and a worker that came back is taken into service again."""
+    """The actions that drain workers of cordoned or failed nodes, and take workers that returned back into service."""
     for worker in fleet.workers:
         node = view.node(worker.name)
         if node is None or not worker.live:
@@ -259,12 +260,12 @@ def _host_nodes(view: SlurmView, fleet: Fleet) -> Iterable[Drain | Undrain | Res
 
 
 def _past(node: SlurmNode) -> bool:
-    """Whether a drain of ours has lost its cause: it was for a host node, or for a pod before this one."""
+    """Whether a drain of the platform no longer has a cause: it was for a host node, or for an earlier pod."""
     return node.reason.startswith(CORDON) or node.reason.startswith((LOST, f"{REASON_PREFIX} the pod is being terminated"))
 
 
 def _records(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Action]:
-    """Node records whose pod is gone: their jobs end there, then the record goes."""
+    """The actions for node records whose pod is gone: their jobs are ended, then the record is deleted."""
     pods = {worker.name for worker in fleet.workers}
     sets = {*(node_set.name for node_set in spec.node_sets), *spec.retiring, *fleet.targets}
     for node in view.nodes:
@@ -277,10 +278,10 @@ def _records(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Action]
 
 
 def _abandoned(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Cancel]:
-    """Jobs that wait only in partitions that are being removed, without workers: nothing will ever run them."""
+    """Cancels for jobs that wait only in partitions that are being removed, without workers: they could never run."""
     gone = {*spec.retiring} - {worker.node_set for worker in fleet.workers}
     if not spec.node_sets:
-        # Switched off or emptied: the queue waits for the next NodeSets.
+        # Slurm is switched off or has no NodeSets: the queue is kept for the next ones.
         return []
     return [Cancel(job.job_id, "") for job in view.jobs or () if job.pending and job.partitions and {*job.partitions} <= gone]
 
@@ -304,7 +305,7 @@ def _clamp(value: int, lowest: int, highest: int) -> int:
 
 
 def over(spec: SlurmSpec, fleet: Fleet) -> frozenset[str]:
-    """The NodeSets with more workers than an admin allows now: giving those back has a deadline that no tenant can move."""
+    """The NodeSets with more workers than an admin allows now: their release has a deadline that no tenant can move."""
     bounds: Mapping[str, int] = {node_set.name: node_set.maximum for node_set in spec.node_sets}
     return frozenset(
         name for name in {worker.node_set for worker in fleet.workers} if len(fleet.of(name)) > bounds.get(name, 0)

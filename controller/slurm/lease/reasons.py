@@ -1,9 +1,9 @@
-"""The reason of a drain that gives a worker back: that it is ours, until when its jobs may run, and what was done. Pure.
+"""Writes and reads the reason of a drain that releases a worker: until when its jobs may run, and what was done. Pure.
 
     bulkhead: giving back until 2026-06-01T12:02:00+00:00, lent GPUs are taken back, signalled 17 18
 
-It is all that is remembered of a release, so whoever comes next goes on from it. A tenant may edit it; what cannot be read is
-as if it were not there.
+The reason is the only record of a release, from which the next reconcile continues. A tenant may edit it; unreadable parts are
+ignored.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from typing import Final
 from controller.slurm.spec import REASON_PREFIX
 
 GIVING: Final = f"{REASON_PREFIX} giving back"
-# Another tenant gets them.
+# Part of the reason if another tenant gets the GPUs.
 TAKEN: Final = "lent GPUs are taken back"
 _UNTIL: Final = f"{GIVING} until "
 _SIGNALLED: Final = "signalled "
-# Jobs of one worker whose signals are kept track of.
+# The most jobs of one worker whose signals are recorded.
 MOST_SIGNALLED: Final = 64
 
 
@@ -32,7 +32,7 @@ def reason_until(deadline: datetime, *, taken: bool = False, signalled: Iterable
 
 
 def deadline_in(reason: str) -> datetime | None:
-    """The deadline in a reason of ours."""
+    """The deadline in a reason of the platform; None if there is none."""
     _, found, text = reason.partition(_UNTIL)
     if not found:
         return None
@@ -44,7 +44,7 @@ def deadline_in(reason: str) -> datetime | None:
 
 
 def is_taken(reason: str) -> bool:
-    """Whether a worker is given back to another tenant."""
+    """Whether a worker is released because another tenant gets its GPUs."""
     return reason.startswith(GIVING) and TAKEN in reason.split(", ")
 
 

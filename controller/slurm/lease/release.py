@@ -1,14 +1,14 @@
-"""Releases workers: the steps that end with their GPUs free, whatever the jobs on them do. Pure, one step per reconcile.
+"""Releases workers: decides the steps that free their GPUs, whatever the jobs on them do. Pure, one step per reconcile.
 
     chosen ──> drained with our reason, deadline in it ──┬── no job left ─────────> pod deleted ──> node record deleted
-       ^                                                 ├── jobs that ask for it: their signal    ^
-       └── need is gone: drain taken away <──────────────┤                                         │
+       ^                                                 ├── jobs that request it: their signal    ^
+       └── no longer needed: drain removed <─────────────┤                                         │
                                                          └── deadline passed ──> jobs requeued ──> node down
 
-All state is in Slurm and in the plane, so it makes no difference where an earlier reconcile was cut off. The workers that cost
-least go first: those that run nothing, then those whose jobs end soonest, then those of the lowest priority. A missing answer
-from Slurm is never taken for "idle"; only a deadline that has passed ends a worker whose state is not known. Reasons that are
-not ours are neither overwritten nor cleared: a node that an admin drained is released without a change of its record.
+All state is in Slurm and in the plane, so an interrupted reconcile does no harm. The workers with the smallest loss go first:
+those that run nothing, then those whose jobs end soonest, then those of the lowest priority. A missing answer from Slurm never
+counts as "idle"; a worker with an unknown state is ended only after its deadline. Reasons that are not ours are neither
+overwritten nor cleared: a node that an admin drained is released without a change of its record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Action, Cancel, DeleteWorker, Down, Drain, Requeue, Signal, Undrain, Worker
 from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, is_taken, reason_until, signalled_in
 
-# Between one measure and the next harder one, once the deadline has passed, so that the GPUs are back half a minute after it: a
-# job that is queued again gets SIGTERM, and what of it still runs two measures later ends with its pod.
+# The time between one measure and the next harder one after the deadline, so that the GPUs are free half a minute after it: a
+# requeued job gets SIGTERM, and processes that still run two measures later end with their pod.
 OVERDUE: Final = timedelta(seconds=10)
 LAST_GRACE_SECONDS: Final = 8  # of a pod that is deleted then
 _LONGEST_JOB: Final = timedelta(days=365)
@@ -44,10 +44,10 @@ def release(
     first: frozenset[str] = frozenset(),
     taken: bool = False,
 ) -> tuple[Action, ...]:
-    """The next writes on the way to `count` live workers fewer.
+    """The next writes towards `count` fewer live workers.
 
-    `by` is a deadline that nobody inside the tenant can move; `first` are workers that go before all others; `taken` says that
-    another tenant gets what they hold.
+    `by` is a deadline that no user of the tenant can move; `first` are workers that are released before all others; `taken`
+    means that another tenant gets their GPUs.
     """
     promised = promised or {}
     if view is None:
@@ -64,7 +64,7 @@ def release(
 
 
 def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, int, int]:
-    """What it costs to give a worker back; smaller goes first."""
+    """How much is lost with a worker, as a sort key; the smallest is released first."""
     if not worker.host_node:
         return 0, 0.0, 0, -worker.ordinal
     node = view.node(worker.name)
@@ -73,14 +73,14 @@ def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, in
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
         return 1, 0.0, 0, -worker.ordinal
-    # A job without an end, and one that is not known, is taken for the longest there is.
+    # A job without an end, or with an unknown one, counts as the longest.
     remaining = max((_remaining(job, now) for job in jobs or ()), default=_LONGEST_JOB.total_seconds())
     priority = max((job.priority for job in jobs or ()), default=2**32)
     return 3, remaining, priority, -worker.ordinal
 
 
 def ranks(view: SlurmView, workers: Iterable[Worker], now: datetime) -> dict[str, int]:
-    """What the ledger goes by when it takes workers back: below 0 for those that run nothing, then from the cheapest on."""
+    """The order in which the ledger should reclaim workers: below 0 for those that run nothing, then by increasing loss."""
     costs = sorted((loss(view, worker, now), worker.name) for worker in workers if worker.live)
     return {name: -1 if cost[0] in (0, 1) else place for place, (cost, name) in enumerate(costs)}
 
@@ -102,14 +102,14 @@ def _step(
     given = [moment for moment in (deadline_in(node.reason), promised, by) if moment is not None]
     deadline = min(given, default=None)
     ours = node.ours and node.reason.startswith(GIVING)
-    # A deadline further away than any that is given now was for another cause, or not written by us.
+    # A deadline later than any that would be set now had another cause, or was written by a tenant.
     late = ours and (deadline is None or deadline > now + grace)
     if not node.draining or (node.ours and not ours) or late or (ours and taken and not is_taken(node.reason)):
         until = min([now + grace, *given])
         return [Drain(worker.name, reason_until(until, taken=taken, signalled=signalled_in(node.reason)), until)]
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
-        # Slurm may have let go of a job whose processes run on.
+        # Slurm may have ended a job whose processes still run.
         last = None if deadline is None or now < deadline else LAST_GRACE_SECONDS
         return [DeleteWorker(worker.name, worker.uid, "given back: drained", last)]
     if deadline is None or now < deadline:
@@ -118,7 +118,7 @@ def _step(
 
 
 def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datetime) -> Iterable[Signal]:
-    """The signals that are due: once for each job, on whichever of its nodes it is seen first."""
+    """The signals that are due: one for each job, on the first of its nodes that is released."""
     done = signalled_in(node.reason)
     for job in view.jobs_on(node.name) or ():
         asked = job.signal
@@ -132,7 +132,7 @@ def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datet
 
 
 def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None, *, late: timedelta) -> Iterable[Action]:
-    """The deadline has passed: jobs are queued again, then the node goes down, then the pod goes whatever happens."""
+    """The actions after the deadline: requeue the jobs, then take the node down, then delete the pod in any case."""
     if late >= 2 * OVERDUE:
         return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE_SECONDS)]
     if jobs is None or late >= OVERDUE:
@@ -145,7 +145,7 @@ def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None,
 def _unseen(
     workers: Sequence[Worker], count: int, *, now: datetime, promised: Mapping[str, datetime], by: datetime | None
 ) -> tuple[Action, ...]:
-    """Without an answer only those go that never started, and those whose deadline has passed in any case."""
+    """The actions without an answer from Slurm: delete only workers that never started, or whose deadline has passed."""
     waiting = [worker for worker in workers if not worker.host_node]
     late = [
         worker

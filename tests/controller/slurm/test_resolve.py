@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         with_slurm({"version": "24.11.5"}),
         samples.tenant_class(),
         Reason.VERSION_UNAVAILABLE,
-        "spec.scheduling.slurm.version: 24.11.5 cannot be had; available: 26.05.5",
+        "spec.scheduling.slurm.version: 24.11.5 is not available; available: 26.05.5",
     ),
     "pods that may not be root": (
         with_slurm({}, isolation={"podSecurity": "restricted"}),
@@ -117,13 +117,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         with_slurm({"nodeSets": [{"name": "a", "replicas": 7, "gpus": 4}]}),
         samples.tenant_class(),
         Reason.IMPOSSIBLE_QUOTA,
-        "always there hold 28 nvidia.com/gpu",
+        "always run need 28 nvidia.com/gpu",
     ),
     "more CPUs than the class gives": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 2, "cpus": 8}, {"name": "b", "replicas": 1}]}),
         samples.tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"default": 16}}}),
         Reason.IMPOSSIBLE_QUOTA,
-        "always there hold 17 cpu, and the tenant has 16",
+        "always run need 17 cpu, but the tenant has 16",
     ),
     "more memory than the quota": (
         with_slurm(
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         ),
         samples.tenant_class(),
         Reason.IMPOSSIBLE_QUOTA,
-        "always there hold 65920Mi memory, and the tenant has 64Gi",
+        "always run need 65920Mi memory, but the tenant has 64Gi",
     ),
     "a worker larger than a pod may be": (
         with_slurm({"nodeSets": [{"name": "a", "max": 2, "cpus": 33}]}),
@@ -191,19 +191,19 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         with_slurm({"extraConf": "MaxArraySize=10\nAuthType=auth/none"}),
         samples.tenant_class(),
         Reason.INVALID_CONFIGURATION,
-        "spec.scheduling.slurm.extraConf: line 2: AuthType: belongs to the platform",
+        "spec.scheduling.slurm.extraConf: line 2: AuthType: is set by the platform",
     ),
     "a partition of other nodes": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "partition": {"config": "Nodes=ALL"}}]}),
         samples.tenant_class(),
         Reason.INVALID_CONFIGURATION,
-        "spec.scheduling.slurm.nodeSets[a].partition.config: Nodes: belongs to the platform",
+        "spec.scheduling.slurm.nodeSets[a].partition.config: Nodes: is set by the platform",
     ),
     "a worker that claims more": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "extraConf": "Gres=gpu:8"}]}),
         samples.tenant_class(),
         Reason.INVALID_CONFIGURATION,
-        "spec.scheduling.slurm.nodeSets[a].extraConf: Gres: belongs to the platform",
+        "spec.scheduling.slurm.nodeSets[a].extraConf: Gres: is set by the platform",
     ),
     "what only accounting knows": (
         with_slurm({"extraConf": "AccountingStorageTRES=gres/gpu"}),
