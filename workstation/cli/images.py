@@ -267,10 +267,10 @@ def _archives(request: PushRequest, report: Reporter) -> list[Path]:
 
 def push_images(request: PushRequest) -> int:
     """Push archives, and write the values file."""
-    who = _credentials(request)
+    credentials = _credentials(request)
     try:
         with Transport(trust(request.ca_file)) as transport, Reporter() as report:
-            registry = Registry(request.where, transport, who)
+            registry = Registry(request.where, transport, credentials)
             registry.check()
             pushed = _push(registry, _archives(request, report), report)
     except RegistryRefusedError as error:
@@ -300,7 +300,14 @@ def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
         document({"valuesFile": str(path), "images": [_sent(image) for image in pushed]}, request.form)
         return
     rows = [
-        (f"{each.name}:{each.tag}", each.digest, each.sent, each.there, f"{each.bytes_sent / 1e6:.1f} MB") for each in pushed
+        (
+            f"{push_result.name}:{push_result.tag}",
+            push_result.digest,
+            push_result.sent,
+            push_result.there,
+            f"{push_result.bytes_sent / 1e6:.1f} MB",
+        )
+        for push_result in pushed
     ]
     table(("IMAGE", "DIGEST", "BLOBS SENT", "ALREADY THERE", "SENT"), rows)
     print(f"Give the values file to the chart: helm install … -f {plain(path)}")

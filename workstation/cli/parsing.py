@@ -123,7 +123,7 @@ def asks_json(words: Sequence[str]) -> bool:
 def tell(message: str, next_step: str, code: int, *, as_json: bool, head: str = "error: ") -> None:
     """Write an error to stderr: two lines for people, or one JSON object in one line."""
     if as_json:
-        said = {"error": {"message": message, "nextStep": next_step, "exitCode": int(code)}}
-        sys.stderr.write(json.dumps(said, ensure_ascii=True) + "\n")
+        error = {"error": {"message": message, "nextStep": next_step, "exitCode": int(code)}}
+        sys.stderr.write(json.dumps(error, ensure_ascii=True) + "\n")
         return
     sys.stderr.write(f"{head}{message}\n" + (f"next:  {next_step}\n" if next_step else ""))

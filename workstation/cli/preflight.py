@@ -194,7 +194,8 @@ def _read(path: str, option: str) -> bytes:
 
 def _print(report: Report) -> None:
     table(
-        ("CHECK", "RESULT", "FINDING"), [(each.check, _SHOWN[each.finding.state], each.finding.cause) for each in report.checks]
+        ("CHECK", "RESULT", "FINDING"),
+        [(checked.check, _SHOWN[checked.finding.state], checked.finding.cause) for checked in report.checks],
     )
     for each in report.checks:
         if each.finding.state not in {State.FAILED, State.WARNING}:

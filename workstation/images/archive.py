@@ -97,7 +97,7 @@ class Archive:
         listed = self._json(self.document(self.top)).get("manifests")
         if not isinstance(listed, list) or not 0 < len(listed) <= _MOST_MANIFESTS:
             raise ArchiveError(f"{self.path}: its index lists no manifests")
-        return [self._described(each) for each in listed]
+        return [self._described(entry) for entry in listed]
 
     def blobs(self, manifest: Described) -> list[Described]:
         """Configuration and layers of one architecture."""
@@ -105,7 +105,7 @@ class Archive:
         layers = document.get("layers")
         if not isinstance(layers, list):
             raise ArchiveError(f"{self.path}: a manifest without layers")
-        return [self._described(each) for each in [document.get("config"), *layers]]
+        return [self._described(entry) for entry in [document.get("config"), *layers]]
 
     def annotations(self, manifest: Described) -> dict[str, Any]:
         """The labels of one architecture's manifest."""
@@ -121,7 +121,7 @@ class Archive:
 
     def size(self) -> int:
         """Bytes to transfer, counting each blob once."""
-        return sum({blob.digest: blob.size for each in self.manifests() for blob in self.blobs(each)}.values())
+        return sum({blob.digest: blob.size for manifest in self.manifests() for blob in self.blobs(manifest)}.values())
 
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self._members:

@@ -61,7 +61,7 @@ def from_file(path: Path, host: str) -> Credentials | None:
 
 def _entry(entries: Mapping[str, Any], host: str) -> Mapping[str, Any] | None:
     hosts = _HUB if host in _HUB else (host,)
-    names = [spelt for each in hosts for spelt in (each, f"https://{each}", f"https://{each}/", f"https://{each}/v1/")]
+    names = [spelt for name in hosts for spelt in (name, f"https://{name}", f"https://{name}/", f"https://{name}/v1/")]
     for name in names:
         if isinstance(entries.get(name), dict):
             return dict(entries[name])

@@ -82,7 +82,7 @@ async def version(client: Client) -> tuple[str, datetime | None, datetime]:
 
 async def lists(client: Client) -> dict[str, Listed]:
     """Every list, or the reason why it was not read."""
-    found = await asyncio.gather(*(_bounded(_list(client, *each)) for each in LISTS.values()))
+    found = await asyncio.gather(*(_bounded(_list(client, *list_of)) for list_of in LISTS.values()))
     return dict(zip(LISTS, found, strict=True))
 
 
@@ -120,7 +120,7 @@ async def groups(client: Client) -> dict[str, bool | Unseen]:
             return False
         return any(text(served.get("name")) == resource for served in mappings(found.get("resources"), 500))
 
-    found = await asyncio.gather(*(_bounded(served(*each)) for each in _GROUPS))
+    found = await asyncio.gather(*(_bounded(served(*group)) for group in _GROUPS))
     return {f"{group}/{resource}": each for (group, resource), each in zip(_GROUPS, found, strict=True)}
 
 
@@ -138,7 +138,7 @@ async def denied(client: Client) -> tuple[str, ...] | Unseen:
         asked = [(verb, group, name) for group, name in INSTALLED for verb in ("get", "create", "patch")]
         # The chart's roles grant rights that the installer does not need, if it has the verbs `bind` and `escalate`.
         asked += [(verb, "rbac.authorization.k8s.io", "clusterroles") for verb in ("bind", "escalate")]
-        answers = await asyncio.gather(*(may(*each) for each in asked))
+        answers = await asyncio.gather(*(may(*right) for right in asked))
         lacking = [right for right, allowed in zip(asked, answers, strict=True) if not allowed]
         return tuple(f"{verb} {name}{'.' if group else ''}{group}" for verb, group, name in lacking)
 

@@ -83,7 +83,7 @@ def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
 
 def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
     """The values of a merged tree; `reserved` are the networks that the admin named in addition."""
-    services, images, policy = (mapping(tree.get(each)) for each in ("services", "images", "networkPolicy"))
+    services, images, policy = (mapping(tree.get(section)) for section in ("services", "images", "networkPolicy"))
     controller = mapping(tree.get("controller"))
     prefix = services.get("slicePrefix")
     domains = _texts(mapping(tree.get("exposure")), "domains")
@@ -145,4 +145,4 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(tree: Mapping[str, Any], key: str) -> list[str]:
-    return [each for each in sequence(tree.get(key))[:_MOST] if isinstance(each, str)]
+    return [item for item in sequence(tree.get(key))[:_MOST] if isinstance(item, str)]

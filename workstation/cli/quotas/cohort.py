@@ -63,13 +63,13 @@ def _request(options: argparse.Namespace) -> CohortRequest:
 def show(request: CohortRequest) -> int:
     """`bulkhead cohort [NAME] [-o table|json|yaml]`."""
     view = asyncio.run(_observe(request.host))
-    found = [each for each in cohorts(view.snapshot) if each.name]
+    found = [cohort for cohort in cohorts(view.snapshot) if cohort.name]
     if request.name is None:
         _list(view, found, request.form)
         return Exit.DONE
     members = next((cohort for cohort in found if cohort.name == request.name), None)
     if members is None:
-        known = {each.name for each in found}
+        known = {cohort.name for cohort in found}
         if request.name in view.snapshot.rules:
             members = Members(request.name, (), ())
         else:
@@ -234,7 +234,7 @@ def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict
             for tenant in members.tenants
         ],
     }
-    return made if queue is None else made | {"queue": [queued.as_json(each) for each in queue]}
+    return made if queue is None else made | {"queue": [queued.as_json(waiting) for waiting in queue]}
 
 
 def _share(share: Share) -> dict[str, int | None]:

@@ -24,9 +24,9 @@ _CONNECT = 1.0
 _DEVICES = ("nvidia[0-9]*", "nvidia-uvm*", "dri/*", "dxg", "kfd")
 
 
-def tell(said: dict[str, Any]) -> None:
+def tell(line: dict[str, Any]) -> None:
     """Print one line at once."""
-    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 

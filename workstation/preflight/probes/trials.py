@@ -75,7 +75,7 @@ def _unreadable(data: Mapping[str, Any]) -> str:
         plain = [json.loads(base64.b64decode(value, validate=True)) for value in data.values()]
     except (ValueError, TypeError, binascii.Error, RecursionError):
         return "holds no configuration of registries"
-    return "" if plain and all(isinstance(each, dict) for each in plain) else "holds no configuration of registries"
+    return "" if plain and all(isinstance(entry, dict) for entry in plain) else "holds no configuration of registries"
 
 
 async def claim(space: Space, shape: objects.Shape, name: str, class_name: str, mode: str) -> None:
