@@ -24,7 +24,7 @@ from workstation.images.registry import Registry, RegistryRefusedError
 from workstation.images.transport import RegistryError, Transport, TrustError, trust
 from workstation.images.uploads import Uploads
 
-_MOST_PASSWORD: Final = 16_384
+_MAX_PASSWORD_CHARACTERS: Final = 16_384
 _SECRET: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -239,8 +239,8 @@ def build_images(request: BuildRequest) -> int:
 def _credentials(request: PushRequest) -> credentials.Credentials | None:
     where = request.where
     if request.username:
-        password = sys.stdin.read(_MOST_PASSWORD + 1).rstrip("\r\n")
-        if not password or len(password) > _MOST_PASSWORD:
+        password = sys.stdin.read(_MAX_PASSWORD_CHARACTERS + 1).rstrip("\r\n")
+        if not password or len(password) > _MAX_PASSWORD_CHARACTERS:
             raise CliError("the password on stdin is empty or too long", code=Exit.USAGE)
         return credentials.Credentials(request.username, password)
     path = Path(request.auth_file) if request.auth_file else credentials.default_file()

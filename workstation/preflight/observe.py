@@ -21,8 +21,8 @@ from bulkhead.kube.objects import Resource
 from workstation.preflight.facts import Listed, Unseen
 
 _SECONDS = 15.0
-_MOST = 20_000
-_MOST_KUBELETS = 32
+_MAX_ITEMS = 20_000
+_MAX_KUBELETS = 32
 _MIB = 1 << 20
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 _MUTATING = Resource(
@@ -93,11 +93,11 @@ async def _list(
     try:
         async for page in client.pages(kind, namespace, label_selector=labels, field_selector=fields):
             items += [codec.decode_obj(raw) for raw in page.items]
-            if len(items) >= _MOST:
+            if len(items) >= _MAX_ITEMS:
                 break
     except NotFound:
         return ()  # a kind that the server does not have has no objects
-    return tuple(items[:_MOST])
+    return tuple(items[:_MAX_ITEMS])
 
 
 async def _bounded(read: Awaitable[Any]) -> Any:
@@ -155,6 +155,6 @@ async def kubelets(client: Client, names: list[str]) -> dict[str, Mapping[str, A
             path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
             return codec.decode_obj(await client.transport.request("GET", path, timeout=5.0, max_body=_MIB))
 
-    chosen = names[:_MOST_KUBELETS]
+    chosen = names[:_MAX_KUBELETS]
     found = await asyncio.gather(*(_bounded(one(name)) for name in chosen))
     return dict(zip(chosen, found, strict=True))

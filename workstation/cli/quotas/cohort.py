@@ -27,7 +27,7 @@ from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.queued import Waiting, waiting
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 
-_SHOWN: Final = 20  # workloads of the queue that the table shows
+_SHOWN_WORKLOADS: Final = 20  # workloads of the queue that the table shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +205,12 @@ def _queue(view: View, queue: Sequence[Waiting]) -> None:
             each.verdict.why,
             each.verdict.message,
         )
-        for each in queue[:_SHOWN]
+        for each in queue[:_SHOWN_WORKLOADS]
     ]
     headers = ["#", "TENANT", "WORKLOAD", "PODS", "ASKS", "PRIORITY", "WAITS", "STARTS BY", "REASON", "MESSAGE"]
     table(headers, rows, indent=2)
-    if len(queue) > _SHOWN:
-        print(f"  and {len(queue) - _SHOWN} more: -o json has all of them")
+    if len(queue) > _SHOWN_WORKLOADS:
+        print(f"  and {len(queue) - _SHOWN_WORKLOADS} more: -o json has all of them")
 
 
 def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict[str, Any]:

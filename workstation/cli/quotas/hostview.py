@@ -30,7 +30,7 @@ from workstation.cli.output import Progress
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
 _OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
-_PATIENCE: Final = 2.0
+_SILENT_SECONDS: Final = 2.0
 T = TypeVar("T")
 
 
@@ -66,7 +66,7 @@ class Reading:
                 await task
 
     async def _tell(self) -> None:
-        await asyncio.sleep(_PATIENCE)
+        await asyncio.sleep(_SILENT_SECONDS)
         with Progress() as progress:
             while True:
                 progress.show(self.text)

@@ -39,7 +39,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _FLAVOR: Final = ("resource", "flavor")
 # Pages of more than a year, in case a user asks for it.
-_MOST_PAGES: Final = 4000
+_MAX_PAGES: Final = 4000
 _TRIES: Final = 3
 
 
@@ -180,7 +180,7 @@ async def _pages(client: Client, namespace: str, since: int, reading: Reading) -
     """Pages that overlap the requested time, and the open one."""
     listed = await client.list_metadata(kinds.CONFIG_MAPS, namespace, label_selector=labels.USAGE)
     recent = [str(page["metadata"]["name"]) for page in listed.items if _until(page) >= since]
-    if len(recent) > _MOST_PAGES:
+    if len(recent) > _MAX_PAGES:
         raise CliError(
             f"too much usage is stored since then: {len(recent)} pages", next_step="give a shorter --since", code=Exit.USAGE
         )
