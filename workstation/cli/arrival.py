@@ -29,7 +29,7 @@ from workstation.cli.output import plain
 
 _SECONDS: Final = 5.0
 _SKEW_SECONDS: Final = 60
-_BODY: Final = 1 << 20
+_ANSWER_LIMIT_BYTES: Final = 1 << 20
 _REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 # Error codes of OpenSSL (X509_V_ERR_CERT_NOT_YET_VALID, _HAS_EXPIRED, _HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH).
 _EARLY, _LATE = 9, 10
@@ -96,7 +96,9 @@ def skew(tokens: Tokens) -> float:
 
 
 async def _name(config: KubeConfig) -> str:
-    client = Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_BODY)
+    client = Client(
+        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_ANSWER_LIMIT_BYTES
+    )
     async with client:
         answer: Obj = await client.create(_REVIEWS, {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "metadata": {}})
     return plain(text(mapping(mapping(answer.get("status")).get("userInfo")).get("username")), 200)

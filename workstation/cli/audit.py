@@ -162,7 +162,7 @@ async def _collect(request: AuditRequest, choice: Choice) -> tuple[list[Newest],
 async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice) -> Newest:
     """The events of one pod; events that its reader left out count as left out here."""
     newest = Newest(choice)
-    containers = {str(each.get("name")): each for each in mappings(mapping(pod.get("spec")).get("containers"))}
+    containers = {str(container.get("name")): container for container in mappings(mapping(pod.get("spec")).get("containers"))}
     if _READER in containers:
         *events, summary = await asyncio.to_thread(_read_files, request, pod, choice)
         told = mapping(read(summary))
@@ -170,7 +170,7 @@ async def _trail(client: Client, request: AuditRequest, pod: Obj, choice: Choice
         newest.large += _number(told.get("large"))
         newest.left_out += _number(told.get("leftOut"))
         return newest
-    flags = [str(each) for each in sequence(containers.get(_SERVER, {}).get("command"))]
+    flags = [str(flag) for flag in sequence(containers.get(_SERVER, {}).get("command"))]
     if "--audit-log-path=-" in flags:
         where = kinds.PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
         bounds = f"sinceSeconds={int(request.since_seconds) + 1}&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
@@ -208,9 +208,9 @@ def _read_files(request: AuditRequest, pod: Obj, choice: Choice) -> list[bytes]:
         raise CliError(f"pod {name}: reading its trail took longer than {_SECONDS:.0f} s", next_step="try again") from error
     lines = done.stdout[: 2 * MOST_BYTES].splitlines()
     if done.returncode or not lines:
-        said = done.stderr[-500:].decode(errors="replace")
+        message = done.stderr[-500:].decode(errors="replace")
         raise CliError(
-            f"pod {name}: its trail cannot be read: {said}", next_step=f"see why: bulkhead tenant describe {request.tenant}"
+            f"pod {name}: its trail cannot be read: {message}", next_step=f"see why: bulkhead tenant describe {request.tenant}"
         )
     return lines
 

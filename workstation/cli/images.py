@@ -24,7 +24,7 @@ from workstation.images.registry import Registry, RegistryRefusedError
 from workstation.images.transport import RegistryError, Transport, TrustError, trust
 from workstation.images.uploads import Uploads
 
-_MOST_PASSWORD: Final = 16_384
+_MAX_PASSWORD_CHARACTERS: Final = 16_384
 _SECRET: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -239,8 +239,8 @@ def build_images(request: BuildRequest) -> int:
 def _credentials(request: PushRequest) -> credentials.Credentials | None:
     where = request.where
     if request.username:
-        password = sys.stdin.read(_MOST_PASSWORD + 1).rstrip("\r\n")
-        if not password or len(password) > _MOST_PASSWORD:
+        password = sys.stdin.read(_MAX_PASSWORD_CHARACTERS + 1).rstrip("\r\n")
+        if not password or len(password) > _MAX_PASSWORD_CHARACTERS:
             raise CliError("the password on stdin is empty or too long", code=Exit.USAGE)
         return credentials.Credentials(request.username, password)
     path = Path(request.auth_file) if request.auth_file else credentials.default_file()
@@ -267,10 +267,10 @@ def _archives(request: PushRequest, report: Reporter) -> list[Path]:
 
 def push_images(request: PushRequest) -> int:
     """Push archives, and write the values file."""
-    who = _credentials(request)
+    credentials = _credentials(request)
     try:
         with Transport(trust(request.ca_file)) as transport, Reporter() as report:
-            registry = Registry(request.where, transport, who)
+            registry = Registry(request.where, transport, credentials)
             registry.check()
             pushed = _push(registry, _archives(request, report), report)
     except RegistryRefusedError as error:
@@ -300,7 +300,14 @@ def _write_values(request: PushRequest, pushed: list[Pushed]) -> None:
         document({"valuesFile": str(path), "images": [_sent(image) for image in pushed]}, request.form)
         return
     rows = [
-        (f"{each.name}:{each.tag}", each.digest, each.sent, each.there, f"{each.bytes_sent / 1e6:.1f} MB") for each in pushed
+        (
+            f"{push_result.name}:{push_result.tag}",
+            push_result.digest,
+            push_result.sent,
+            push_result.there,
+            f"{push_result.bytes_sent / 1e6:.1f} MB",
+        )
+        for push_result in pushed
     ]
     table(("IMAGE", "DIGEST", "BLOBS SENT", "ALREADY THERE", "SENT"), rows)
     print(f"Give the values file to the chart: helm install … -f {plain(path)}")

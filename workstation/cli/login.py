@@ -141,26 +141,26 @@ def _arrive(request: LoginRequest, found: Handed) -> int:
         arrival.reach(found)
     way = dataclasses.replace(request.sign_in, redirect_port=request.sign_in.redirect_port or found.redirect_port)
     tokens = token.current(found.issuer, found.name, way)
-    who = arrival.name_of(found, tokens) if looks else ""
+    user = arrival.name_of(found, tokens) if looks else ""
     data = document.with_tokens(found.tenant, found.issuer, document.own_command(), way.redirect_port)
-    _finish(request, found.name, data, tokens.ends, who)
+    _finish(request, found.name, data, tokens.ends, user)
     return Exit.DONE
 
 
-def _finish(request: LoginRequest, name: str, data: bytes, ends: float, who: str = "") -> None:
+def _finish(request: LoginRequest, name: str, data: bytes, ends: float, user: str = "") -> None:
     """Write the kubeconfig, and print how long the credential is valid."""
-    said = request.target.path
-    path = Path(said).expanduser() if said else handed.default_file(name)
-    if not said:
+    chosen = request.target.path
+    path = Path(chosen).expanduser() if chosen else handed.default_file(name)
+    if not chosen:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     access.write_private(path, data)
     moment = datetime.fromtimestamp(ends).astimezone()
     if request.target.form:
         stamp = moment.isoformat(timespec="seconds")
-        made = {"tenant": name, "user": who or None, "kubeconfig": str(path), "credentialEndsAt": stamp}
+        made = {"tenant": name, "user": user or None, "kubeconfig": str(path), "credentialEndsAt": stamp}
         print_document(made, request.target.form)
         return
-    print(f"logged in to tenant {name}{f' as {who}' if who else ''} until {moment:%H:%M}; kubectl renews it by itself")
+    print(f"logged in to tenant {name}{f' as {user}' if user else ''} until {moment:%H:%M}; kubectl renews it by itself")
     sys.stderr.write(f"next:  export KUBECONFIG={path}\n")
 
 

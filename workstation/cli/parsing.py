@@ -20,7 +20,7 @@ T = TypeVar("T")
 RAW: Final = argparse.RawDescriptionHelpFormatter
 Actions: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - argparse has no public name for it
 _SAYS: Final = re.compile(r"argument (?P<name>.+?): (?P<what>(?:must|may|unknown) .*)", re.DOTALL)
-_MOST_SHOWN: Final = 200
+_SHOWN_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         known = [str(choice) for choice in action.choices]
-        shown = str(value)[:_MOST_SHOWN]
+        shown = str(value)[:_SHOWN_CHARACTERS]
         meant = nearest(shown, known)
         hint = f"; did you mean {meant}?" if meant else ""
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - there is no public way
@@ -123,7 +123,7 @@ def asks_json(words: Sequence[str]) -> bool:
 def tell(message: str, next_step: str, code: int, *, as_json: bool, head: str = "error: ") -> None:
     """Write an error to stderr: two lines for people, or one JSON object in one line."""
     if as_json:
-        said = {"error": {"message": message, "nextStep": next_step, "exitCode": int(code)}}
-        sys.stderr.write(json.dumps(said, ensure_ascii=True) + "\n")
+        error = {"error": {"message": message, "nextStep": next_step, "exitCode": int(code)}}
+        sys.stderr.write(json.dumps(error, ensure_ascii=True) + "\n")
         return
     sys.stderr.write(f"{head}{message}\n" + (f"next:  {next_step}\n" if next_step else ""))

@@ -26,9 +26,9 @@ from workstation.preflight.findings import document as report_document
 from workstation.preflight.values import Values, merged, parse
 
 _FILE_LIMIT: Final = 1 << 20
-_MOST_RANGES: Final = 64
+_MAX_RANGES: Final = 64
 _LEAST_SECONDS: Final = 5.0
-_MOST_SECONDS: Final = 60.0  # probes end by themselves, and a later run recognises old remains by their age
+_MAX_SECONDS: Final = 60.0  # probes end by themselves, and a later run recognises old remains by their age
 _SHOWN: Final = {State.OK: "ok", State.WARNING: "warning", State.FAILED: "FAILED", State.SKIPPED: "skipped"}
 
 
@@ -83,8 +83,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--timeout",
         metavar="TIME",
-        type=values.seconds_between(_LEAST_SECONDS, _MOST_SECONDS),
-        default=_MOST_SECONDS,
+        type=values.seconds_between(_LEAST_SECONDS, _MAX_SECONDS),
+        default=_MAX_SECONDS,
         help="for the whole run; at most 60s, the default",
     )
     add_output(parser)
@@ -93,9 +93,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _request(options: argparse.Namespace) -> PreflightRequest:
-    if len(options.range) > _MOST_RANGES:
+    if len(options.range) > _MAX_RANGES:
         raise CliError(
-            f"--range may be given {_MOST_RANGES} times at most, not {len(options.range)} times",
+            f"--range may be given {_MAX_RANGES} times at most, not {len(options.range)} times",
             next_step="give larger networks",
             code=Exit.USAGE,
         )
@@ -194,7 +194,8 @@ def _read(path: str, option: str) -> bytes:
 
 def _print(report: Report) -> None:
     table(
-        ("CHECK", "RESULT", "FINDING"), [(each.check, _SHOWN[each.finding.state], each.finding.cause) for each in report.checks]
+        ("CHECK", "RESULT", "FINDING"),
+        [(checked.check, _SHOWN[checked.finding.state], checked.finding.cause) for checked in report.checks],
     )
     for each in report.checks:
         if each.finding.state not in {State.FAILED, State.WARNING}:

@@ -27,10 +27,10 @@ from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Parser
 
 _TRIES: Final = 5
-_POLL: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 4.0
 _SILENCE_SECONDS: Final = 20.0
-_BODY: Final = 1 << 20
+_ANSWER_LIMIT_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) 
     """Whether the tenant's API server was seen to refuse a certificate that it accepted before."""
     config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
     begin = answered = time.monotonic()
-    plane = Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_ASK_SECONDS, max_body=_BODY)
+    plane = Client(
+        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_ASK_SECONDS, max_body=_ANSWER_LIMIT_BYTES
+    )
     with Progress() as progress:
         async with plane:
             while time.monotonic() < min(begin + seconds, answered + _SILENCE_SECONDS):
@@ -159,5 +161,5 @@ async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) 
                 except (KubeError, TimeoutError):
                     pass
                 progress.show("waiting until its API server refuses earlier certificates")
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_POLL_SECONDS)
     return False

@@ -35,7 +35,7 @@ from workstation.cli.trouble import troubles
 # Slurm's own administrator in every image: may do everything in Slurm, and has no special rights in the pods.
 ADMINISTRATOR = "slurm"
 _PLANE_SECONDS = 10.0
-_PLANE_BODY = 16 << 20
+_ANSWER_LIMIT_BYTES = 16 << 20
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -201,7 +201,9 @@ async def _pods(tenant: str, data: bytes) -> list[Obj]:
 def plane_client(data: bytes) -> Client:
     """A client of the tenant's plane, which is not trusted: short deadline, limits on the size of answers."""
     config = KubeConfig.from_bytes(data, hostile=True)
-    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY)
+    return Client(
+        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_ANSWER_LIMIT_BYTES
+    )
 
 
 def silent(tenant: str, error: KubeError) -> CliError:

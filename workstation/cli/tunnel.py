@@ -33,7 +33,7 @@ _API_PORT: Final = 6443  # of kube-apiserver in the pod
 _PROBE_SECONDS: Final = 3.0
 _START_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 30.0  # how long a connection looks for a ready pod before it fails
-_PAUSE: Final = 0.5
+_PAUSE_SECONDS: Final = 0.5
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ class Tunnel:
                     break
             if asyncio.get_running_loop().time() >= until:
                 break
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
         raise CliError(
             f"tenant {self._tenant}: no connection through the host's API: {why}",
             next_step=f"you need the rights to get and create pods/portforward in {self._namespace}",

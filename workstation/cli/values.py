@@ -18,13 +18,13 @@ _SHORT_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS: Final = {**_SHORT_UNITS, "d": DAY, "w": 7 * DAY}
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME: Final = 253
-_LONGEST_TEXT: Final = 1024
-_SHOWN: Final = 200
+_MAX_TEXT_CHARACTERS: Final = 1024
+_SHOWN_CHARACTERS: Final = 200
 
 
 def wrong(what: str, text: str) -> argparse.ArgumentTypeError:
     """The error for a value: what it must be, and what it is."""
-    return argparse.ArgumentTypeError(f"must be {what}, not {text[:_SHOWN]!r}")
+    return argparse.ArgumentTypeError(f"must be {what}, not {text[:_SHOWN_CHARACTERS]!r}")
 
 
 def tenant_name(text: str) -> str:
@@ -44,8 +44,8 @@ def object_name(text: str) -> str:
 
 def plain_name(text: str) -> str:
     """A name of a user or a verb."""
-    if not text.isprintable() or len(text) > _LONGEST_TEXT:
-        raise wrong(f"a name of at most {_LONGEST_TEXT} printable characters", text)
+    if not text.isprintable() or len(text) > _MAX_TEXT_CHARACTERS:
+        raise wrong(f"a name of at most {_MAX_TEXT_CHARACTERS} printable characters", text)
     return text
 
 

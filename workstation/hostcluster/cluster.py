@@ -175,7 +175,7 @@ def await_node(node: Node, report: Progress) -> None:
     ctx = node.ctx
     until = time.monotonic() + _NODE_SECONDS
     path = "{.status.conditions[?(@.type=='Ready')]['status','message']}"
-    said = ""
+    answer = ""
     while time.monotonic() < until:
         argv = [
             str(ctx.binaries["kubectl"]),
@@ -186,12 +186,14 @@ def await_node(node: Node, report: Progress) -> None:
             node.name,
         ]
         done = subprocess.run([*argv, f"-o=jsonpath={path}"], capture_output=True, text=True, check=False, timeout=20)
-        said = (done.stdout or done.stderr).strip()
-        if said.startswith("True"):
+        answer = (done.stdout or done.stderr).strip()
+        if answer.startswith("True"):
             return
-        report.detail(said)
+        report.detail(answer)
         time.sleep(0.3)
-    raise HostError(f"node {node.name} is not ready in {_NODE_SECONDS:.0f} s: {said}; see {ctx.log(node.component('kubelet'))}")
+    raise HostError(
+        f"node {node.name} is not ready in {_NODE_SECONDS:.0f} s: {answer}; see {ctx.log(node.component('kubelet'))}"
+    )
 
 
 def _write_files(ctx: HostContext) -> None:

@@ -7,7 +7,7 @@ from bulkhead.exchange import ExchangeError, LateError, asked, body
 from workstation.hostcluster.component import AliveHealth, CommandHealth, Component, HttpHealth, SocketHealth
 
 _SECONDS = 5.0
-_BYTES = 1 << 20
+_ANSWER_LIMIT_BYTES = 1 << 20
 
 
 def _tls(check: HttpHealth) -> ssl.SSLContext:
@@ -31,7 +31,7 @@ async def http(check: HttpHealth) -> str:
         async with asked("GET", check.url, tls=tls, seconds=_SECONDS) as answer:
             if answer.status_code == 200:
                 return ""
-            lines = (await body(answer, most=_BYTES)).decode(errors="replace").splitlines()
+            lines = (await body(answer, most=_ANSWER_LIMIT_BYTES)).decode(errors="replace").splitlines()
             failed = [line for line in lines if line.startswith("[-]")]
             return f"{check.url} answers {answer.status_code} {' '.join(failed)}".strip()
     except LateError:

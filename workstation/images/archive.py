@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_MOST_DOCUMENT: Final = 4 << 20
-_MOST_MANIFESTS: Final = 64
+_DOCUMENT_LIMIT_BYTES: Final = 4 << 20
+_MAX_MANIFESTS: Final = 64
 _NAME: Final = "io.containerd.image.name"
 _TITLE: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,62}):([A-Za-z0-9_][A-Za-z0-9._-]{0,127})")
 
@@ -95,9 +95,9 @@ class Archive:
     def manifests(self) -> list[Described]:
         """The manifests of the architectures."""
         listed = self._json(self.document(self.top)).get("manifests")
-        if not isinstance(listed, list) or not 0 < len(listed) <= _MOST_MANIFESTS:
+        if not isinstance(listed, list) or not 0 < len(listed) <= _MAX_MANIFESTS:
             raise ArchiveError(f"{self.path}: its index lists no manifests")
-        return [self._described(each) for each in listed]
+        return [self._described(entry) for entry in listed]
 
     def blobs(self, manifest: Described) -> list[Described]:
         """Configuration and layers of one architecture."""
@@ -105,7 +105,7 @@ class Archive:
         layers = document.get("layers")
         if not isinstance(layers, list):
             raise ArchiveError(f"{self.path}: a manifest without layers")
-        return [self._described(each) for each in [document.get("config"), *layers]]
+        return [self._described(entry) for entry in [document.get("config"), *layers]]
 
     def annotations(self, manifest: Described) -> dict[str, Any]:
         """The labels of one architecture's manifest."""
@@ -121,7 +121,7 @@ class Archive:
 
     def size(self) -> int:
         """Bytes to transfer, counting each blob once."""
-        return sum({blob.digest: blob.size for each in self.manifests() for blob in self.blobs(each)}.values())
+        return sum({blob.digest: blob.size for manifest in self.manifests() for blob in self.blobs(manifest)}.values())
 
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self._members:
@@ -130,7 +130,7 @@ class Archive:
 
     def _raw(self, name: str) -> bytes:
         offset, size = self._place(name)
-        if size > _MOST_DOCUMENT:
+        if size > _DOCUMENT_LIMIT_BYTES:
             raise ArchiveError(f"{self.path}: {name} has {size} bytes, too many for a document")
         return Span(self.path, offset, size).chunk(0, size)
 

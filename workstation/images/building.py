@@ -63,12 +63,12 @@ def workshop(machine: str, *, project: Path = PROJECT) -> Workshop:
 
 def _part(shop: Workshop, image: Image, spec: ImageSpec, notes: Mapping[str, str], when: str) -> _Part:
     packed = [packing.pack(shop.cache, layer) for layer in spec.layers]
-    layers = [each for each, _ in packed]
+    layers = [layer for layer, _ in packed]
     configuration = documents.config(spec, layers, notes, when)
     manifest = documents.manifest(configuration, layers, notes)
     found = sbom.scan(blob_path(shop.cache, layer.digest) for layer in spec.layers)
     bill = sbom.spdx(image.name, image.tag, documents.digest_of(manifest), found, when)
-    return _Part(configuration, manifest, {each.digest: path for each, path in packed}, bill)
+    return _Part(configuration, manifest, {layer.digest: path for layer, path in packed}, bill)
 
 
 def _parts(image: Image, shops: Iterable[Workshop], when: str, report: Progress) -> dict[str, _Part]:
@@ -103,9 +103,9 @@ def _write(folder: Path, image: Image, parts: Mapping[str, _Part], when: str) ->
         pass
     contents: dict[str, bytes | Path] = {documents.digest_of(index): index}
     for part in parts.values():
-        contents |= {documents.digest_of(each): each for each in (part.configuration, part.manifest)}
+        contents |= {documents.digest_of(document): document for document in (part.configuration, part.manifest)}
         contents |= part.blobs
-    entries = [Entry(f"blobs/sha256/{digest.removeprefix('sha256:')}", "file", each) for digest, each in contents.items()]
+    entries = [Entry(f"blobs/sha256/{digest.removeprefix('sha256:')}", "file", content) for digest, content in contents.items()]
     layout = documents.layout(index, image)
     entries += [Entry("index.json", "file", layout), Entry("oci-layout", "file", b'{"imageLayoutVersion":"1.0.0"}')]
     write_archive(entries, path)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-_MOST: Final = 1 << 20
+_FILE_LIMIT_BYTES: Final = 1 << 20
 _HUB: Final = ("docker.io", "index.docker.io")
 
 
@@ -43,8 +43,8 @@ def from_file(path: Path, host: str) -> Credentials | None:
     """The credentials in a `config.json` for a registry; None if there are none, or no such file."""
     try:
         with path.open("rb") as stream:
-            content = stream.read(_MOST + 1)
-        document = json.loads(content) if len(content) <= _MOST else None
+            content = stream.read(_FILE_LIMIT_BYTES + 1)
+        document = json.loads(content) if len(content) <= _FILE_LIMIT_BYTES else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -61,7 +61,7 @@ def from_file(path: Path, host: str) -> Credentials | None:
 
 def _entry(entries: Mapping[str, Any], host: str) -> Mapping[str, Any] | None:
     hosts = _HUB if host in _HUB else (host,)
-    names = [spelt for each in hosts for spelt in (each, f"https://{each}", f"https://{each}/", f"https://{each}/v1/")]
+    names = [spelt for name in hosts for spelt in (name, f"https://{name}", f"https://{name}/", f"https://{name}/v1/")]
     for name in names:
         if isinstance(entries.get(name), dict):
             return dict(entries[name])

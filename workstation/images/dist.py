@@ -71,11 +71,11 @@ def changelog(version: str, written: str, commits: Iterable[tuple[str, str]]) ->
     if found is None:
         raise DistError(f"the changelog: {CHANGELOG} has no section `## {version}`; write what this release brings to users")
     lines, last = [f"# Bulkhead {version}", "", found[1].strip(), "", "## All commits"], ""
-    for day, said in commits:
+    for day, subject in commits:
         if day != last:
             lines += ["", f"### {day}", ""]
             last = day
-        lines.append(f"- {said}")
+        lines.append(f"- {subject}")
     return "\n".join(lines) + "\n"
 
 
@@ -87,7 +87,7 @@ def _commits(project: Path) -> list[tuple[str, str]]:
     since = [f"{tagged.stdout.strip()}..HEAD"] if tagged.returncode == 0 else ["HEAD"]
     command = ["git", "log", "--no-merges", "--date=short", "--format=%cd%x09%s", *since]
     listed = _run("the changelog", command, project).decode(errors="replace")
-    return [(day, said) for day, _, said in (line.partition("\t") for line in listed.splitlines())]
+    return [(day, subject) for day, _, subject in (line.partition("\t") for line in listed.splitlines())]
 
 
 def wheel_components(requirements: str) -> set[sbom.Component]:
@@ -145,13 +145,13 @@ def make(folder: Path, images: Iterable[catalogue.Image], machines: Iterable[str
         versions = [f"--version={bulkhead.__version__}", f"--app-version={bulkhead.__version__}"]
         _run("the chart", [helm, "package", "charts/bulkhead", f"--destination={folder.resolve()}", *versions], tree)
         requirements = runtime_requirements(tree / "requirements.lock")
-        said = changelog(bulkhead.__version__, (tree / CHANGELOG).read_text(), _commits(PROJECT))
+        changes = changelog(bulkhead.__version__, (tree / CHANGELOG).read_text(), _commits(PROJECT))
     digest = "sha256:" + hashlib.sha256(wheel.read_bytes()).hexdigest()
     listed = sorted(wheel_components(requirements))
     bill = f"{wheel.name}.spdx.json"
     content = sbom.spdx("bulkhead", bulkhead.__version__, digest, listed, building.created(), purpose="LIBRARY")
     write_file(folder / bill, content)
-    write_file(folder / CHANGELOG, said.encode())
+    write_file(folder / CHANGELOG, changes.encode())
     kept |= {wheel.name, chart, bill}
     shops = [building.workshop(machine) for machine in machines]
     for archive in building.build(images, folder, shops, report):

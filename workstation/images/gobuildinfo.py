@@ -11,7 +11,7 @@ _ALIGN: Final = 16
 _HEADER: Final = 32
 _INLINE: Final = 2  # this flag means that the strings follow the header, as since Go 1.18
 _SENTINEL: Final = 16
-_MOST: Final = 4 << 20
+_TEXT_LIMIT_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _text(data: bytes, at: int) -> tuple[bytes, int]:
     size, at = _varint(data, at)
-    if size > _MOST or at + size > len(data):
+    if size > _TEXT_LIMIT_BYTES or at + size > len(data):
         raise ValueError("a text that is longer than the program")
     return data[at : at + size], at + size
 

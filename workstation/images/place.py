@@ -7,7 +7,7 @@ from typing import Final
 _FORM: Final = re.compile(
     r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)(?::(?P<port>[0-9]{1,5}))?(?P<path>(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*)"
 )
-_MOST: Final = 255
+_MAX_CHARACTERS: Final = 255
 _HUB: Final = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
 
 
@@ -41,7 +41,7 @@ class Place:
 def parse(text: str, *, plain: bool = False) -> Place:
     """The destination that `text` names."""
     found = _FORM.fullmatch(text)
-    if not found or len(text) > _MOST or not 0 < int(found["port"] or 443) < 65536:
+    if not found or len(text) > _MAX_CHARACTERS or not 0 < int(found["port"] or 443) < 65536:
         raise PlaceError(
             f"the registry must be HOST[:PORT][/PATH] without a scheme, not {text[:100]!r}, "
             "such as registry.example.org/bulkhead"

@@ -20,8 +20,8 @@ from workstation.images.uploads import Uploads
 
 CHUNK: Final = 8 << 20
 _TRIES: Final = 5
-_MOST_SBOM: Final = 64 << 20
-_MOST_REFERRERS: Final = 256
+_SBOM_LIMIT_BYTES: Final = 64 << 20
+_MAX_REFERRERS: Final = 256
 _ACCEPT: Final = f"{documents.INDEX}, {documents.MANIFEST}"
 
 
@@ -93,12 +93,12 @@ class Push:
         path = archive.path.with_name(f"{archive.path.stem}.{subject.architecture}.spdx.json")
         try:
             with path.open("rb") as stream:
-                sbom = stream.read(_MOST_SBOM + 1)
+                sbom = stream.read(_SBOM_LIMIT_BYTES + 1)
         except FileNotFoundError:
             self.report.warn(f"{archive.name}:{archive.tag} is pushed without an SBOM: {path} does not exist")
             return
-        if len(sbom) > _MOST_SBOM:
-            raise ArchiveError(f"{path}: an SBOM must have at most {_MOST_SBOM} bytes")
+        if len(sbom) > _SBOM_LIMIT_BYTES:
+            raise ArchiveError(f"{path}: an SBOM must have at most {_SBOM_LIMIT_BYTES} bytes")
         for content in (sbom, documents.EMPTY_CONTENT):
             blob = Described("", documents.digest_of(content), len(content))
             self._blob(repository, blob, _Memory(content))
@@ -181,6 +181,6 @@ def _referrers(content: bytes | None, what: str) -> list[dict[str, Any]]:
         listed = json.loads(content).get("manifests")
     except (ValueError, AttributeError, RecursionError) as error:
         raise RegistryError(f"{what}: the registry's list of referrers is not an index") from error
-    if not isinstance(listed, list) or len(listed) > _MOST_REFERRERS or not all(isinstance(entry, dict) for entry in listed):
-        raise RegistryError(f"{what}: the registry's list of referrers must be an index of at most {_MOST_REFERRERS} entries")
+    if not isinstance(listed, list) or len(listed) > _MAX_REFERRERS or not all(isinstance(entry, dict) for entry in listed):
+        raise RegistryError(f"{what}: the registry's list of referrers must be an index of at most {_MAX_REFERRERS} entries")
     return listed

@@ -18,9 +18,9 @@ from workstation.images.credentials import Credentials
 from workstation.images.place import Place
 from workstation.images.transport import Answer, BrokenError, RegistryError, Transport, origin
 
-_MOST_REDIRECTS: Final = 3
+_MAX_REDIRECTS: Final = 3
 _TRIES: Final = 4
-_MOST_WAIT: Final = 30.0
+_MAX_WAIT_SECONDS: Final = 30.0
 _PARAMETER: Final = re.compile(r'([a-zA-Z]+)="([^"\\]{0,2000})"')
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,32768}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -132,7 +132,7 @@ class Registry:
 
     def _followed(self, method: str, url: str, repository: str, headers: Mapping[str, str], body: bytes) -> Answer:
         own = origin(self.place.origin)
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             there = origin(url)
             if own[0] == "https" and there[0] != "https":
                 raise RegistryError(f"{self.place.host} redirects to {there[1]} without TLS; nothing was sent there")
@@ -141,7 +141,7 @@ class Registry:
             if answer.status not in _REDIRECTS or method not in {"GET", "HEAD"}:
                 return answer
             url = urljoin(url, answer.headers.get("location", ""))
-        raise RegistryError(f"{self.place.host} redirects more than {_MOST_REDIRECTS} times")
+        raise RegistryError(f"{self.place.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _grant(self, answer: Answer, repository: str) -> str:
         """The answer to a 401, as the value of an Authorization header."""
@@ -216,4 +216,4 @@ def _reason(answer: Answer) -> str:
 
 def _wait(answer: Answer, attempt: int) -> float:
     asked = answer.headers.get("retry-after", "")
-    return min(float(asked), _MOST_WAIT) if re.fullmatch(r"[0-9]{1,6}", asked) else float(2**attempt)
+    return min(float(asked), _MAX_WAIT_SECONDS) if re.fullmatch(r"[0-9]{1,6}", asked) else float(2**attempt)

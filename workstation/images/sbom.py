@@ -18,8 +18,8 @@ from workstation.hostcluster.images.python_root import PACKAGE_LIST
 from workstation.images import gobuildinfo
 from workstation.images.documents import encode
 
-_MOST_PROGRAM: Final = 512 << 20
-_MOST_TEXT: Final = 1 << 20
+_PROGRAM_LIMIT_BYTES: Final = 512 << 20
+_TEXT_LIMIT_BYTES: Final = 1 << 20
 _METADATA: Final = re.compile(r".*/[^/]+\.dist-info/METADATA$")
 _FIELD: Final = re.compile(r"^(Name|Version): *(\S+) *$", re.MULTILINE)
 
@@ -68,7 +68,7 @@ def golang(program: bytes) -> set[Component]:
 
 
 def _of_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> set[Component]:
-    text, program = member.size <= _MOST_TEXT, member.mode & 0o111 and member.size <= _MOST_PROGRAM
+    text, program = member.size <= _TEXT_LIMIT_BYTES, member.mode & 0o111 and member.size <= _PROGRAM_LIMIT_BYTES
     wanted = member.name == PACKAGE_LIST or _METADATA.match(member.name)
     stream = tar.extractfile(member) if member.isfile() and ((wanted and text) or program) else None
     if stream is None:

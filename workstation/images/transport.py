@@ -17,7 +17,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 MOST_DOCUMENT: Final = 4 << 20
-_MOST_ERROR: Final = 64 << 10
+_ERROR_LIMIT_BYTES: Final = 64 << 10
 _CONNECT_SECONDS: Final = 15.0
 _SECONDS: Final = 90.0
 _LEAST_RATE: Final = 20_000  # bytes a second; a slower transfer is cut off
@@ -140,7 +140,7 @@ class Transport:
         with _cut_after(connection.sock, limit):
             connection.request(request.method, request.target, body=request.body or None, headers=request.headers)
             response = connection.getresponse()
-            bound = most if response.status < 400 else _MOST_ERROR
+            bound = most if response.status < 400 else _ERROR_LIMIT_BYTES
             content = _read(response, bound, time.monotonic() + limit)
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from workstation.hostcluster.files import write_file
 
-_MOST: Final = 1 << 20
-_MOST_URL: Final = 8192
+_FILE_LIMIT_BYTES: Final = 1 << 20
+_MAX_URL_CHARACTERS: Final = 8192
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Uploads:
 
     def __post_init__(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            stored = json.loads(self.path.read_bytes()) if self.path.stat().st_size <= _MOST else {}
+            stored = json.loads(self.path.read_bytes()) if self.path.stat().st_size <= _FILE_LIMIT_BYTES else {}
             self._known = {str(key): str(value) for key, value in dict(stored).items()}
 
     def location(self, key: str) -> str:
@@ -33,7 +33,7 @@ class Uploads:
 
     def remember(self, key: str, location: str) -> None:
         """Keep the next location of an upload."""
-        if len(location) <= _MOST_URL:
+        if len(location) <= _MAX_URL_CHARACTERS:
             self._known[key] = location
             self._write()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-_MOST: Final = 1 << 20
+_FILE_LIMIT_BYTES: Final = 1 << 20
 _TITLE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm install bulkhead … -f THIS_FILE\n"
@@ -17,7 +17,7 @@ _HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm inst
 def digests_in(path: Path, registry: str) -> dict[str, str]:
     """The digests in a values file for this registry, so that a push of some images keeps those of the others."""
     with contextlib.suppress(OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
-        if path.stat().st_size <= _MOST:
+        if path.stat().st_size <= _FILE_LIMIT_BYTES:
             images = yaml.safe_load(path.read_text()).get("images")
             if images.get("registry") == registry:
                 found = dict(images.get("digests"))

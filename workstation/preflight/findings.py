@@ -53,12 +53,12 @@ class Report:
 
     def count(self, state: State) -> int:
         """The number of checks with this state."""
-        return sum(each.finding.state == state for each in self.checks)
+        return sum(checked.finding.state == state for checked in self.checks)
 
     @property
     def state(self) -> State:
         """The worst state of all findings; skipped checks do not count."""
-        return next((each for each in (State.FAILED, State.WARNING) if self.count(each)), State.OK)
+        return next((state for state in (State.FAILED, State.WARNING) if self.count(state)), State.OK)
 
 
 def ok(cause: str, *details: str) -> Finding:

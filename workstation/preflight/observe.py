@@ -21,8 +21,8 @@ from bulkhead.kube.objects import Resource
 from workstation.preflight.facts import Listed, Unseen
 
 _SECONDS = 15.0
-_MOST = 20_000
-_MOST_KUBELETS = 32
+_MAX_ITEMS = 20_000
+_MAX_KUBELETS = 32
 _MIB = 1 << 20
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 _MUTATING = Resource(
@@ -82,7 +82,7 @@ async def version(client: Client) -> tuple[str, datetime | None, datetime]:
 
 async def lists(client: Client) -> dict[str, Listed]:
     """Every list, or the reason why it was not read."""
-    found = await asyncio.gather(*(_bounded(_list(client, *each)) for each in LISTS.values()))
+    found = await asyncio.gather(*(_bounded(_list(client, *list_of)) for list_of in LISTS.values()))
     return dict(zip(LISTS, found, strict=True))
 
 
@@ -93,11 +93,11 @@ async def _list(
     try:
         async for page in client.pages(kind, namespace, label_selector=labels, field_selector=fields):
             items += [codec.decode_obj(raw) for raw in page.items]
-            if len(items) >= _MOST:
+            if len(items) >= _MAX_ITEMS:
                 break
     except NotFound:
         return ()  # a kind that the server does not have has no objects
-    return tuple(items[:_MOST])
+    return tuple(items[:_MAX_ITEMS])
 
 
 async def _bounded(read: Awaitable[Any]) -> Any:
@@ -120,7 +120,7 @@ async def groups(client: Client) -> dict[str, bool | Unseen]:
             return False
         return any(text(served.get("name")) == resource for served in mappings(found.get("resources"), 500))
 
-    found = await asyncio.gather(*(_bounded(served(*each)) for each in _GROUPS))
+    found = await asyncio.gather(*(_bounded(served(*group)) for group in _GROUPS))
     return {f"{group}/{resource}": each for (group, resource), each in zip(_GROUPS, found, strict=True)}
 
 
@@ -138,7 +138,7 @@ async def denied(client: Client) -> tuple[str, ...] | Unseen:
         asked = [(verb, group, name) for group, name in INSTALLED for verb in ("get", "create", "patch")]
         # The chart's roles grant rights that the installer does not need, if it has the verbs `bind` and `escalate`.
         asked += [(verb, "rbac.authorization.k8s.io", "clusterroles") for verb in ("bind", "escalate")]
-        answers = await asyncio.gather(*(may(*each) for each in asked))
+        answers = await asyncio.gather(*(may(*right) for right in asked))
         lacking = [right for right, allowed in zip(asked, answers, strict=True) if not allowed]
         return tuple(f"{verb} {name}{'.' if group else ''}{group}" for verb, group, name in lacking)
 
@@ -155,6 +155,6 @@ async def kubelets(client: Client, names: list[str]) -> dict[str, Mapping[str, A
             path = f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz"
             return codec.decode_obj(await client.transport.request("GET", path, timeout=5.0, max_body=_MIB))
 
-    chosen = names[:_MOST_KUBELETS]
+    chosen = names[:_MAX_KUBELETS]
     found = await asyncio.gather(*(_bounded(one(name)) for name in chosen))
     return dict(zip(chosen, found, strict=True))

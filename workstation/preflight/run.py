@@ -152,7 +152,7 @@ class _Probing:
 
     async def _phases(self, space: Space, shape: objects.Shape, lists: Lists) -> None:
         api = network.api_targets(_known(lists, "host service"), _known(lists, "host api"))
-        kinds = {text(mapping(each.get("metadata")).get("name")) for each in _known(lists, "customresourcedefinitions")}
+        kinds = {text(mapping(crd.get("metadata")).get("name")) for crd in _known(lists, "customresourcedefinitions")}
         self.phases, found = await network.phases(space, shape, api, self.values.host_api, cilium=_CILIUM in kinds)
         self.probes |= found
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import bulkhead
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 
-_MOST_IMAGES: Final = 24
-_MOST: Final = 256
+_MAX_IMAGES: Final = 24
+_MAX_ITEMS: Final = 256
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "images": {
@@ -83,7 +83,7 @@ def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
 
 def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
     """The values of a merged tree; `reserved` are the networks that the admin named in addition."""
-    services, images, policy = (mapping(tree.get(each)) for each in ("services", "images", "networkPolicy"))
+    services, images, policy = (mapping(tree.get(section)) for section in ("services", "images", "networkPolicy"))
     controller = mapping(tree.get("controller"))
     prefix = services.get("slicePrefix")
     domains = _texts(mapping(tree.get("exposure")), "domains")
@@ -91,7 +91,7 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
     return Values(
         service_range=text(services.get("range")),
         slice_prefix=prefix if isinstance(prefix, int) else 22,
-        images=dict(list(found)[:_MOST_IMAGES]),
+        images=dict(list(found)[:_MAX_IMAGES]),
         pull_policy=text(images.get("pullPolicy")) or "IfNotPresent",
         pull_secrets=tuple(_texts(images, "pullSecrets")[:16]),
         storage_class=text(tree.get("storageClass")),
@@ -145,4 +145,4 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(tree: Mapping[str, Any], key: str) -> list[str]:
-    return [each for each in sequence(tree.get(key))[:_MOST] if isinstance(each, str)]
+    return [item for item in sequence(tree.get(key))[:_MAX_ITEMS] if isinstance(item, str)]

@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from workstation.cli.failures import CliError, Exit
 
-_BYTES: Final = 1 << 20
+_FILE_LIMIT_BYTES: Final = 1 << 20
 _LOCK_SECONDS: Final = 330.0  # longer than a person may take to sign in
-_POLL: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 _LOCK: Final = ".lock"
 
 
@@ -53,9 +53,9 @@ class Entry:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
                 return self._distrust("has another owner or is readable by others")
-            data = file.read(_BYTES + 1)
+            data = file.read(_FILE_LIMIT_BYTES + 1)
         try:
-            found = json.loads(data) if len(data) <= _BYTES else None
+            found = json.loads(data) if len(data) <= _FILE_LIMIT_BYTES else None
         except ValueError:
             found = None
         return found if isinstance(found, dict) else {}
@@ -179,6 +179,6 @@ def _wait(handle: int) -> None:
                     next_step="end it, and try again",
                     code=Exit.TIMEOUT,
                 ) from None
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
         else:
             return

@@ -23,7 +23,7 @@ from workstation.cli.arguments import Host
 from workstation.cli.credentials.provider import Issuer, authority_of
 from workstation.cli.failures import CliError, Exit
 
-_BYTES: Final = 256 * 1024
+_FILE_LIMIT_BYTES: Final = 256 * 1024
 _WORDS: Final = ["credential", "token"]
 _ONCE: Final = ("--issuer-url", "--client-id", "--discovery-url", "--issuer-ca-data", "--redirect-port")
 _ASK: Final = "ask the tenant's admin for the file that this prints: bulkhead kubeconfig TENANT --oidc"
@@ -83,7 +83,7 @@ def instead_of_host(host: Host, tenant: str) -> Handed | None:
 def _of(path: Path) -> Handed:
     try:
         with path.open("rb") as file:
-            data = file.read(_BYTES + 1)
+            data = file.read(_FILE_LIMIT_BYTES + 1)
     except OSError as error:
         raise CliError(f"cannot read {path}: {error.strerror}", next_step=_ASK, code=Exit.USAGE) from error
     try:
@@ -118,8 +118,8 @@ def read(data: bytes) -> Handed:
 
 
 def _document(data: bytes) -> Mapping[str, Any]:
-    if len(data) > _BYTES:
-        raise ValueError(f"it has more than {_BYTES // 1024} KiB")
+    if len(data) > _FILE_LIMIT_BYTES:
+        raise ValueError(f"it has more than {_FILE_LIMIT_BYTES // 1024} KiB")
     import yaml  # noqa: PLC0415 - slow to load
 
     try:

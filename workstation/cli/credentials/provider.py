@@ -22,8 +22,8 @@ from workstation.cli.failures import CliError
 from workstation.cli.output import plain
 
 _SECONDS: Final = 10.0
-_BYTES: Final = 256 * 1024
-_TEXT: Final = 300
+_ANSWER_LIMIT_BYTES: Final = 256 * 1024
+_MAX_TEXT_CHARACTERS: Final = 300
 _WANTED: Final = ("email", "profile", "groups", "offline_access")
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": "bulkhead-cli"}
 
@@ -59,7 +59,7 @@ class SignInRefusedError(CliError):
     """The provider answered with an OAuth error; `error` is its code."""
 
     def __init__(self, issuer: Issuer, code: str, description: str) -> None:
-        detail = f": {plain(description, _TEXT)}" if description else ""
+        detail = f": {plain(description, _MAX_TEXT_CHARACTERS)}" if description else ""
         super().__init__(
             f"{issuer.url} refused: {plain(code, 60)}{detail}",
             next_step=f"ask the provider's admins whether client {plain(issuer.client, 60)} may sign in this way",
@@ -72,7 +72,7 @@ async def discover(issuer: Issuer) -> Endpoints:
     found = await _ask(issuer, "GET", checked(issuer, "its discovery document", issuer.discovery))
     if found.get("issuer") != issuer.url:
         raise CliError(
-            f"{issuer.discovery} belongs to issuer {plain(found.get('issuer'), _TEXT)!r}, not {issuer.url!r}",
+            f"{issuer.discovery} belongs to issuer {plain(found.get('issuer'), _MAX_TEXT_CHARACTERS)!r}, not {issuer.url!r}",
             next_step="correct the issuer's URL; it must match exactly",
         )
     device = found.get("device_authorization_endpoint")
@@ -110,7 +110,7 @@ def checked(issuer: Issuer, what: str, address: object) -> str:
         good = False
     if not good or not text.isascii() or not text.isprintable() or " " in text or len(text) > 2000:
         raise CliError(
-            f"{plain(issuer.url, _TEXT)}: {what} must be an https address, not {plain(text, 100)!r}",
+            f"{plain(issuer.url, _MAX_TEXT_CHARACTERS)}: {what} must be an https address, not {plain(text, 100)!r}",
             next_step="correct the issuer",
         )
     return text
@@ -140,7 +140,7 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
         async with exchange.asked(
             method, address, tls=tls, seconds=_SECONDS, headers=_HEADERS, form=form, proxy=proxy
         ) as answer:
-            found = _object(await exchange.body(answer, most=_BYTES))
+            found = _object(await exchange.body(answer, most=_ANSWER_LIMIT_BYTES))
             # OAuth errors come with status 400 or 401; their field `error` tells them from others.
             if found is None or (answer.status_code != 200 and "error" not in found):
                 raise CliError(
@@ -149,7 +149,7 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
             return found
     except (exchange.UntrustedError, ssl.SSLError) as error:
         raise CliError(
-            f"the certificate of {host} is not trusted: {plain(error, _TEXT)}",
+            f"the certificate of {host} is not trusted: {plain(error, _MAX_TEXT_CHARACTERS)}",
             next_step="check this machine's clock; give the CA certificate with --issuer-ca FILE, or set "
             "certificateAuthority in the class and hand out a new file",
         ) from error
@@ -159,7 +159,7 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
         raise CliError("the identity provider's answer is too long", next_step="check the issuer's address") from error
     except exchange.ExchangeError as error:
         raise CliError(
-            f"identity provider {host} cannot be reached: {plain(error, _TEXT)}",
+            f"identity provider {host} cannot be reached: {plain(error, _MAX_TEXT_CHARACTERS)}",
             next_step="check its address, and the network or proxy",
         ) from error
 

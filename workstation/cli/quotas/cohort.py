@@ -27,7 +27,7 @@ from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.queued import Waiting, waiting
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 
-_SHOWN: Final = 20  # workloads of the queue that the table shows
+_SHOWN_WORKLOADS: Final = 20  # workloads of the queue that the table shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ def _request(options: argparse.Namespace) -> CohortRequest:
 def show(request: CohortRequest) -> int:
     """`bulkhead cohort [NAME] [-o table|json|yaml]`."""
     view = asyncio.run(_observe(request.host))
-    found = [each for each in cohorts(view.snapshot) if each.name]
+    found = [cohort for cohort in cohorts(view.snapshot) if cohort.name]
     if request.name is None:
         _list(view, found, request.form)
         return Exit.DONE
     members = next((cohort for cohort in found if cohort.name == request.name), None)
     if members is None:
-        known = {each.name for each in found}
+        known = {cohort.name for cohort in found}
         if request.name in view.snapshot.rules:
             members = Members(request.name, (), ())
         else:
@@ -205,12 +205,12 @@ def _queue(view: View, queue: Sequence[Waiting]) -> None:
             each.verdict.why,
             each.verdict.message,
         )
-        for each in queue[:_SHOWN]
+        for each in queue[:_SHOWN_WORKLOADS]
     ]
     headers = ["#", "TENANT", "WORKLOAD", "PODS", "ASKS", "PRIORITY", "WAITS", "STARTS BY", "REASON", "MESSAGE"]
     table(headers, rows, indent=2)
-    if len(queue) > _SHOWN:
-        print(f"  and {len(queue) - _SHOWN} more: -o json has all of them")
+    if len(queue) > _SHOWN_WORKLOADS:
+        print(f"  and {len(queue) - _SHOWN_WORKLOADS} more: -o json has all of them")
 
 
 def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict
             for tenant in members.tenants
         ],
     }
-    return made if queue is None else made | {"queue": [queued.as_json(each) for each in queue]}
+    return made if queue is None else made | {"queue": [queued.as_json(waiting) for waiting in queue]}
 
 
 def _share(share: Share) -> dict[str, int | None]:

@@ -101,10 +101,12 @@ def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
         quota=_quota(snapshot, books, pod),
         gang=_gang(snapshot, pod),
         placement=_placement(snapshot, books, pod) if gated else None,
-        waits=next((each for each in queue if pod.uid in {member.uid for member in each.pods}), None) if gated else None,
+        waits=next((waiting for waiting in queue if pod.uid in {member.uid for member in waiting.pods}), None)
+        if gated
+        else None,
         queue=queue,
-        next_node=next((each.node for each in decisions.admit if each.pod.uid == pod.uid), ""),
-        reclaim=next((each for each in decisions.reclaim if each.pod.uid == pod.uid), None),
+        next_node=next((admitted.node for admitted in decisions.admit if admitted.pod.uid == pod.uid), ""),
+        reclaim=next((reclaimed for reclaimed in decisions.reclaim if reclaimed.pod.uid == pod.uid), None),
         spared_until=None if pod.admitted is None else pod.admitted + rules.min_runtime,
         rules=rules,
     )
@@ -114,7 +116,7 @@ def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
     gated = pod.stage in GATED
     choices = books.flavors.choices(pod.tenant, pod.asks) if gated else (Choice(of=books.flavors.used(pod)),)
     account = books.now.account
-    found = {line: number for each in choices for line, number in account.charge(pod.tenant, pod.asks, each.of).items()}
+    found = {line: number for choice in choices for line, number in account.charge(pod.tenant, pod.asks, choice.of).items()}
     # Before the next turn, not after it, because the numbers in the verdict describe the present.
     standings = account.standings().get(pod.tenant, {})
     claims = claimed(snapshot, books)
@@ -127,10 +129,10 @@ def _gang(snapshot: Snapshot, pod: Pod) -> Company | None:
     if pod.gang is None:
         return None
     pods = [member for member in snapshot.pods if member.workload == pod.workload]
-    size = max(each.gang.size for each in pods if each.gang is not None)
+    size = max(member.gang.size for member in pods if member.gang is not None)
     topology = pod.gang.topology
     domain = "" if topology is None else f"{'required' if topology.required else 'preferred'}: {topology.key}"
-    return Company(pod.gang.name, size, domain, tuple(sorted(pods, key=lambda each: each.virtual_name)))
+    return Company(pod.gang.name, size, domain, tuple(sorted(pods, key=lambda member: member.virtual_name)))
 
 
 def _placement(snapshot: Snapshot, books: Books, pod: Pod) -> Placement:
@@ -173,7 +175,7 @@ def _barred(node: Node, pod: Pod, *, labelled: bool, flavored: bool) -> str:
     if not labelled:
         return _LABELS
     for taint in node.taints:
-        if not any(tolerates(each, taint) for each in pod.needs.tolerations):
+        if not any(tolerates(toleration, taint) for toleration in pod.needs.tolerations):
             return f"taint {taint.key}"
     return "" if flavored else _FLAVOR
 
@@ -195,4 +197,4 @@ def _most(asks: Mapping[str, int]) -> str:
 def ahead(explanation: Explanation) -> Sequence[Waiting]:
     """The state before the pod is considered."""
     place = explanation.waits.place if explanation.waits else None
-    return [each for each in explanation.queue if place and each.place and each.place < place]
+    return [waiting for waiting in explanation.queue if place and waiting.place and waiting.place < place]

@@ -30,7 +30,7 @@ from workstation.cli.output import Progress
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
 _OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
-_PATIENCE: Final = 2.0
+_SILENT_SECONDS: Final = 2.0
 T = TypeVar("T")
 
 
@@ -66,7 +66,7 @@ class Reading:
                 await task
 
     async def _tell(self) -> None:
-        await asyncio.sleep(_PATIENCE)
+        await asyncio.sleep(_SILENT_SECONDS)
         with Progress() as progress:
             while True:
                 progress.show(self.text)
@@ -111,10 +111,10 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
         pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
         rules = await _rules(client)
         lines = await device_lines(client, reading)
-        tenants_given = {each.name: _with_devices(each, lines.get(each.name, {})) for each in quotas}
+        tenants_given = {quota.name: _with_devices(quota, lines.get(quota.name, {})) for quota in quotas}
         claims = await _claims(client, tenants_given, reading)
     snapshot = Snapshot(tenants_given, nodes, tuple(pods), rules, claims=claims)
-    return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
+    return View(snapshot, time.time(), {str(tenant["metadata"]["name"]): tenant for tenant in tenants}, tuple(kept.values()))
 
 
 async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
@@ -173,7 +173,7 @@ def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
 
 async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Reading) -> tuple[Claim, ...]:
     """What claims for devices hold; nothing is read if no class stands for a resource."""
-    if not any(each.devices for each in tenants.values()):
+    if not any(tenant.devices for tenant in tenants.values()):
         return ()
 
     def take(obj: Obj) -> Claim | None:
@@ -192,4 +192,4 @@ async def _rules(client: Client) -> dict[str, Rules]:
     except NotFound:
         # The host has older CRDs: cohorts exist by name only, with the default rules.
         return {}
-    return {str(each["metadata"]["name"]): given.rules_of(each) for each in cohorts}
+    return {str(cohort["metadata"]["name"]): given.rules_of(cohort) for cohort in cohorts}

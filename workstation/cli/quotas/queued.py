@@ -49,8 +49,8 @@ class Waiting:
 def waiting(snapshot: Snapshot, decisions: Decisions, cohort: str, alone: str = "") -> list[Waiting]:
     """The workloads that wait in a cohort, in order; tenants without a cohort (`alone`) have a queue each."""
     found = sort_out(snapshot.pods)
-    ready = {each.pods[0].uid for each in (*found.workloads, *found.rests)}
-    workloads = [each.pods for each in (*found.workloads, *found.rests)] + [each.pods for each in found.unready]
+    ready = {workload.pods[0].uid for workload in (*found.workloads, *found.rests)}
+    workloads = [workload.pods for workload in (*found.workloads, *found.rests)] + [workload.pods for workload in found.unready]
     together = {pod.uid: pods for pods in workloads for pod in pods}
     mates = {name for name, tenant in snapshot.tenants.items() if tenant.cohort == cohort and (cohort or name == alone)}
     listed: list[Waiting] = []

@@ -50,7 +50,7 @@ def cohorts(snapshot: Snapshot) -> list[Members]:
     waiting, claims = _charged(waiting_pods(snapshot.pods), books), claimed(snapshot, books)
     found = []
     for name in sorted({tenant.cohort for tenant in snapshot.tenants.values()}, key=lambda name: (not name, name)):
-        tenants = tuple(sorted(each.name for each in snapshot.tenants.values() if each.cohort == name))
+        tenants = tuple(sorted(tenant.name for tenant in snapshot.tenants.values() if tenant.cohort == name))
         rows = tuple(
             Row(tenant, line, standing, waiting[tenant, line], claims[tenant, line])
             for tenant in tenants
@@ -92,8 +92,8 @@ def number(line: Line, count: int) -> str:
 def as_json(row: Row) -> dict[str, Any]:
     """A row in base units: millicores of cpu, bytes, devices. Sums have no borrowable amount, because it does not add up."""
     flavor, resource = row.line
-    said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line), "unit": unit_of(resource)}
-    said |= asdict(row.standing)
+    row_json = {"resource": resource, "flavor": flavor, "name": line_name(*row.line), "unit": unit_of(resource)}
+    row_json |= asdict(row.standing)
     if not row.tenant:
-        del said["ceiling"], said["borrowable"]
-    return said | {"waiting": row.waiting, "claims": row.claims}
+        del row_json["ceiling"], row_json["borrowable"]
+    return row_json | {"waiting": row.waiting, "claims": row.claims}

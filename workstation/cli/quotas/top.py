@@ -151,7 +151,7 @@ def _resources(snapshot: Snapshot, found: Sequence[Members]) -> list[str]:
     there: Counter[str] = Counter()
     for node in snapshot.nodes:
         there.update({name: amount for name, amount in node.allocatable.items() if "/" in name and amount > 0})
-    lines = {row.line[1]: 0 for each in found for row in each.rows if is_device(row.line) and row.standing.ceiling}
+    lines = {row.line[1]: 0 for members in found for row in members.rows if is_device(row.line) and row.standing.ceiling}
     known = lines | {name: amount for name, amount in there.items() if name in lines or _is_vendors(name)}
     return sorted(known, key=lambda name: (-known[name], name))
 

@@ -32,7 +32,7 @@ from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import number
 from workstation.cli.quotas.why import tenant_of
 
-_SHOWN = 50
+_SHOWN_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +196,9 @@ def _listed(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if not rows:
         print("  none")
         return
-    table(headers, rows[:_SHOWN], indent=2)
-    if len(rows) > _SHOWN:
-        print(f"  and {len(rows) - _SHOWN} more: -o json has all of them")
+    table(headers, rows[:_SHOWN_ROWS], indent=2)
+    if len(rows) > _SHOWN_ROWS:
+        print(f"  and {len(rows) - _SHOWN_ROWS} more: -o json has all of them")
 
 
 def _standings(found: Trial) -> list[tuple[object, ...]]:

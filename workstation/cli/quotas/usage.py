@@ -39,7 +39,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _FLAVOR: Final = ("resource", "flavor")
 # Pages of more than a year, in case a user asks for it.
-_MOST_PAGES: Final = 4000
+_MAX_PAGES: Final = 4000
 _TRIES: Final = 3
 
 
@@ -141,7 +141,7 @@ async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Pa
                 meter.see(held, listed=True)
             lines = await _see_claims(client, meter, reading)
     found = meter.count(now, lines=lines)
-    rows = [(each.hour, each.account, usagebook.sums_of(each)) for each in found]
+    rows = [(series.hour, series.account, usagebook.sums_of(series)) for series in found]
     return pages, rows, now
 
 
@@ -179,8 +179,8 @@ async def _whole(client: Client, namespace: str, since: int, reading: Reading) -
 async def _pages(client: Client, namespace: str, since: int, reading: Reading) -> list[Page]:
     """Pages that overlap the requested time, and the open one."""
     listed = await client.list_metadata(kinds.CONFIG_MAPS, namespace, label_selector=labels.USAGE)
-    recent = [str(each["metadata"]["name"]) for each in listed.items if _until(each) >= since]
-    if len(recent) > _MOST_PAGES:
+    recent = [str(page["metadata"]["name"]) for page in listed.items if _until(page) >= since]
+    if len(recent) > _MAX_PAGES:
         raise CliError(
             f"too much usage is stored since then: {len(recent)} pages", next_step="give a shorter --since", code=Exit.USAGE
         )
@@ -224,8 +224,11 @@ def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form:
 def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> Iterator[list[str]]:
     for account, sums in rows:
         # A tenant names its objects, and a cell that begins like a formula would be one in a spreadsheet.
-        said = (plain(getattr(account, field)) for field in fields)
-        yield [*(f"'{each}" if each[:1] in {"=", "+", "-", "@"} else each for each in said), *map(str, _seconds(sums).values())]
+        texts = (plain(getattr(account, field)) for field in fields)
+        yield [
+            *(f"'{cell}" if cell[:1] in {"=", "+", "-", "@"} else cell for cell in texts),
+            *map(str, _seconds(sums).values()),
+        ]
 
 
 def _seconds(sums: Sums) -> dict[str, float]:

@@ -35,8 +35,8 @@ from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
 
 _PLANE_SECONDS: Final = 5.0
-_PLANE_BODY: Final = 8 << 20
-_MOST_NAMES: Final = 5000
+_ANSWER_LIMIT_BYTES: Final = 8 << 20
+_MAX_NAMES: Final = 5000
 # Reasons that a syncer sets on pods that stay in the plane for lack of quota.
 _BEYOND: Final = frozenset({"QuotaExceeded"})
 
@@ -162,14 +162,18 @@ async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: Vie
         found = await certificate.current(client, request.host, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
         plane = Client(
-            config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
+            config,
+            user_agent="bulkhead-cli",
+            field_manager="bulkhead-cli",
+            timeout=_PLANE_SECONDS,
+            max_body=_ANSWER_LIMIT_BYTES,
         )
         async with plane:
             try:
                 pod = await plane.get(kinds.PODS, request.pod, request.namespace)
             except NotFound:
                 listed = await plane.list_metadata(kinds.PODS)
-                here = [f"{_text(pod, 'name')} -n {_text(pod, 'namespace')}" for pod in listed.items[:_MOST_NAMES]]
+                here = [f"{_text(pod, 'name')} -n {_text(pod, 'namespace')}" for pod in listed.items[:_MAX_NAMES]]
                 raise _no_such_pod(request, here) from None
     except CliError as error:
         if error.code == Exit.NOT_FOUND:

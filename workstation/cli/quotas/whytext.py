@@ -24,7 +24,7 @@ _STATES: Final = {
     Stage.ADMITTED: "Admitted",
     Stage.BOUND: "Bound",
 }
-_SHOWN: Final = 8  # pods of a gang, workloads ahead, reasons
+_SHOWN_ITEMS: Final = 8  # pods of a gang, workloads ahead, reasons
 
 
 def state(pod: Pod) -> str:
@@ -127,10 +127,10 @@ def _gang(gang: Company) -> Iterator[str]:
     yield plain(f"gang {gang.name}: {len(gang.pods)} of {gang.size} pods exist", 500)
     if gang.topology:
         yield f"  {plain(gang.topology)}"
-    for pod in gang.pods[:_SHOWN]:
+    for pod in gang.pods[:_SHOWN_ITEMS]:
         yield f"  {plain(pod.virtual_name)}: {state(pod)}{f' on {plain(pod.node)}' if pod.node else ''}"
-    if len(gang.pods) > _SHOWN:
-        yield f"  and {len(gang.pods) - _SHOWN} more"
+    if len(gang.pods) > _SHOWN_ITEMS:
+        yield f"  and {len(gang.pods) - _SHOWN_ITEMS} more"
     if gang.missing:
         yield f"  missing: {gang.missing}; its tenant has not created them, or its own API has the reason"
 
@@ -143,10 +143,10 @@ def _nodes(placement: Placement) -> Iterator[str]:
         f"are free, at most {placement.largest} on one"
     )
     kept = [(reason, count) for reason, count in placement.nodes_by_reason.items() if reason != FITS]
-    for reason, count in kept[:_SHOWN]:
+    for reason, count in kept[:_SHOWN_ITEMS]:
         yield f"  {count} nodes: {plain(reason)}"
-    if len(kept) > _SHOWN:
-        yield f"  {sum(count for _, count in kept[_SHOWN:])} nodes: other reasons"
+    if len(kept) > _SHOWN_ITEMS:
+        yield f"  {sum(count for _, count in kept[_SHOWN_ITEMS:])} nodes: other reasons"
 
 
 def _queue(found: Explanation, now: float) -> Iterator[str]:
@@ -157,11 +157,11 @@ def _queue(found: Explanation, now: float) -> Iterator[str]:
         return
     before = ahead(found)
     yield f"queue: place {found.waits.place} of {len(queue)}"
-    for earlier in before[:_SHOWN]:
+    for earlier in before[:_SHOWN_ITEMS]:
         since = age(moment(earlier.since), now=datetime.fromtimestamp(now, UTC))
         yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} asks {queued.devices(earlier.asks)}, waits {since}"
-    if len(before) > _SHOWN:
-        yield f"  and {len(before) - _SHOWN} more before it"
+    if len(before) > _SHOWN_ITEMS:
+        yield f"  and {len(before) - _SHOWN_ITEMS} more before it"
 
 
 def claims_of(pod: Mapping[str, Any]) -> list[str]:
@@ -174,9 +174,10 @@ def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
     claims = claims_of(pod)
     if not claims:
         return
-    more = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
+    more = f" and {len(claims) - _SHOWN_ITEMS} more" if len(claims) > _SHOWN_ITEMS else ""
     yield plain(
-        f"claims for devices: {', '.join(claims[:_SHOWN])}{more}; the host's scheduler allocates these, not the ledger", 1000
+        f"claims for devices: {', '.join(claims[:_SHOWN_ITEMS])}{more}; the host's scheduler allocates these, not the ledger",
+        1000,
     )
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":

@@ -37,7 +37,7 @@ IDENTITIES: Final = (
 )
 ANSWER_SECONDS: Final = 45.0
 _EARLY_SECONDS: Final = 120.0
-_POLL: Final = 0.3
+_POLL_SECONDS: Final = 0.3
 _ASKS: Final = 3  # tries, because a request may be deleted when another user floods the plane with requests
 _SKEW_SECONDS: Final = 120.0
 _BACKDATE_SECONDS: Final = 300.0
@@ -169,7 +169,7 @@ async def _ask(client: Client, tenant: str, pem: bytes) -> tuple[str, str] | Non
         raise _nobody(tenant, await _who(client)) from None
     deadline = time.monotonic() + ANSWER_SECONDS / _ASKS
     while time.monotonic() < deadline:
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(_POLL_SECONDS)
         try:
             found = await client.get(kinds.CERTIFICATE_SIGNING_REQUESTS, name)
         except NotFound:

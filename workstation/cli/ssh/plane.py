@@ -19,7 +19,7 @@ from workstation.cli.credentials.choice import Wanted
 from workstation.cli.failures import CliError, Exit
 
 _SECONDS: Final = 10.0
-_BODY: Final = 4 << 20
+_ANSWER_LIMIT_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,6 @@ def client(tenant: str, data: bytes) -> Client:
         config = KubeConfig.from_bytes(data, hostile=True)
     except ConfigError as error:
         raise CliError(f"tenant {tenant}: its kubeconfig: {error}", next_step=f"log in: bulkhead login {tenant}") from error
-    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_BODY)
+    return Client(
+        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_ANSWER_LIMIT_BYTES
+    )

@@ -128,7 +128,7 @@ async def _at_stake(client: Client, name: str) -> str:
     for what, resource in _MIRRORED.items():
         found = (await client.list(resource, space, label_selector=labels.MIRRORED)).items
         if found:
-            shown = [_virtual_name(each) for each in found[:_NAMED]]
+            shown = [_virtual_name(thing) for thing in found[:_NAMED]]
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
             lines.append(f"  {len(found):5} {what}: {', '.join(shown)}{more}\n")
     if not lines:

@@ -30,7 +30,7 @@ from workstation.cli.tenant.description import Description, Inside
 from workstation.cli.trouble import troubles, unscheduled
 
 _PLANE_SECONDS = 5.0
-_PLANE_BODY = 8 << 20
+_ANSWER_LIMIT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,11 @@ async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:
         found = await certificate.current(client, host, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
         plane = Client(
-            config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
+            config,
+            user_agent="bulkhead-cli",
+            field_manager="bulkhead-cli",
+            timeout=_PLANE_SECONDS,
+            max_body=_ANSWER_LIMIT_BYTES,
         )
         async with plane:
             pending = (await plane.list(kinds.PODS, field_selector="status.phase=Pending")).items

@@ -24,7 +24,7 @@ PLUGIN_FOLDER = Path("/var/lib/kubelet/device-plugins")  # fixed in the kubelet,
 _SOCKET = "bulkhead-gpu.sock"
 _API = "v1beta1"
 _DEADLINE = 5.0
-_POLL = 0.5
+_POLL_SECONDS = 0.5
 
 log = logging.getLogger("bulkhead.gpu")
 
@@ -55,7 +55,7 @@ class DevicePlugin:
                     ]
                 )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL):
+                async with asyncio.timeout(_POLL_SECONDS):
                     await self.stopping.wait()
 
     async def preferred(
@@ -150,7 +150,7 @@ async def _serve_until_kubelet_changes(gpus: Sequence[Gpu], folder: Path) -> Non
         log.info("registered resource=%s devices=%d", RESOURCE, len(gpus))
         served = _identity(own)
         while _identity(own) == served and _identity(folder / "kubelet.sock") == kubelet:  # noqa: ASYNC110  files give no event
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_SECONDS)
         log.info("kubelet restarted, registering again")
     finally:
         plugin.stopping.set()
@@ -167,7 +167,7 @@ async def run(gpus: Sequence[Gpu], folder: Path) -> None:
             # If a cancellation arrives just as a call fails, it appears as the call's error, and is not raised again.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise asyncio.CancelledError from error
-        await asyncio.sleep(_POLL)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _main(count: int, first_minor: int, nodes: Path, folder: Path) -> None:

@@ -69,7 +69,7 @@ def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Laye
     files = shop.binaries(component)
     programs = [entry for name in names for entry in slack.entries(name, files[name], shop.architecture)]
     contents = (entry.content for entry in programs)
-    key = key_of([file_key(each) if isinstance(each, Path) else each for each in contents])
+    key = key_of([file_key(part) if isinstance(part, Path) else part for part in contents])
     return cached_layer(shop.cache, shop.layer(component), key, lambda: [*_skeleton(), *programs])
 
 

@@ -165,7 +165,9 @@ def site_packages(cache: Path, lock: Path, root: Path, machine: str | None = Non
         wanted.write_text(requirements)
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--no-compile"]
         command += ["--require-hashes", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]
-        command += [] if is_native(machine) else [f"--platform={each}_{_WHEELS[str(machine)]}" for each in _WHEEL_PLATFORMS]
+        command += (
+            [] if is_native(machine) else [f"--platform={platform}_{_WHEELS[str(machine)]}" for platform in _WHEEL_PLATFORMS]
+        )
         run("Python packages", [*command, f"--target={tree}", "-r", str(wanted)], environment=dict(os.environ))
         _compile(root, tree, f"/{SITE}")
 

@@ -190,7 +190,7 @@ class _Namespace:
             if resolved:
                 by_port.setdefault(resolved, []).append(IPv4Network(pod.address))
         for ports, addresses in by_port.items():
-            numbers = tuple({"protocol": each.protocol, "port": each.first, "endPort": each.last} for each in sorted(ports))
+            numbers = tuple({"protocol": port.protocol, "port": port.first, "endPort": port.last} for port in sorted(ports))
             yield _Part(_collapsed(addresses), numbers)
 
     def _peers(self, peers: Iterable[Mapping[str, Any]]) -> tuple[list[Pod], frozenset[IPv4Network]]:

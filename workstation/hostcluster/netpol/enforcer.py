@@ -26,9 +26,9 @@ from workstation.hostcluster.netpol.rulebook import Rulebook
 
 log = logging.getLogger("bulkhead.netpol")
 
-_QUIET = 0.01  # seconds; a burst of changes becomes one transaction
+_QUIET_SECONDS = 0.01  # a burst of changes becomes one transaction
 _STEPS = 20  # of each namespace in turn
-_PATIENCE = 0.1  # seconds that a finished namespace waits for others, so that many namespaces become few transactions
+_MAX_WAIT_SECONDS = 0.1  # how long a finished namespace waits for others, so that many namespaces become few transactions
 _RETRY = 1.0
 _DEADLINE = 30.0
 
@@ -95,7 +95,7 @@ class Enforcer:
         self._dirty.set()
         while True:
             await self._dirty.wait()
-            await asyncio.sleep(_QUIET)
+            await asyncio.sleep(_QUIET_SECONDS)
             try:
                 await self._bring_up_to_date()
             except (FilterError, OSError) as error:
@@ -114,7 +114,7 @@ class Enforcer:
                 self._rulebook.update(self._cluster())
             self._rulebook.work(_STEPS)
             # The first table replaces that of the previous enforcer process, which has the rules of all pods.
-            if not self._rulebook.busy or (self._applied and loop.time() - applied > _PATIENCE):
+            if not self._rulebook.busy or (self._applied and loop.time() - applied > _MAX_WAIT_SECONDS):
                 await self._apply()
                 applied = loop.time()
             if not self._rulebook.busy:

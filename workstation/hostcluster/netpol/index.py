@@ -7,7 +7,7 @@ from typing import Any
 from workstation.hostcluster.netpol.cluster import Labels, Pod
 
 Selector = Mapping[str, Any]
-_MOST_REMEMBERED = 4096
+_MAX_REMEMBERED_ANSWERS = 4096
 
 
 class LabelIndex:
@@ -29,7 +29,7 @@ class LabelIndex:
             return self._all
         name = json.dumps(selector, sort_keys=True)
         if name not in self._asked:
-            if len(self._asked) >= _MOST_REMEMBERED:
+            if len(self._asked) >= _MAX_REMEMBERED_ANSWERS:
                 self._asked.clear()
             self._asked[name] = self._found(selector)
         return self._asked[name]

@@ -59,7 +59,7 @@ CHECKS: tuple[Check, ...] = (
 
 def judge(observed: Observed, values: Values) -> tuple[Checked, ...]:
     """The finding of every check."""
-    return tuple(Checked(each.name, each.title, _one(each.judge, observed, values)) for each in CHECKS)
+    return tuple(Checked(check.name, check.title, _one(check.judge, observed, values)) for check in CHECKS)
 
 
 def _one(decide: Judge, observed: Observed, values: Values) -> Finding:

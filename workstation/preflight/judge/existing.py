@@ -28,9 +28,9 @@ _WRITTEN = {
 
 def installation(observed: Observed, _values: Values) -> Finding:
     """No installation, or a complete one; CRDs or policies without a controller are leftovers."""
-    crds = [_name(each) for each in need(observed, "customresourcedefinitions") if _name(each).endswith(f".{GROUP}")]
+    crds = [_name(crd) for crd in need(observed, "customresourcedefinitions") if _name(crd).endswith(f".{GROUP}")]
     controllers = list(_seen(observed, "controllers"))
-    policies = [_name(each) for each in _seen(observed, "admission policies") if _is_ours(each)]
+    policies = [_name(policy) for policy in _seen(observed, "admission policies") if _is_ours(policy)]
     hooks = [
         f"{_name(each)} (webhook)" for kind in ("validating webhooks", "mutating webhooks") for each in _seen(observed, kind)
         if _is_ours(each)
@@ -61,13 +61,13 @@ def installation(observed: Observed, _values: Values) -> Finding:
 
 def namespace(observed: Observed, _values: Values) -> Finding:
     """Limits and defaults of the release namespace, if it exists."""
-    there = [each for each in need(observed, "namespaces") if _name(each) == SYSTEM_NAMESPACE]
+    there = [namespace for namespace in need(observed, "namespaces") if _name(namespace) == SYSTEM_NAMESPACE]
     if not there:
         return ok(f"{SYSTEM_NAMESPACE} does not exist yet")
     if mapping(there[0].get("metadata")).get("deletionTimestamp"):
         return failed(f"{SYSTEM_NAMESPACE} is being deleted", "wait until it is gone")
-    told = [f"LimitRange {_name(each)}: sets its own limits for the controller" for each in _seen(observed, "limitranges")]
-    told += [f"ResourceQuota {_name(each)}: {_hard(each)}" for each in _seen(observed, "resourcequotas") if _hard(each)]
+    told = [f"LimitRange {_name(limits)}: sets its own limits for the controller" for limits in _seen(observed, "limitranges")]
+    told += [f"ResourceQuota {_name(quota)}: {_hard(quota)}" for quota in _seen(observed, "resourcequotas") if _hard(quota)]
     if told:
         cure = "make sure that the controller fits (50m CPU, 512Mi memory for each replica), or use a namespace without limits"
         return warning(f"{SYSTEM_NAMESPACE} has limits", cure, told)
@@ -92,14 +92,14 @@ def webhooks(observed: Observed, _values: Values) -> Finding:
 
 
 def _meets(hook: Mapping[str, Any]) -> bool:
-    if text(hook.get("failurePolicy")) not in {"", "Fail"} or not any(_rule(each) for each in mappings(hook.get("rules"), 64)):
+    if text(hook.get("failurePolicy")) not in {"", "Fail"} or not any(_rule(rule) for rule in mappings(hook.get("rules"), 64)):
         return False
     return any(selects(mapping(hook.get("namespaceSelector")), labels) for labels in _NAMESPACES)
 
 
 def _rule(rule: Mapping[str, Any]) -> bool:
     groups, resources = (
-        {text(each) for each in sequence(rule.get(name))[:64]} for name in ("apiGroups", "resources")
+        {text(word) for word in sequence(rule.get(name))[:64]} for name in ("apiGroups", "resources")
     )  # fmt: skip
     if text(rule.get("scope")) == "Cluster" or not {"CREATE", "UPDATE", "*"} & set(map(text, sequence(rule.get("operations")))):
         return False
@@ -110,7 +110,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches; an empty one matches everything."""
     if any(labels.get(str(key)) != value for key, value in mapping(selector.get("matchLabels")).items()):
         return False
-    return all(_holds(each, labels) for each in mappings(selector.get("matchExpressions"), 64))
+    return all(_holds(expression, labels) for expression in mappings(selector.get("matchExpressions"), 64))
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

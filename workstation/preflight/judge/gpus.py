@@ -30,7 +30,7 @@ def resources(observed: Observed, values: Values) -> Finding:
         (there if found else lacking).append(f"{name}: {sum(found)} on {len(found)} nodes" if found else name)
     if not lacking:
         return ok("; ".join(there))
-    claimed = {text(mapping(each.get("spec")).get("driver")) for each in _slices(observed)}
+    claimed = {text(mapping(piece.get("spec")).get("driver")) for piece in _slices(observed)}
     drivers = f" (drivers with ResourceSlices: {', '.join(sorted(claimed))})" if claimed else ""
     return warning(
         f"no node offers {', '.join(lacking)}{drivers}",
@@ -49,7 +49,7 @@ def runtime(observed: Observed, values: Values) -> Finding:
     facts = next((mapping(line["facts"]) for line in probed.said if "facts" in line), None)
     if facts is None:
         return skipped(f"the probe on a GPU node reported nothing: {probed.trouble or 'not in time'}", "try again with --image")
-    seen = [text(each) for each in facts.get("devices", ()) if isinstance(each, str)]
+    seen = [text(device) for device in facts.get("devices", ()) if isinstance(device, str)]
     if seen:
         return warning(
             f"a container on node {probed.node} without a GPU request sees GPUs through NVIDIA_VISIBLE_DEVICES=all",
@@ -94,8 +94,8 @@ def device_classes(observed: Observed, values: Values) -> Finding:
     """Whether the classes of deviceClasses exist."""
     if not values.device_classes:
         return skipped("deviceClasses is empty: tenants cannot claim devices")
-    there = {text(mapping(each.get("metadata")).get("name")) for each in need(observed, "deviceclasses")}
-    lacking = [each for each in values.device_classes if each not in there]
+    there = {text(mapping(device_class.get("metadata")).get("name")) for device_class in need(observed, "deviceclasses")}
+    lacking = [name for name in values.device_classes if name not in there]
     if lacking:
         return failed(f"DeviceClasses do not exist: {', '.join(lacking)}", "create them, or remove them from deviceClasses")
     return ok(", ".join(values.device_classes))

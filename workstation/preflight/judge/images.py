@@ -66,21 +66,21 @@ def secrets(observed: Observed, values: Values) -> Finding:
 def pulls(observed: Observed, _values: Values) -> Finding:
     """The state of every image by name; the cure is that of the first failure."""
     found: Mapping[str, Pull] = known(observed.pulls)
-    lacking = {name: each for name, each in found.items() if not each.pulled}
-    broken = {name: each for name, each in lacking.items() if each.trouble}
+    lacking = {name: pull for name, pull in found.items() if not pull.pulled}
+    broken = {name: pull for name, pull in lacking.items() if pull.trouble}
     if broken:
-        told = [f"{each.reference} ({name}): {explained(each.trouble)[0]}: {each.trouble}" for name, each in broken.items()]
-        causes = sorted({explained(each.trouble)[0] for each in broken.values()})
-        cures = sorted({explained(each.trouble)[1] for each in broken.values()})
+        told = [f"{pull.reference} ({name}): {explained(pull.trouble)[0]}: {pull.trouble}" for name, pull in broken.items()]
+        causes = sorted({explained(pull.trouble)[0] for pull in broken.values()})
+        cures = sorted({explained(pull.trouble)[1] for pull in broken.values()})
         summary = f"{len(broken)} of {len(found)} images cannot be pulled: {'; '.join(causes)}"
         return failed(summary, "; ".join(cures), told)
     if lacking:
         return warning(
             f"{len(lacking)} of {len(found)} images were still being pulled at the end, without an error",
             "run it again: what the nodes have pulled is quick",
-            [each.reference for each in lacking.values()],
+            [pull.reference for pull in lacking.values()],
         )
-    return ok(f"all {len(found)} images", *(f"{each.reference} on node {each.node}" for each in found.values()))
+    return ok(f"all {len(found)} images", *(f"{pull.reference} on node {pull.node}" for pull in found.values()))
 
 
 def explained(message: str) -> tuple[str, str]:

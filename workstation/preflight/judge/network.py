@@ -26,11 +26,13 @@ _PLUGIN = (
 def pods(observed: Observed, _values: Values) -> Finding:
     """The positive control: without a policy, every pod reaches every other."""
     if isinstance(observed.phases, Unseen):
-        silent = [f"{name}: {each.trouble}" for name, each in observed.probes.items() if name in _SERVERS and not each.ran]
+        silent = [
+            f"{name}: {probed.trouble}" for name, probed in observed.probes.items() if name in _SERVERS and not probed.ran
+        ]
         cure = "see the messages; if the image is not available yet, give one with Python 3 that the nodes have: --image"
         return failed(f"the network could not be tested: {observed.phases.reason}", cure, silent)
     found = observed.phases
-    lacking = [each for each in PEERS if found.before.get(each) is not True]
+    lacking = [pair for pair in PEERS if found.before.get(pair) is not True]
     if lacking:
         cure = "repair the pod network first: planes, syncers and tenants' pods talk to each other across nodes"
         return failed("pods did not reach each other even without any policy", cure, _pairs(lacking))
@@ -48,13 +50,13 @@ def egress(observed: Observed, _values: Values) -> Finding:
 
 
 def _enforced(found: Phases, way: str, *, opened: tuple[str, ...], closed: str) -> Finding:
-    if any(found.before.get(each) is not True for each in (*opened, closed)):
+    if any(found.before.get(pair) is not True for pair in (*opened, closed)):
         return skipped("the pods do not reach each other without policies either", "see network.pods")
     if found.under.get(closed) is None:
         return skipped("the probe reported nothing under the policy", "try again, or check why its logs cannot be read")
     if found.under[closed]:
         return failed(f"NetworkPolicy ({way}) is not enforced: {_pair(closed)} although a policy forbids it", _PLUGIN)
-    cut = [each for each in opened if found.under.get(each) is not True]
+    cut = [pair for pair in opened if found.under.get(pair) is not True]
     if cut:
         cure = "see the network plugin's log: planes would be cut off from their own syncers and DNS"
         return failed(f"a NetworkPolicy ({way}) also cuts off what it allows", cure, _pairs(cut, lacking=True))
@@ -69,8 +71,8 @@ def _enforced(found: Phases, way: str, *, opened: tuple[str, ...], closed: str) 
 def host_api(observed: Observed, values: Values) -> Finding:
     """Whether controller and syncers reach the host's API, as networkPolicy.hostAPIBy allows it, and which other ways work."""
     found: Phases = known(observed.phases)
-    calls = [each for each in found.before if each.startswith("caller>") and not each.endswith(">open")]
-    if not any(found.before.get(each) for each in calls):
+    calls = [pair for pair in found.before if pair.startswith("caller>") and not pair.endswith(">open")]
+    if not any(found.before.get(pair) for pair in calls):
         cure = "check why pods do not reach the Service `kubernetes` in the namespace default"
         return failed("a pod does not reach the host's API, without any policy", cure, _pairs(calls))
     works = [way for way, clients in _WAYS.items() if any(_through(found, client) for client in clients)]
@@ -78,7 +80,7 @@ def host_api(observed: Observed, values: Values) -> Finding:
     allowed = ", ".join(f"{cidr}:{port}" for cidr, port in values.host_api)
     if chosen in works:
         return ok(f"hostAPIBy: {chosen} allows it ({allowed})", *_open(found.under))
-    shut = [each for each in calls if found.before.get(each) and not found.under.get(each)]
+    shut = [pair for pair in calls if found.before.get(pair) and not found.under.get(pair)]
     what = f"a pod under a policy as the chart has it (hostAPIBy: {chosen}, {allowed}) does not reach the host's API"
     if works:
         return failed(what, f"set networkPolicy.hostAPIBy: {works[0]}, which works here; {_ADDRESSES}", _pairs(shut))
@@ -88,8 +90,8 @@ def host_api(observed: Observed, values: Values) -> Finding:
 
 def _through(found: Phases, client: str) -> bool:
     """Whether this pod reached under its policy all that it reached before."""
-    calls = [each for each, to in found.before.items() if to and each.startswith(f"{client}>") and not each.endswith(">open")]
-    return bool(calls) and all(found.under.get(each) is True for each in calls)
+    calls = [pair for pair, to in found.before.items() if to and pair.startswith(f"{client}>") and not pair.endswith(">open")]
+    return bool(calls) and all(found.under.get(pair) is True for pair in calls)
 
 
 def _open(under: Reached) -> tuple[str, ...]:
@@ -103,4 +105,4 @@ def _pair(name: str, *, lacking: bool = False) -> str:
 
 
 def _pairs(names: list[str], *, lacking: bool = True) -> list[str]:
-    return [_pair(each, lacking=lacking) for each in names]
+    return [_pair(pair, lacking=lacking) for pair in names]

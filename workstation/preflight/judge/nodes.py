@@ -33,7 +33,7 @@ def seccomp(observed: Observed, _values: Values) -> Finding:
             f"a pod with seccompProfile RuntimeDefault runs without a filter (Seccomp: {facts.get('seccomp')})",
             "use a container runtime and a kernel with seccomp: otherwise tenants' pods may use all its system calls",
         )
-    told = [name for name, each in _configs(observed).items() if each.get("seccompDefault") is not True]
+    told = [name for name, config in _configs(observed).items() if config.get("seccompDefault") is not True]
     if told:
         return ok(
             "RuntimeDefault filters, and Bulkhead sets it in every pod; on these nodes other pods run without (seccompDefault)",
@@ -50,14 +50,14 @@ def pids(observed: Observed, _values: Values) -> Finding:
         if isinstance(limit, int):
             return ok(f"a pod may have {limit} processes")
         raise NotSeenError("kubelets' configuration cannot be read (nodes/proxy), and a pod does not see its own limit")
-    open_ = [name for name, each in configs.items() if not _positive(each.get("podPidsLimit"))]
+    open_ = [name for name, config in configs.items() if not _positive(config.get("podPidsLimit"))]
     if open_:
         return warning(
             f"{len(open_)} of {len(configs)} nodes do not limit the processes of a pod",
             "set podPidsLimit in these kubelets' configuration, such as 4096: otherwise one pod can use up a node's processes",
             open_,
         )
-    least = min(each["podPidsLimit"] for each in configs.values())
+    least = min(config["podPidsLimit"] for config in configs.values())
     return ok(f"podPidsLimit is set on all {len(configs)} nodes that reported it, to at least {least}")
 
 

@@ -40,10 +40,10 @@ def _taken(observed: Observed, values: Values) -> Iterator[tuple[str, Network]]:
     for listed in (values.pod_networks, values.reserved, values.clients):
         name = {id(values.pod_networks): "podNetworks", id(values.reserved): "reserved"}.get(id(listed), "planeClientCIDRs")
         yield from _named(name, listed)
-    for each in _seen(observed, "servicecidrs"):
-        if _label(each, MANAGED_BY) != MANAGED_BY_BULKHEAD:
-            cidrs = [text(cidr) for cidr in sequence(mapping(each.get("spec")).get("cidrs"))]
-            yield from _named(f"ServiceCIDR {_name(each)}", cidrs)
+    for range_object in _seen(observed, "servicecidrs"):
+        if _label(range_object, MANAGED_BY) != MANAGED_BY_BULKHEAD:
+            cidrs = [text(cidr) for cidr in sequence(mapping(range_object.get("spec")).get("cidrs"))]
+            yield from _named(f"ServiceCIDR {_name(range_object)}", cidrs)
     for each in _seen(observed, "nodes"):
         yield from _named(f"podCIDR of node {_name(each)}", [text(cidr) for cidr in _pod_cidrs(each)])
         addresses = mappings(mapping(each.get("status")).get("addresses"), 16)
@@ -59,8 +59,8 @@ def pods(observed: Observed, values: Values) -> Finding:
     """Whether a podCIDR or podNetworks contain every pod's address: tenants can only be kept from known networks."""
     running = need(observed, "pods")
     nodes = need(observed, "nodes")
-    known = [each for _, each in _named("", values.pod_networks)]
-    known += [each for node in nodes for _, each in _named("", [text(cidr) for cidr in _pod_cidrs(node)])]
+    known = [pod_network for _, pod_network in _named("", values.pod_networks)]
+    known += [pod_network for node in nodes for _, pod_network in _named("", [text(cidr) for cidr in _pod_cidrs(node)])]
     stray: dict[Network, str] = {}
     for pod in running:
         if mapping(pod.get("spec")).get("hostNetwork") is True:
@@ -106,7 +106,7 @@ def _pod_cidrs(node: Obj) -> list[object]:
 
 def _addresses(pod: Obj) -> Iterator[str]:
     if mapping(pod.get("spec")).get("hostNetwork") is not True:
-        yield from (text(each.get("ip")) for each in mappings(mapping(pod.get("status")).get("podIPs"), 4))
+        yield from (text(address.get("ip")) for address in mappings(mapping(pod.get("status")).get("podIPs"), 4))
 
 
 def _label(obj: Obj, key: str) -> str:

@@ -19,7 +19,7 @@ _STALE = timedelta(seconds=120)
 def version(observed: Observed, _values: Values) -> Finding:
     """Whether the version is at least what the chart requires."""
     found = _VERSION.match(observed.version)
-    wanted = ".".join(str(each) for each in LEAST)
+    wanted = ".".join(str(number) for number in LEAST)
     if found is None:
         return failed(f"the server's version {observed.version!r} is malformed", f"Bulkhead needs Kubernetes {wanted} or newer")
     if (int(found[1]), int(found[2])) < LEAST:

@@ -30,15 +30,23 @@ _ATTEMPTS = 2
 def chosen(classes: tuple[Obj, ...], name: str) -> list[Obj]:
     """The class of the planes' volumes: the named one, or else the defaults."""
     if name:
-        return [each for each in classes if _name(each) == name]
-    return [each for each in classes if text(mapping(_meta(each).get("annotations")).get(_DEFAULT)) == "true"]
+        return [storage_class for storage_class in classes if _name(storage_class) == name]
+    return [
+        storage_class
+        for storage_class in classes
+        if text(mapping(_meta(storage_class).get("annotations")).get(_DEFAULT)) == "true"
+    ]
 
 
 def shareable(classes: tuple[Obj, ...], named: tuple[str, ...]) -> list[Obj]:
     """The classes to test with ReadWriteMany: the named ones, or else those that look like shared file systems."""
     if named:
-        return [each for each in classes if _name(each) in named]
-    return [each for each in classes if any(word in text(each.get("provisioner")).lower() for word in _FILES)][:_ATTEMPTS]
+        return [storage_class for storage_class in classes if _name(storage_class) in named]
+    return [
+        storage_class
+        for storage_class in classes
+        if any(word in text(storage_class.get("provisioner")).lower() for word in _FILES)
+    ][:_ATTEMPTS]
 
 
 def disposable(found: Obj) -> bool:
@@ -50,7 +58,7 @@ def storage_class(observed: Observed, values: Values) -> Finding:
     """Whether there is exactly one class."""
     classes = need(observed, "storageclasses")
     found = chosen(classes, values.storage_class)
-    there = ", ".join(_name(each) for each in classes[:20]) or "none"
+    there = ", ".join(_name(storage_class) for storage_class in classes[:20]) or "none"
     if values.storage_class:
         if found:
             return ok(f"storageClass {values.storage_class} exists")
@@ -59,7 +67,7 @@ def storage_class(observed: Observed, values: Values) -> Finding:
         cure = f'mark one as default (annotation {_DEFAULT}: "true") or set storageClass; the classes are: {there}'
         return failed("the cluster has no default StorageClass", cure)
     if len(found) > 1:
-        shown = ", ".join(_name(each) for each in found)
+        shown = ", ".join(_name(storage_class) for storage_class in found)
         return warning(f"{len(found)} StorageClasses are default: {shown}", "leave one as default, or set storageClass")
     return ok(f"{_name(found[0])} ({text(found[0].get('provisioner'))}) is the default")
 
@@ -107,8 +115,8 @@ def snapshots(observed: Observed, values: Values) -> Finding:
     """Whether the classes of snapshotClasses exist."""
     if not values.snapshot_classes:
         return skipped("snapshotClasses is empty: tenants cannot create snapshots")
-    there = {_name(each) for each in need(observed, "volumesnapshotclasses")}
-    lacking = [each for each in values.snapshot_classes if each not in there]
+    there = {_name(snapshot_class) for snapshot_class in need(observed, "volumesnapshotclasses")}
+    lacking = [name for name in values.snapshot_classes if name not in there]
     if lacking:
         return failed(
             f"VolumeSnapshotClasses do not exist: {', '.join(lacking)}",

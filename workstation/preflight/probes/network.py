@@ -84,7 +84,7 @@ async def _not_run(space: Space, names: Any) -> tuple[Unseen, dict[str, Probed]]
 
 
 def _policies(host_api: tuple[tuple[str, int], ...], *, cilium: bool) -> list[tuple[Resource, Obj]]:
-    made: list[tuple[Resource, Obj]] = [(kinds.NETWORK_POLICIES, each) for each in objects.policies(host_api)]
+    made: list[tuple[Resource, Obj]] = [(kinds.NETWORK_POLICIES, policy) for policy in objects.policies(host_api)]
     return [*made, (_CILIUM, objects.entity_policy())] if cilium else made
 
 
@@ -140,9 +140,9 @@ def flat(rounds: Mapping[str, Round]) -> dict[str, bool | None]:
 
 
 async def _rounds(space: Space, clients: tuple[str, ...]) -> dict[str, Round]:
-    said = await asyncio.gather(*(space.said(name) for name in clients))
-    found = {name: last_round(lines) for name, lines in zip(clients, said, strict=True)}
-    return {name: each for name, each in found.items() if each is not None}
+    outputs = await asyncio.gather(*(space.said(name) for name in clients))
+    found = {name: last_round(lines) for name, lines in zip(clients, outputs, strict=True)}
+    return {name: last for name, last in found.items() if last is not None}
 
 
 def last_round(lines: list[Mapping[str, Any]]) -> Round | None:
@@ -159,7 +159,7 @@ def api_targets(services: tuple[Obj, ...], slices: tuple[Obj, ...]) -> dict[str,
     found: dict[str, tuple[str, int]] = {}
     for service in services[:1]:
         spec = mapping(service.get("spec"))
-        port = next((each.get("port") for each in mappings(spec.get("ports"), 4)), None)
+        port = next((entry.get("port") for entry in mappings(spec.get("ports"), 4)), None)
         if text(spec.get("clusterIP")) and isinstance(port, int):
             found["api"] = (text(spec["clusterIP"]), port)
     behind = [

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 _LIFE = 90.0
-_PAUSE = 0.3
+_PAUSE_SECONDS = 0.3
 _CONNECT = 1.0
 _DEVICES = ("nvidia[0-9]*", "nvidia-uvm*", "dri/*", "dxg", "kfd")
 
 
-def tell(said: dict[str, Any]) -> None:
+def tell(line: dict[str, Any]) -> None:
     """Print one line at once."""
-    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
@@ -107,7 +107,7 @@ def main(order: dict[str, Any]) -> None:
         number += 1
         if order.get("try"):
             tell({"round": number, "reached": once(order["try"])})
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Space:
             found = await self.client.list(kinds.EVENTS, self.name, field_selector="type=Warning")
         except KubeError:
             return ""
-        about = [each for each in found.items if text(mapping(each.get("involvedObject")).get("name")) == name]
+        about = [event for event in found.items if text(mapping(event.get("involvedObject")).get("name")) == name]
         return f"{text(about[-1].get('reason'))}: {text(about[-1].get('message'))}" if about else ""
 
     async def watch(self) -> None:
@@ -106,7 +106,7 @@ class Space:
         while True:
             with contextlib.suppress(KubeError):
                 found = await self.client.list(kinds.PODS, self.name)
-                self.pods = {text(each["metadata"].get("name")): each for each in found.items}
+                self.pods = {text(pod["metadata"].get("name")): pod for pod in found.items}
             await asyncio.sleep(_EVERY)
 
     async def remove(self, until: float) -> None:
@@ -115,9 +115,10 @@ class Space:
         with contextlib.suppress(KubeError):
             pods = await self.client.list_metadata(kinds.PODS, self.name)
             claims = await self.client.list_metadata(kinds.PERSISTENT_VOLUME_CLAIMS, self.name)
-            gone = [self.client.delete(kinds.PODS, each["metadata"]["name"], self.name, grace_seconds=1) for each in pods.items]
+            gone = [self.client.delete(kinds.PODS, pod["metadata"]["name"], self.name, grace_seconds=1) for pod in pods.items]
             gone += [
-                self.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, each["metadata"]["name"], self.name) for each in claims.items
+                self.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], self.name)
+                for claim in claims.items
             ]
             await asyncio.gather(*gone, return_exceptions=True)
         self.left = (f"namespace {self.name}: {await self._delete_namespace()}",)
@@ -180,7 +181,9 @@ async def sweep(client: Client) -> tuple[str, ...]:
     with contextlib.suppress(KubeError, TimeoutError):
         async with asyncio.timeout(_SWEEP_SECONDS):
             found = await client.list(kinds.NAMESPACES, label_selector=f"{objects.LABEL}=true")
-            old = [str(each["metadata"]["name"]) for each in found.items if is_leftover(each, datetime.now(UTC))][:20]
+            old = [
+                str(namespace["metadata"]["name"]) for namespace in found.items if is_leftover(namespace, datetime.now(UTC))
+            ][:20]
             await asyncio.gather(*(client.delete(kinds.NAMESPACES, name) for name in old), return_exceptions=True)
     return tuple(old)
 

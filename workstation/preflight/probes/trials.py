@@ -22,7 +22,7 @@ from workstation.preflight.probes.space import Space, phase, waiting
 
 _SECRET_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 GIVEN = "preflight-given"
-_MOST_NODES = 16
+_MAX_NODES = 16
 
 
 async def pod_security(space: Space) -> bool | Unseen:
@@ -75,7 +75,7 @@ def _unreadable(data: Mapping[str, Any]) -> str:
         plain = [json.loads(base64.b64decode(value, validate=True)) for value in data.values()]
     except (ValueError, TypeError, binascii.Error, RecursionError):
         return "holds no configuration of registries"
-    return "" if plain and all(isinstance(each, dict) for each in plain) else "holds no configuration of registries"
+    return "" if plain and all(isinstance(entry, dict) for entry in plain) else "holds no configuration of registries"
 
 
 async def claim(space: Space, shape: objects.Shape, name: str, class_name: str, mode: str) -> None:
@@ -114,7 +114,7 @@ async def pulls(space: Space, shape: objects.Shape, images: Mapping[str, str], o
     """
     wanted: dict[str, tuple[str, str]] = {name: (reference, "") for name, reference in images.items()}
     first = next(iter(images), "")
-    wanted |= {f"{first} on node {node}": (images[first], node) for node in on[:_MOST_NODES] if first}
+    wanted |= {f"{first} on node {node}": (images[first], node) for node in on[:_MAX_NODES] if first}
     roles = {name: f"image-{number}" for number, name in enumerate(wanted)}
     for name, (reference, node) in wanted.items():
         found[name] = Pull(reference, pulled=False)
