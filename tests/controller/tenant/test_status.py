@@ -199,9 +199,9 @@ RAISE = "; raise controlPlane.resources.{}.limits.memory of the Tenant or its cl
         (
             "kube-controller-manager",
             "OOMKilled",
-            "killed 7 times, because it needed more memory than there is" + RAISE.format("controllerManager"),
+            "killed 7 times, because it needed more memory than the node has" + RAISE.format("controllerManager"),
         ),
-        ("other", "OOMKilled", "killed 7 times, because it needed more memory than there is"),
+        ("other", "OOMKilled", "killed 7 times, because it needed more memory than the node has"),
         ("etcd", "Error", "CrashLoopBackOff: m"),
     ],
 )
