@@ -1,8 +1,7 @@
-"""Reads a Slurm cluster: its pods and NodeSets in the plane, the nodes that it runs on, and Slurm's own view of it all.
+"""Reads a Slurm cluster: its pods and NodeSets in the plane, the nodes that it runs on, and Slurm's own view.
 
-The plane must answer, or nothing is returned. Slurm may fail by itself: then the view is None with the reason beside it, and
-everything that depends on Slurm waits. Lists are read one after the other: together they would take more memory than any of
-them alone.
+If the plane does not answer, nothing is returned. If only Slurm fails, the view is None and the reason is given, and everything
+that depends on Slurm waits. Lists are read one after the other, so that only one of them is in memory at a time.
 """
 
 import asyncio

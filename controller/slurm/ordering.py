@@ -21,7 +21,7 @@ _NO_IMAGES: Final = SlurmImages(slurm="", mariadb="")
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What a Tenant's reconcile knows of its Slurm: whether there is to be one, and what was found of it last."""
+    """What a Tenant's reconcile knows about its Slurm cluster: whether it is wanted, and the last results."""
 
     wanted: bool
     found: Found | None = None
@@ -58,7 +58,7 @@ class Ordering:
         await self._loops.forget(tenant)
 
     async def _certificates(self, plane: PlaneSpec, tenant: Obj, spec: SlurmSpec) -> tuple[str, ...]:
-        """Answer requests for ssh certificates where anybody may make one; the public keys that login nodes believe."""
+        """Answer requests for ssh certificates if any user may make one; returns the public keys that login nodes trust."""
         if spec.login is None or not spec.certificates:
             await self._desks.forget(plane.tenant)
             return ()
@@ -75,7 +75,7 @@ class Ordering:
         found = self._loops.order(plane.tenant, Order(nothing, self._keys.of(secret), on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)
-        _log.info("Slurm is switched off and taken down; its volumes stay", extra={"tenant": plane.tenant})
+        _log.info("Slurm is switched off and removed; its volumes stay", extra={"tenant": plane.tenant})
         await self._keys.mark_off(plane)
         await self._loops.forget(plane.tenant)
         return None

@@ -1,10 +1,9 @@
-"""Volumes of a cluster whose plane refuses a change of them: what can grow grows, what cannot stays, and is said.
+"""Handles volumes whose change the plane refuses: volumes that can grow do, and the others stay and are reported.
 
-    refused StatefulSet ──> applied with the templates that it has ──> its claims, each asked to grow
-    refused claim ────────> asked to grow
+    refused StatefulSet ──> applied with its present templates ──> each of its claims is enlarged
+    refused claim ────────> enlarged
 
-A tenant is the admin of its plane and may have changed all of it: of what is there sizes and class names are read, within
-bounds.
+A tenant is the admin of its plane and may have changed all of this: only sizes and class names are read, within limits.
 """
 
 from typing import Final
@@ -43,7 +42,7 @@ class _ClaimSpec(Counted, frozen=True, rename="camel"):
 
     @property
     def size(self) -> str:
-        """What it asks for."""
+        """The size that it requests."""
         return self.resources.requests.storage if self.resources and self.resources.requests else ""
 
 
@@ -65,9 +64,9 @@ _set: Final = msgspec.json.Decoder(_Set)
 
 
 async def kept(plane: Plane, obj: Obj, error: ApiError) -> str:
-    """What comes of an object whose change was refused, in words; raises the error where it is about something else.
+    """Handle an object whose change was refused: returns a message about what stays unchanged, empty if nothing does.
 
-    Empty: it is as it should be now.
+    Raises the error if it is about something else.
     """
     kind, name = str(obj["kind"]), str(obj["metadata"]["name"])
     if kind == _CLAIM_KIND and isinstance(error, Forbidden | Unprocessable):
@@ -78,11 +77,11 @@ async def kept(plane: Plane, obj: Obj, error: ApiError) -> str:
     if kind == kinds.STATEFUL_SETS.kind and templates:
         return await _with_its_templates(plane, obj, templates)
     words = error.message[:_MESSAGE_CHARACTERS]
-    return f"{kind} {NAMESPACE}/{name} stays as it is: {words}; next: delete it in the plane, it is made again at once"
+    return f"{kind} {NAMESPACE}/{name} stays as it is: {words}; next: delete it in the plane, it is recreated at once"
 
 
 async def _with_its_templates(plane: Plane, obj: Obj, templates: list[Obj]) -> str:
-    """Apply a StatefulSet over the one that is there, and have its claims grow."""
+    """Apply a StatefulSet with its present templates, and enlarge its claims."""
     name = str(obj["metadata"]["name"])
     running = await plane.get(kinds.STATEFUL_SETS, name, NAMESPACE, shape=_set)
     there = {template.metadata.name: template.spec for template in running.spec.volume_claim_templates}
@@ -106,13 +105,13 @@ def _as_it_began(template: Obj, there: _ClaimSpec | None) -> Obj:
 
 
 async def _grown(plane: Plane, name: str, wanted: Obj, error: ApiError | None) -> str:
-    """Have one claim ask for as much as is wanted; says what it cannot become."""
+    """Enlarge one claim to the wanted size; returns a message about what cannot be changed."""
     try:
         there = (await plane.get(kinds.PERSISTENT_VOLUME_CLAIMS, name, NAMESPACE, shape=_claim)).spec
     except NotFound:
         if error is not None:
             raise error from None
-        return ""  # not made yet: it comes again
+        return ""  # not created yet: the next reconcile handles it
     asked = str(wanted["spec"]["resources"]["requests"]["storage"])
     wished = str(wanted["spec"].get("storageClassName") or "")
     notes: list[str] = []

@@ -1,1 +1,1 @@
-"""Builders of everything that a Slurm cluster is made of inside its plane. Pure."""
+"""Builds all objects of a Slurm cluster inside its plane. Pure."""

@@ -1,7 +1,7 @@
-"""Accounting: slurmdbd and the MariaDB behind it, each one pod; and what the platform keeps in the database.
+"""Builds accounting: slurmdbd and its MariaDB, one pod each.
 
-Pure. The database's password lies in Secrets alone. Users, their association with the account `users` and the QOS of the
-spec are put in through slurmrestd (`accounts`); what users and admins add by sacctmgr stays theirs.
+Pure. The database's password is only in Secrets. Users, their association with the account `users` and the QOS of the spec are
+written through slurmrestd (`accounts`); records that users and admins add with sacctmgr stay unchanged.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The login nodes, which users reach by ssh. Pure."""
+"""Builds the login nodes, which users reach by ssh. Pure."""
 
 from bulkhead.api.objects import Obj
 from controller.slurm.objects.parts import (
@@ -58,7 +58,7 @@ def stateful_set(spec: SlurmSpec, login: LoginSpec, config: str) -> Obj:
         home_volume(),
         {"name": "ssh", "secret": {"secretName": HOST_KEYS, "defaultMode": 0o400}},
         {"name": "authorized-keys", "configMap": {"name": AUTHORIZED_KEYS, "defaultMode": 0o444}},
-        # Only where somebody has an identity: so no login node restarts for what its tenant does not use.
+        # Only if a user has an identity, so that no login node restarts for a feature that its tenant does not use.
         *([{"name": "ssh-trust", "configMap": {"name": TRUST, "defaultMode": 0o444}}] if spec.certificates else []),
     ]
     return workload(

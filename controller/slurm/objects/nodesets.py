@@ -1,7 +1,7 @@
-"""The NodeSet inside the plane: its CustomResourceDefinition, and one object for each node set of the Tenant.
+"""Builds the NodeSets inside the plane: their CustomResourceDefinition, and one object for each node set of the Tenant.
 
-Pure. A NodeSet is what `kubectl get nodesets` shows and `kubectl scale` moves. Its spec comes from the Tenant but for
-`replicas`, which `kubectl scale` and the lease own: applying these objects leaves that field alone.
+Pure. `kubectl get nodesets` shows NodeSets and `kubectl scale` scales them. Their spec comes from the Tenant, except for
+`replicas`, which `kubectl scale` and the lease own: applying these objects leaves that field unchanged.
 """
 
 import re
@@ -116,7 +116,7 @@ def _column(name: str, path: str, description: str, *, type_: str = "integer", p
 
 _WHY: Final = '.status.conditions[?(@.type=="WorkersWait")].message'
 _COLUMNS: Final = [
-    _column("Replicas", ".spec.replicas", "Workers that are wanted"),
+    _column("Replicas", ".spec.replicas", "Wanted number of workers"),
     _column("Ready", ".status.readyReplicas", "Workers that Slurm can use"),
     _column("Min", ".spec.min", "Fewest workers"),
     _column("Max", ".spec.max", "Most workers"),
@@ -124,18 +124,18 @@ _COLUMNS: Final = [
     _column("Idle", ".status.slurmIdle", "Idle Slurm nodes"),
     _column("Allocated", ".status.slurmAllocated", "Slurm nodes with jobs"),
     _column("Down", ".status.slurmDown", "Slurm nodes that are down"),
-    _column("Drain", ".status.slurmDrain", "Slurm nodes that take no new jobs"),
+    _column("Drain", ".status.slurmDrain", "Slurm nodes that accept no new jobs"),
     _column("Age", ".metadata.creationTimestamp", "Since when", type_="date"),
     _column("Type", ".spec.gpuType", "Type of the GPUs", type_="string", priority=1),
-    _column("Waits", _WHY, "Why workers are not there yet", type_="string", priority=1),
+    _column("Waits", _WHY, "Why workers are still waiting", type_="string", priority=1),
 ]
 
 _SPEC: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "What is asked for; all but replicas comes from the Tenant and is put back when it is changed here.",
+    "description": "The wanted state; all fields except replicas come from the Tenant, and changes of them here are reverted.",
     "required": ["min", "max"],
     "properties": {
-        "replicas": _number("Workers that are wanted; kubectl scale sets it, and the lease between min and max.", 1024),
+        "replicas": _number("Wanted number of workers; kubectl scale and the lease set it, between min and max.", 1024),
         "min": _number("Fewest workers.", 1024),
         "max": _number("Most workers.", 1024),
         "cpus": _number("CPUs of each worker.", 1024),
@@ -155,7 +155,7 @@ _SPEC: Final[dict[str, Any]] = {
         {
             "rule": "!has(self.replicas) || (has(oldSelf.replicas) && oldSelf.replicas == self.replicas) || "
             "(self.replicas >= self.min && self.replicas <= self.max)",
-            "message": "replicas: not within min and max; the bounds are set in the Tenant",
+            "message": "replicas: must be between min and max; the Tenant sets these bounds",
         }
     ],
 }
@@ -169,7 +169,12 @@ _CONDITION: Final[dict[str, Any]] = {
         "reason": _text("Why, in one word.", 1024),
         "message": _text("Why, for people.", 4096),
         "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When the status last changed."},
-        "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0, "description": "Generation it speaks of."},
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "description": "Generation to which it refers.",
+        },
     },
 }
 
@@ -186,7 +191,7 @@ _STATUS: Final[dict[str, Any]] = {
         "slurmIdle": _number("Idle Slurm nodes."),
         "slurmAllocated": _number("Slurm nodes with jobs."),
         "slurmDown": _number("Slurm nodes that are down."),
-        "slurmDrain": _number("Slurm nodes that take no new jobs."),
+        "slurmDrain": _number("Slurm nodes that accept no new jobs."),
         "conditions": {
             "type": "array",
             "maxItems": 16,

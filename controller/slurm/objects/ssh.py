@@ -1,7 +1,7 @@
-"""What login nodes are told of ssh certificates, and what their people may do in the plane to come in. Pure.
+"""Builds the login nodes' configuration of ssh certificates, and the rights in the plane that users need to log in. Pure.
 
-sshd believes a certificate that one of these keys signed, and then asks whether its identity still is one of the user's, at
-every connection: so who is revoked, or is no longer that user's identity, is out as soon as the file has changed.
+sshd accepts a certificate that one of these keys signed. At every connection it also checks that the identity still belongs to
+the user. So a revoked or removed identity can no longer log in as soon as the file has changed.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ def trust(spec: SlurmSpec, login: LoginSpec, trusted: Iterable[str]) -> list[Obj
 
 
 def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
-    """To ask for a certificate, without seeing who else does, and to reach the login nodes through the plane's API."""
+    """The rights to request a certificate, without seeing other requests, and to reach login nodes through the plane's API."""
     asking: list[Obj] = [
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}
     ]

@@ -1,4 +1,4 @@
-"""The users that every node knows, and the keys that let them in at the login nodes.
+"""Builds the list of users that every node knows, and the keys with which they log in to the login nodes.
 
 Pure. Both are files of ConfigMaps that are read in place: adding or removing a user needs no restart. Names and keys were
 checked before; here they are checked once more against what a line of passwd can hold.
@@ -36,8 +36,8 @@ def config_map(spec: SlurmSpec) -> Obj:
 def authorized_keys(spec: SlurmSpec) -> Obj:
     """ConfigMap `slurm-authorized-keys`; an admin's keys open root's account on the login nodes too.
 
-    Empty where only certificates are to open them. A user whose identities are all revoked is let in by nothing: neither their
-    keys count any more, nor the same keys elsewhere, among those of root or of another user.
+    Empty if only certificates may be used. A user whose identities are all revoked cannot log in at all: their keys no longer
+    count, and neither do the same keys of root or of another user.
     """
     meta = metadata(AUTHORIZED_KEYS, LOGIN)
     if spec.login and not spec.login.keys:
@@ -53,12 +53,12 @@ def authorized_keys(spec: SlurmSpec) -> Obj:
 
 
 def _is_revoked(user: UserSpec, spec: SlurmSpec) -> bool:
-    """Whether everybody who may be this user is revoked; of who has keys alone nothing says whose they are."""
+    """Whether all identities of this user are revoked; false for a user with only keys, whose owners are unknown."""
     return spec.login is not None and bool(user.identities) and spec.login.revoked.issuperset(user.identities)
 
 
 def _bare(key: str) -> str:
-    """A key without its type's name, its padding and its comment: what it is whatever it is called."""
+    """A key without its type, padding and comment, for comparison."""
     return _key(key).split(" ")[1].rstrip("=")
 
 

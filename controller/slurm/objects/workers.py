@@ -1,8 +1,7 @@
-"""A worker: the pod of one slurmd, with exactly the devices and sizes that it registers.
+"""Builds a worker: the pod of one slurmd, with exactly the devices and sizes that it registers.
 
-Pure. The numbers in `--conf` and those in the pod's resources come from the same fields, so Slurm never believes in a GPU
-that the pod does not hold. The GPUs are limited by the pod alone: slurmd runs without privileges and without cgroups of its
-own.
+Pure. The numbers in `--conf` and in the pod's resources come from the same fields, so Slurm never counts a GPU that the pod
+does not have. Only the pod limits the GPUs: slurmd runs without privileges and without cgroups of its own.
 """
 
 from bulkhead.api.objects import Obj
@@ -37,7 +36,7 @@ from controller.slurm.spec import (
     image,
 )
 
-# What slurmd and its steps' shepherds need beside the memory that jobs are promised.
+# The memory that slurmd and its step processes need in addition to that of jobs.
 OVERHEAD_MIB = 96
 TERMINATION_GRACE_SECONDS = 60
 
@@ -57,7 +56,7 @@ def worker_pod(spec: SlurmSpec, node_set: NodeSetSpec, ordinal: int, *, owner_ui
 
 
 def worker_digest(spec: SlurmSpec, node_set: NodeSetSpec) -> str:
-    """What a worker was made from; a worker with another digest is replaced once it is drained."""
+    """A digest of the spec from which a worker is created; a worker with another digest is replaced once it is drained."""
     return digest(_pod(spec, node_set, node_set.name))
 
 

@@ -234,7 +234,7 @@ class SlurmSpec:
     images: SlurmImages
     image_pull_policy: str = "IfNotPresent"
     node_sets: tuple[NodeSetSpec, ...] = ()
-    # NodeSets that are being removed: their partition stays, DOWN, until no job record names it any more.
+    # NodeSets that are being removed: their partition stays, DOWN, until no job record names it.
     retiring: tuple[str, ...] = ()
     # Those of them whose workers hold GPUs: as long as they run they are what they registered as.
     retiring_gpus: tuple[NodeSetSpec, ...] = ()
@@ -253,7 +253,7 @@ class SlurmSpec:
 
     @property
     def certificates(self) -> bool:
-        """Whether anybody comes in by ssh certificates."""
+        """Whether any user may log in with ssh certificates."""
         return self.login is not None and any(user.identities for user in self.users)
 
     def service(self, name: str) -> str:

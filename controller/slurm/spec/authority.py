@@ -1,9 +1,9 @@
-"""The CA of a cluster's ssh certificates, as data: how it is kept, rotated and replaced.
+"""Defines the CA of a cluster's ssh certificates, as data: how it is stored, rotated and replaced.
 
-Pure: keys and the time come from the caller. Login nodes believe every key of `trusted`, one of which signs.
+Pure: keys and the time come from the caller. Login nodes trust every key of `trusted`, one of which signs.
 
-    asked to rotate ──> a key is staged: login nodes learn it ──> SPREAD later it signs ──> KEPT later the old one is forgotten
-    people's certificates are revoked ──> another key signs at once, and none from before is believed any more
+    rotation requested ──> a key is staged: login nodes learn it ──> SPREAD later it signs ──> KEPT later the old key is removed
+    certificates are revoked ──> another key signs at once, and earlier keys are no longer trusted
 """
 
 import base64
@@ -43,13 +43,13 @@ class Authority:
 
     @property
     def trusted(self) -> tuple[str, ...]:
-        """The public keys that login nodes believe."""
+        """The public keys that login nodes trust."""
         staged = self.staged.public if self.staged else ""
         return tuple(filter(None, (self.signing.public, staged, self.previous)))
 
 
 def stepped(kept: Authority, *, rotate: str, revoke: str, now: datetime, draw: Callable[[], SshKey]) -> Authority:
-    """The CA after the next step of what was asked for; the very same where nothing is due."""
+    """The CA after the next step of a requested rotation or revocation; unchanged if nothing is due."""
     at = now.isoformat(timespec="seconds")
     if revoke and revoke != kept.revoked:
         return Authority(draw(), rotated=rotate or kept.rotated, revoked=revoke, since=at)

@@ -1,4 +1,4 @@
-"""As which users of a cluster an identity may come in: what a certificate says, and what login nodes are told. Pure."""
+"""Computes the users of a cluster for which an identity may log in, for certificates and for login nodes. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,6 +9,6 @@ ROOT: Final = "root"
 
 
 def principals_of(identity: str, users: Iterable[UserSpec]) -> tuple[str, ...]:
-    """The users that an identity may be, by their names; root is the last, and only for who administers the cluster."""
+    """The names of an identity's users; the last is root, only for administrators of the cluster."""
     found = [user for user in users if identity in user.identities]
     return (*(user.name for user in found), *((ROOT,) if any(user.admin for user in found) else ()))

@@ -51,7 +51,7 @@ class SlurmKeys:
 
 
 def staged(keys: SlurmKeys, fresh: AuthKey) -> SlurmKeys:
-    """First half of a rotation: the new key verifies everywhere before anybody signs with it; one at a time."""
+    """First half of a rotation: every daemon can verify with the new key before any daemon signs with it; one at a time."""
     if waiting(keys) is not None:
         return keys
     first, *others = keys.auth

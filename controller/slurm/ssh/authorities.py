@@ -1,7 +1,7 @@
 """Keeps the CA of each cluster's ssh certificates in a Secret of the plane's host namespace, which no pod mounts.
 
-It is written whole in one request, together with what asked for it, so that a crash repeats or skips a step. A Secret that
-cannot be read is replaced: certificates of a quarter of an hour are all that is lost.
+It is written as a whole in one request, together with the request that it fulfils, so a crash repeats or skips a step. A Secret
+that cannot be read is replaced: only certificates with a life of 15 minutes are lost.
 """
 
 import base64
@@ -51,7 +51,7 @@ class Authorities:
         )
         if found != kept:
             _log.info("CA of ssh certificates: next step", extra={"tenant": plane.tenant, "keys": len(found.trusted)})
-            # Whoever wrote in between is asked first.
+            # Another process may have written in between: the write then fails as a conflict.
             meta = {"resourceVersion": secret["metadata"]["resourceVersion"]}
             await self._client.patch(kinds.SECRETS, AUTHORITY, {"metadata": meta, "data": to_data(found)}, plane.namespace)
         return found

@@ -1,6 +1,6 @@
-"""Signs ssh certificates: a key that a stranger showed to hold, and a name, users and an end that others decided.
+"""Signs ssh certificates: for a key whose possession the requester has proved, with a decided identity, users and end.
 
-What is not named here a certificate does not allow: no X11, no rc files, and no command of its own.
+A certificate allows only what is listed here: no X11, no rc files, and no forced command.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from controller.plane.pki import BACKDATE
 from controller.slurm.spec import Forwarding
 from controller.slurm.spec.authority import SshKey
 
-# OpenSSH takes no certificate with more.
+# OpenSSH accepts no certificate with more.
 MOST_PRINCIPALS: Final = 255
 
 

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 ROUND_PERIOD_SECONDS: Final = 2.0
 ROUND_DEADLINE_SECONDS: Final = 30.0
 REQUEST_KEPT_FOR: Final = timedelta(minutes=10)
-# More than this wait nowhere but where somebody floods: then all are deleted, and who is honest asks again.
+# More requests than this wait only if a client floods the plane: then all are deleted, and honest clients repeat theirs.
 MOST_REQUESTS_WAITING: Final = 200
 MOST_REQUESTS_A_ROUND: Final = 30
 _OURS: Final = f"spec.signerName={names.SSH_SIGNER}"
@@ -74,7 +74,7 @@ class _Listed(Counted, frozen=True):
 
 
 class _Spec(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What the plane's API server vouches for, and the request itself, which nobody vouches for."""
+    """The fields that the plane's API server vouches for, and the request itself, which the requester wrote."""
 
     request: str
     signer_name: str
@@ -212,7 +212,7 @@ class Desks:
         else:
             written = answer
             metrics.ssh_certificates.labels("signed").inc()
-        # Whoever deleted or changed it in between has it looked at again.
+        # If another client deleted or changed it in between, the next round reads it again.
         where = {"uid": asked.metadata.uid, "resourceVersion": asked.metadata.resource_version, "annotations": written}
         try:
             await plane.patch(kinds.CERTIFICATE_SIGNING_REQUESTS, meta.name, {"metadata": where})
@@ -247,7 +247,7 @@ class Desks:
         return {names.SSH_CERTIFICATE: made, names.SSH_HOST_KEY: host_key}
 
     def _recent(self, desk: _Desk, identity: str, now: datetime) -> deque[datetime]:
-        """When an identity got its certificates of the last minute; forgets whoever got none."""
+        """When an identity got its certificates of the last minute; forgets identities that got none."""
         for requester, moments in list(desk.recent.items()):
             while moments and moments[0] < now - timedelta(minutes=1):
                 moments.popleft()

@@ -111,7 +111,7 @@ def test_kubectl_scales_a_node_set_within_its_bounds(elastic: Cluster) -> None:
     words = ("-n", SLURM_NAMESPACE, "scale", "nodesets.slurm.bulkhead.dev/gpu")
     refused = kubectl(elastic.tenant.kubeconfig, *words, "--replicas=5", check=False)
     assert refused.code != 0
-    assert "not within min and max" in refused.text, refused.text
+    assert "must be between min and max" in refused.text, refused.text
     kubectl(elastic.tenant.kubeconfig, *words, "--replicas=1")
     until("a worker by hand", lambda: workers(elastic, 1), seconds=90)
     most = "no more workers than the maximum"
