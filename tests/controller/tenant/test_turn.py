@@ -122,7 +122,7 @@ def test_a_tenant_consists_of_what_the_tuple_says_in_its_order() -> None:
     assert len({facet.name for facet in FACETS}) == len(FACETS)
     some = consists.built_in(cast("Any", _Anything()))
     assert [type(facet) for facet in in_order(reversed(some))] == [kind for kind in FACETS if kind in map(type, some)]
-    with pytest.raises(ValueError, match="put Facet into FACETS"):
+    with pytest.raises(ValueError, match="add Facet to FACETS"):
         in_order([Quota(), Facet()])
 
 
