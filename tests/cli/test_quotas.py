@@ -192,7 +192,7 @@ async def test_why_says_what_a_pod_waits_for_with_numbers(site: Site, cli: Cli) 
     for text in (
         "CohortExhausted: requests 8 nvidia.com/gpu; 16 of your quota of 16 are free; 0 can be borrowed now",
         "forecast: it starts by ",
-        f"{GPU}: asks 8; nominal 16, used 0, borrowed 0, lent 12, borrowable 0; at most 24 ever",
+        f"{GPU}: requests 8; nominal 16, used 0, borrowed 0, lent 12, borrowable 0; at most 24 ever",
         "nodes: 3, 0 have room for it now; on nodes that it may use, 4 nvidia.com/gpu are free, at most 4 on one",
         "  3 nodes: too little nvidia.com/gpu free",
         "queue: place 1 of 1",
@@ -207,7 +207,7 @@ async def test_why_says_what_a_pod_waits_for_with_numbers(site: Site, cli: Cli) 
 
 async def test_why_says_where_a_pod_runs_and_when_it_may_be_taken_back(site: Site, cli: Cli) -> None:
     done = await cli("why", site.b, "b-4")
-    assert f"pod default/b-4 of tenant {site.b} asks 4 nvidia.com/gpu\n  is on n" in done.out
+    assert f"pod default/b-4 of tenant {site.b} requests 4 nvidia.com/gpu\n  is on n" in done.out
     assert "  borrowed when it was admitted: 4 nvidia.com/gpu" in done.out
     assert "its tenant borrows: if another tenant needs that quota, pods of it end within 1 min, and not before " in done.out
     said = json.loads((await cli("why", site.b, "b-4", "-o", "json")).out)

@@ -130,7 +130,7 @@ def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_
     hard = host.get("ResourceQuota", "tenant-quota", first.work)["spec"]["hard"]
     assert hard[f"requests.{GPU}"] == str(3 * OWN)
     told = commands.bulkhead("why", FIRST, "borrowed", kubeconfig=machine.KUBECONFIG).out
-    assert f"{fast}: asks {OWN}; nominal {OWN}, used {2 * OWN}, borrowed {OWN}" in told, told
+    assert f"{fast}: requests {OWN}; nominal {OWN}, used {2 * OWN}, borrowed {OWN}" in told, told
     assert slow not in told, told
 
     def noted() -> None:

@@ -35,7 +35,7 @@ def state(pod: Pod) -> str:
 def text(found: Explanation, noted: Mapping[str, Any], now: float) -> list[str]:
     """Lines for people."""
     pod = found.pod
-    title = f"pod {pod.virtual_namespace}/{pod.virtual_name} of tenant {pod.tenant} asks {queued.devices(pod.asks)}"
+    title = f"pod {pod.virtual_namespace}/{pod.virtual_name} of tenant {pod.tenant} requests {queued.devices(pod.asks)}"
     lines = [
         plain(title, 1000),
         *(_waits(found, noted) if pod.stage in GATED else _has(found, noted, now)),
@@ -118,7 +118,7 @@ def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:
             for field in ("nominal", "used", "borrowed", "lent", "borrowable")
         )
         asks, ceiling = number(line, quota_line.asks), number(line, standing.ceiling)
-        yield f"  {line_name(*line)}: asks {asks}; {numbers}; at most {ceiling} ever"
+        yield f"  {line_name(*line)}: requests {asks}; {numbers}; at most {ceiling} ever"
         if quota_line.claims:
             yield f"    of that use, claims for devices hold {number(line, quota_line.claims)} for as long as they exist"
 
@@ -159,7 +159,7 @@ def _queue(found: Explanation, now: float) -> Iterator[str]:
     yield f"queue: place {found.waits.place} of {len(queue)}"
     for earlier in before[:_SHOWN_ITEMS]:
         since = age(moment(earlier.since), now=datetime.fromtimestamp(now, UTC))
-        yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} asks {queued.devices(earlier.asks)}, waits {since}"
+        yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} requests {queued.devices(earlier.asks)}, waits {since}"
     if len(before) > _SHOWN_ITEMS:
         yield f"  and {len(before) - _SHOWN_ITEMS} more before it"
 
