@@ -159,7 +159,8 @@ def _queue(found: Explanation, now: float) -> Iterator[str]:
     yield f"queue: place {found.waits.place} of {len(queue)}"
     for earlier in before[:_SHOWN_ITEMS]:
         since = age(moment(earlier.since), now=datetime.fromtimestamp(now, UTC))
-        yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} requests {queued.devices(earlier.asks)}, waits {since}"
+        requested = queued.devices(earlier.asks)
+        yield f"  before it: {earlier.first.tenant} {plain(earlier.name)} requests {requested}, waits {since}"
     if len(before) > _SHOWN_ITEMS:
         yield f"  and {len(before) - _SHOWN_ITEMS} more before it"
 
