@@ -14,7 +14,7 @@ def test_inputs_are_counted_by_row_and_level_with_who_decided() -> None:
             Seen(f"{POLICIES}::test_a_create_is_refused_whatever_the_syncer_does[A1-pid]", True, ("Pod Security",)),
             Seen(f"{POLICIES}::test_a_change_is_refused_whatever_the_syncer_does[A1-pid]", True, ("the host's API server",)),
             Seen(f"{SERVERS}::test_all", True, ({"A1-pid": "refused", "A1-ipc": "refused", "A2-main": "mirrored"},)),
-            Seen("tests/api/test_quantity.py::test_what_is_no_quantity_is_refused[x]", True),
+            Seen("tests/api/test_quantity.py::test_a_text_that_is_not_a_quantity_is_refused[x]", True),
             Seen("tests/api/test_quantity.py::test_how_a_quantity_is_written", True),
         ]
     )

@@ -101,7 +101,7 @@ async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_th
         await host.give(team, 1, stays, borrowing=0)
         await host.give(other, 1, goes, borrowing=0)
         await host.told(team, "new", "OverQuota", "runs until it ends")
-        await host.told(other, "new", "OverQuota", "taken back after 20")
+        await host.told(other, "new", "OverQuota", "evicted after 20")
         for each in (team, other):
             assert ledger.VERDICT not in (await host.get(each, "old") or {})["metadata"]["annotations"]
         await host.give(other, 2, goes, borrowing=0)

@@ -92,7 +92,7 @@ def test_what_an_api_server_alone_shows(seen: Seen) -> None:
 
 def test_a_pull_secret_is_looked_for_and_its_form_judged(seen: Seen) -> None:
     text = _text(seen.report, "images.secrets")
-    assert ("opaque: is of type Opaque" in text, "absent: does not exist in pulls-" in text) == (True, True)
+    assert ("opaque: has type Opaque" in text, "absent: does not exist in pulls-" in text) == (True, True)
 
 
 def test_what_a_killed_run_left_goes_with_the_next(seen: Seen) -> None:

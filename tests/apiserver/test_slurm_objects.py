@@ -95,7 +95,7 @@ async def test_pod_security_admits_every_pod_and_would_not_admit_a_privileged_on
 async def test_a_node_set_is_scaled_within_its_bounds_alone(cluster: Client) -> None:
     await scale(cluster, "h100", 3)
     for replicas in (0, 5):
-        with pytest.raises(ApiError, match="bounds are set in the Tenant"):
+        with pytest.raises(ApiError, match="the Tenant sets these bounds"):
             await scale(cluster, "h100", replicas)
     found = await cluster.get(NODE_SETS, "h100", NAMESPACE)
     assert found["spec"]["replicas"] == 3

@@ -230,7 +230,7 @@ async def test_a_certificate_ends_with_the_token_that_it_was_got_by(bed: Bed) ->
     assert "did not sign in" in (await bed.asks_as(CORP, {}))[names.SSH_REFUSED]
     for broken in ("", "soon", "1e9", "-1", "9" * 30):
         assert names.SSH_REFUSED in await bed.asks_as(CORP, {names.TOKEN_ENDS: broken})
-    assert "ends within seconds" in (await bed.asks_as(CORP, {names.TOKEN_ENDS: str(now - 5)}))[names.SSH_REFUSED]
+    assert "expires within seconds" in (await bed.asks_as(CORP, {names.TOKEN_ENDS: str(now - 5)}))[names.SSH_REFUSED]
 
 
 async def test_a_revoked_user_gets_no_other_certificate_and_others_do(bed: Bed) -> None:

@@ -134,8 +134,8 @@ async def test_with_slurm_they_are_in_the_work_namespace_too_as_long_as_it_is_th
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        (None, "missing in bulkhead-system"),
-        ({"type": "Opaque", "data": {"a": "Yg=="}}, "of type Opaque"),
+        (None, "does not exist in bulkhead-system"),
+        ({"type": "Opaque", "data": {"a": "Yg=="}}, "not Opaque"),
         ({"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "e30="}}, "with auths"),
     ],
 )

@@ -51,12 +51,12 @@ async def test_login_writes_a_kubeconfig_without_secrets_and_keeps_a_certificate
 
 async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path: Path, own_cache: Path) -> None:
     assert (await cli("login", tenant, "--write", str(tmp_path / "x"))).code == 0
-    assert "nothing was kept of tenant other" in (await cli("logout", "other")).out
+    assert "no credentials were kept for tenant other" in (await cli("logout", "other")).out
     assert len(kept_in(own_cache)) == 1
     assert f"logged out of tenant {tenant}: 1 credentials removed" in (await cli("logout", tenant)).out
     assert kept_in(own_cache) == []
     assert (await cli("login", tenant, "--write", str(tmp_path / "x"))).code == 0
-    assert "every tenant: 1" in (await cli("logout", "--all")).out
+    assert "all tenants: 1" in (await cli("logout", "--all")).out
     assert (await cli("logout")).code == 2
 
 

@@ -9,6 +9,7 @@ As root, each process may get its memory limit by a control group of its own; ot
 import base64
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -49,6 +50,7 @@ KCM: Final = "kube-controller-manager"
 PROGRAMS: Final = (ETCD, API_SERVER, KCM)
 _SECRETS: Final = {ETCD: "pki-etcd", API_SERVER: "pki-apiserver", KCM: "pki-controller-manager"}
 _PORTS: Final = (ETCD_PORT, ETCD_PEER_PORT, ETCD_METRICS_PORT, ETCD_HTTP_PORT, API_PORT, KCM_PORT)
+_PORT: Final = re.compile(r"(:|--secure-port=)(\d+)(?!\d)")
 POD_IP: Final = "127.0.0.2"  # the address for servers that listen only at the pod's address
 # The address that the API server advertises; it opens no connection there, and refuses to advertise a loopback address.
 _ADVERTISED: Final = "192.0.2.1"
@@ -216,9 +218,8 @@ class PlaneProcesses:
         }
         for before, after in moved.items():
             text = text.replace(before, after)
-        for number, port in self.ports.items():
-            text = text.replace(f":{number}", f":{port}").replace(f"--secure-port={number}", f"--secure-port={port}")
-        return text
+        # All ports at once: one that was put in may begin with the digits of another.
+        return _PORT.sub(lambda found: f"{found[1]}{self.ports.get(int(found[2]), found[2])}", text)
 
     def _spawn(self, name: str, container: Obj) -> None:
         program, *flags = (self._here(item, self.folder / _SECRETS[name]) for item in container["command"])
