@@ -1,4 +1,4 @@
-"""A client of the host cluster, and the Tenant that a command names."""
+"""Clients of the host cluster and of planes, and the Tenant that a command names."""
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -25,6 +25,15 @@ def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Cl
             next_step="give another file with --kubeconfig, or another of its contexts with --context",
         ) from error
     return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds)
+
+
+def plane_client(data: bytes, *, seconds: float, answer_bytes: int) -> Client:
+    """A client of a tenant's plane. The plane is not trusted: the deadline is short, and answers have at most `answer_bytes`.
+
+    `data` is a kubeconfig with its credentials. Raises ConfigError for one that a hostile plane could have made.
+    """
+    config = KubeConfig.from_bytes(data, hostile=True)
+    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds, max_body=answer_bytes)
 
 
 async def get_tenant(client: Client, name: str) -> Obj:

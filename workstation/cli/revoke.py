@@ -18,7 +18,6 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Unauthorized, Unprocessable
-from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import connection
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.credentials import certificate, document
@@ -145,11 +144,9 @@ async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -
 
 async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) -> bool:
     """Whether the tenant's API server was seen to refuse a certificate that it accepted before."""
-    config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
     begin = answered = time.monotonic()
-    plane = Client(
-        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_ASK_SECONDS, max_body=_ANSWER_LIMIT_BYTES
-    )
+    data = document.with_certificate(tenant, found)
+    plane = connection.plane_client(data, seconds=_ASK_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES)
     with Progress() as progress:
         async with plane:
             while time.monotonic() < min(begin + seconds, answered + _SILENCE_SECONDS):

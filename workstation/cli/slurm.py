@@ -24,7 +24,6 @@ from bulkhead.api.podphase import serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import access, connection
 from workstation.cli.arguments import Host, add_host, add_tenant, host_of
 from workstation.cli.failures import CliError, Exit
@@ -199,11 +198,8 @@ async def _pods(tenant: str, data: bytes) -> list[Obj]:
 
 
 def plane_client(data: bytes) -> Client:
-    """A client of the tenant's plane, which is not trusted: short deadline, limits on the size of answers."""
-    config = KubeConfig.from_bytes(data, hostile=True)
-    return Client(
-        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_ANSWER_LIMIT_BYTES
-    )
+    """A client of the plane of a tenant with Slurm."""
+    return connection.plane_client(data, seconds=_PLANE_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES)
 
 
 def silent(tenant: str, error: KubeError) -> CliError:

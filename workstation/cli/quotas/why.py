@@ -21,7 +21,6 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import connection, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.credentials import certificate
@@ -160,15 +159,8 @@ async def _ask_plane(client: Client, request: WhyRequest, tenant: Obj, view: Vie
     here = [f"{copy.virtual_name} -n {copy.virtual_namespace}" for copy in copies]
     try:
         found = await certificate.current(client, request.host, tenant, patience=_PLANE_SECONDS)
-        config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
-        plane = Client(
-            config,
-            user_agent="bulkhead-cli",
-            field_manager="bulkhead-cli",
-            timeout=_PLANE_SECONDS,
-            max_body=_ANSWER_LIMIT_BYTES,
-        )
-        async with plane:
+        data = kubeconfigs.with_certificate(tenant, found)
+        async with connection.plane_client(data, seconds=_PLANE_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES) as plane:
             try:
                 pod = await plane.get(kinds.PODS, request.pod, request.namespace)
             except NotFound:

@@ -11,7 +11,6 @@ from typing import Final
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
-from bulkhead.kube.kubeconfig import KubeConfig
 from workstation.cli import access, connection, execcredential, slurm
 from workstation.cli.arguments import Host, Tunnelling
 from workstation.cli.credentials import choice, document, handed
@@ -69,11 +68,8 @@ async def _of_host(way: Way) -> bytes:
 
 
 def client(tenant: str, data: bytes) -> Client:
-    """A client of the tenant's plane, which is not trusted: short deadline, limits on the size of answers."""
+    """A client of the tenant's plane. Raises CliError for a kubeconfig that is not usable."""
     try:
-        config = KubeConfig.from_bytes(data, hostile=True)
+        return connection.plane_client(data, seconds=_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES)
     except ConfigError as error:
         raise CliError(f"tenant {tenant}: its kubeconfig: {error}", next_step=f"log in: bulkhead login {tenant}") from error
-    return Client(
-        config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_SECONDS, max_body=_ANSWER_LIMIT_BYTES
-    )

@@ -16,7 +16,6 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
-from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
@@ -106,15 +105,8 @@ async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:
     """The tenant's own pods that do not run, with the messages that the tenant sees."""
     try:
         found = await certificate.current(client, host, tenant, patience=_PLANE_SECONDS)
-        config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
-        plane = Client(
-            config,
-            user_agent="bulkhead-cli",
-            field_manager="bulkhead-cli",
-            timeout=_PLANE_SECONDS,
-            max_body=_ANSWER_LIMIT_BYTES,
-        )
-        async with plane:
+        data = kubeconfigs.with_certificate(tenant, found)
+        async with connection.plane_client(data, seconds=_PLANE_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES) as plane:
             pending = (await plane.list(kinds.PODS, field_selector="status.phase=Pending")).items
     except (CliError, KubeError) as error:
         return Inside(unknown=str(error))
