@@ -15,11 +15,10 @@ from typing import Any, Final
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.metering.held import LONGEST_NAME, MOST_DEVICES
 
-# The host's API accepts at most 32 devices, requests and alternatives, and at most 256 users of one claim.
-_MOST_DEVICES: Final = 64
+# The host's API accepts at most 256 users of one claim, and 32 devices, requests and alternatives, which MOST_DEVICES exceeds.
 _MOST_USERS: Final = 256
-_LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,8 @@ def claimed_of(claim: Mapping[str, Any]) -> Claimed | None:
     return Claimed(
         uid,
         tenant,
-        namespace=text(noted.get(labels.VIRTUAL_NAMESPACE))[:_LONGEST_NAME],
-        name=(text(noted.get(labels.VIRTUAL_NAME)) or text(meta.get("name")))[:_LONGEST_NAME],
+        namespace=text(noted.get(labels.VIRTUAL_NAMESPACE))[:LONGEST_NAME],
+        name=(text(noted.get(labels.VIRTUAL_NAME)) or text(meta.get("name")))[:LONGEST_NAME],
         devices=devices,
         created=_milliseconds(meta.get("creationTimestamp")) or 0,
         given=_milliseconds(allocation.get("allocationTimestamp")),
@@ -67,13 +66,13 @@ def claimed_of(claim: Mapping[str, Any]) -> Claimed | None:
 def _devices(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, int]:
     """The number of devices by class: each result names its request and, for alternatives, the chosen one (`gpu/small`)."""
     classes: dict[str, str] = {}
-    for request in mappings(asked.get("requests"), _MOST_DEVICES):
+    for request in mappings(asked.get("requests"), MOST_DEVICES):
         name = text(request.get("name"))
         classes[name] = _class(mapping(request.get("exactly")))
-        for alternative in mappings(request.get("firstAvailable"), _MOST_DEVICES):
+        for alternative in mappings(request.get("firstAvailable"), MOST_DEVICES):
             classes[f"{name}/{text(alternative.get('name'))}"] = _class(alternative)
     found: Counter[str] = Counter()
-    for result in mappings(given.get("results"), _MOST_DEVICES):
+    for result in mappings(given.get("results"), MOST_DEVICES):
         # Admin access to a device does not hold it: another claim may have it.
         if result.get("adminAccess") is not True:
             found[classes.get(text(result.get("request")), "")] += 1
@@ -81,7 +80,7 @@ def _devices(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, in
 
 
 def _class(asked: Mapping[str, Any]) -> str:
-    return text(asked.get("deviceClassName"))[:_LONGEST_NAME]
+    return text(asked.get("deviceClassName"))[:LONGEST_NAME]
 
 
 def _milliseconds(stamp: Any) -> int | None:

@@ -17,7 +17,7 @@ from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping, mappings, text
 
 LONGEST_NAME: Final = 253
-_MOST_DEVICES: Final = 64
+MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
     uid, tenant = text(meta.get("uid")), names.tenant_of_work(text(meta.get("namespace")))
     if not uid or not tenant:
         return None
-    devices = accelerators.requested(pod, sorted(accelerators.extended(pod))[:_MOST_DEVICES])
+    devices = accelerators.requested(pod, sorted(accelerators.extended(pod))[:MOST_DEVICES])
     claims = spec.get("resourceClaims")
     since = _since(pod) if devices or claims else None
     if since is None:
