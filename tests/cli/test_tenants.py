@@ -13,6 +13,7 @@ from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
 from workstation.cli.tenant.description import unlimited
@@ -98,12 +99,31 @@ async def test_create_gives_up_at_its_deadline_with_the_cause(cli: Cli, name: st
 
 
 async def test_create_stops_where_waiting_is_hopeless(cli: Cli, controller: Controller, name: str) -> None:
-    running = asyncio.create_task(cli("tenant", "create", name, "--class", "nowhere", "--timeout", "5m"))
+    running = asyncio.create_task(cli("tenant", "create", name, "--class", "standard", "--timeout", "5m"))
     await controller.exists(name)
-    await controller.say(name, "False", Reason.UNKNOWN_CLASS, "no TenantClass is named 'nowhere'")
+    await controller.say(name, "False", Reason.UNKNOWN_CLASS, "no TenantClass is named 'standard'")
     done = await running
     assert done.code == 1
-    assert "UnknownClass: no TenantClass is named 'nowhere'" in done.err
+    assert "UnknownClass: no TenantClass is named 'standard'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        (["--class", "nope"], 3, "not created: no TenantClass is named 'nope'; available: standard"),
+        (["--class", "../tenants"], 3, "no TenantClass is named '../tenants'"),
+        (["--gpus", "100000"], 1, "not created: nvidia.com/gpu: 100000 is more than the 1000 that class standard allows"),
+        (["--quota", "memory=2Ti"], 1, "memory: 2Ti is more than the 1Ti that class standard allows"),
+    ],
+)
+async def test_create_leaves_no_tenant_that_its_class_refuses(
+    cli: Cli, host_client: Client, name: str, options: list[str], code: int, text: str
+) -> None:
+    done = await cli("tenant", "create", name, "--class", "standard", *options)
+    assert (done.code, done.out) == (code, "")
+    assert text in done.err
+    with pytest.raises(NotFound):
+        await host_client.get(kinds.TENANTS, name)
 
 
 async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Controller, host_file: Path, name: str) -> None:
@@ -148,7 +168,7 @@ async def test_a_file_without_a_tenant_is_a_usage_error(cli: Cli, tmp_path: Path
 async def test_a_typing_error_in_a_field_is_refused(cli: Cli, name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(
-        f"apiVersion: {names.API_VERSION}\nkind: Tenant\nmetadata: {{name: {name}}}\nspec: {{class: a, qouta: {{}}}}\n"
+        f"apiVersion: {names.API_VERSION}\nkind: Tenant\nmetadata: {{name: {name}}}\nspec: {{class: standard, qouta: {{}}}}\n"
     )
     done = await cli("tenant", "create", "-f", str(path), "--no-wait")
     assert done.code == 1
