@@ -92,7 +92,6 @@ async def test_a_revoked_user_gets_no_certificate_until_that_is_lifted(cli: Cli,
 
 
 async def test_on_a_terminal_a_revocation_asks_because_it_ends_the_certificates_of_all(
-    cli: Cli,
     tenant: str,
     host_client: Client,
     host_file: Path,

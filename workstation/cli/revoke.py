@@ -109,9 +109,8 @@ async def _revoke(request: RevokeRequest) -> int:
 
 def _new_ones(users: list[str]) -> str:
     """Who gets a new certificate afterwards."""
-    return (
-        f"all but {', '.join(users)} get new ones at their next command" if users else "they get new ones at their next command"
-    )
+    subject = f"all but {', '.join(users)}" if users else "they"
+    return f"{subject} get new ones at their next command"
 
 
 def _check_followed(tenant: Obj) -> None:
