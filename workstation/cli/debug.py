@@ -1,4 +1,4 @@
-"""`bulkhead debug collect`: an archive about one tenant, for the colleague or the maintainer who helps.
+"""`bulkhead debug collect`: an archive about one tenant, for a colleague or a maintainer.
 
 It only reads. It works while the plane is dead, and says in its manifest what it could not read.
 """

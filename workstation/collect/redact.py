@@ -1,4 +1,4 @@
-"""What of an object, an event or a log may be in an archive. Pure.
+"""Which parts of an object, an event or a log may be in an archive. Pure.
 
 Of what a tenant writes, names and numbers stay, and texts go: values of variables, commands, labels and annotations, and
 messages that quote them. Of Secrets and ConfigMaps the keys and sizes stay. An allowlist decides for everything that a tenant
