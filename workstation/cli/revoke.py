@@ -108,7 +108,7 @@ async def _revoke(request: RevokeRequest) -> int:
 
 
 def _new_ones(users: list[str]) -> str:
-    """Who gets a new certificate afterwards."""
+    """The sentence about new certificates: all users get them but the revoked ones."""
     subject = f"all but {', '.join(users)}" if users else "they"
     return f"{subject} get new ones at their next command"
 
