@@ -113,6 +113,7 @@ KNOWN: Final[Mapping[str, Any]] = {
         "enabled": {},
         "interval": {},
         "labels": {},
+        "alerts": {},
     },
     "controller": {
         "replicas": {},
