@@ -203,8 +203,10 @@ class Recorder:
         if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
             return None
         self._mirrored[key] = version
-        mirrored = event_translation.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
-        return None if self._written_earlier(key_of(mirrored)) else mirrored
+        about, view = virtual | {"kind": kind}, self._caches.view()
+        mirrored = event_translation.to_virtual(event, about, view)
+        unwanted = event_translation.waits_for_tokens(event, about, view) or self._written_earlier(key_of(mirrored))
+        return None if unwanted else mirrored
 
     def _written_earlier(self, key: Key) -> bool:
         """Whether an earlier process wrote this event; true once only, because its next version is news."""

@@ -86,10 +86,15 @@ def version(case: Case) -> Refusal | None:
     """The class and the installation must offer the version of Kubernetes."""
     if case.version in case.versions:
         return None
-    return Refusal(
-        Reason.VERSION_UNAVAILABLE,
-        f"spec.kubernetesVersion: {case.version} is not available; available: {', '.join(case.versions) or 'none'}",
-    )
+    if case.versions:
+        message = f"spec.kubernetesVersion: {case.version} is not available; available: {', '.join(case.versions)}"
+    else:
+        installed = ", ".join(case.settings.kubernetes_versions) or "nothing"
+        listed = ", ".join(map(str, case.bounds.get("kubernetesVersions") or ()))
+        message = (
+            f"class: spec.kubernetesVersions: {listed}; the installation offers {installed} (chart value kubernetesVersions)"
+        )
+    return Refusal(Reason.VERSION_UNAVAILABLE, message)
 
 
 def version_step(case: Case) -> Refusal | None:

@@ -81,7 +81,7 @@ class UsageStore:
         page.until = min(max(page.until, now - _LONGEST_GAP), now)
         page.writer = self._writer
         if is_mended:
-            metrics.pages.labels("mended").inc()
+            metrics.pages.labels("repaired").inc()
             _log.error("usage is counted again from %s on", moment(page.until / 1000))
         if is_mended or not self._version:
             # From this moment on nothing is lost.
@@ -115,7 +115,7 @@ class UsageStore:
             if not usagebook.is_spoilt(stored):
                 raise
             _log.error("the open page of usage cannot be written, and is recreated: %s", error)
-            metrics.pages.labels("mended").inc()
+            metrics.pages.labels("repaired").inc()
             await self._client.delete(kinds.CONFIG_MAPS, names.USAGE_OPEN, self._namespace, resource_version=self._version)
             answer = await self._client.create(kinds.CONFIG_MAPS, body, self._namespace)
         self._version = version_of(answer)
@@ -150,7 +150,7 @@ class UsageStore:
         # An own write of an earlier number that arrived late has content that is closed since. A later number is another's.
         if page is None or page.number > number:
             _log.error("the open page of usage is damaged, and is overwritten with the content in memory")
-            metrics.pages.labels("mended").inc()
+            metrics.pages.labels("repaired").inc()
         self._version = version_of(stored)
 
     async def _closed(self) -> list[_Closed]:

@@ -119,6 +119,9 @@ def _stream_params(request: Request, *, with_command: bool) -> tuple[tuple[str, 
     if not set(found.values()) <= _FLAG:
         raise BadRequestError(400, "query: not a flag")
     wanted = {ours: "true" if found.get(theirs, "0") in {"1", "true"} else "false" for theirs, ours in _STREAM_NAMES.items()}
+    if wanted["tty"] == "true":
+        # A terminal has one stream for both. kubectl without a terminal requests both, and a kubelet refuses that.
+        wanted["stderr"] = "false"
     return (*wanted.items(), *(("command", command) for command in commands))
 
 

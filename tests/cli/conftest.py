@@ -1,5 +1,6 @@
 """Fixtures: the command as a process of its own, on a real API server; the tests play the controller by writing status."""
 
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.work.clock import SystemClock
 from controller.host.logins import Logins
@@ -17,6 +19,13 @@ from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
+
+_STANDARD = {
+    "apiVersion": names.API_VERSION,
+    "kind": "TenantClass",
+    "metadata": {"name": "standard"},
+    "spec": {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 1000}, "memory": {"maxNominal": "1Ti"}}}},
+}
 
 
 @pytest.fixture
@@ -28,8 +37,10 @@ def host_file(host_config: KubeConfig, tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def cli(host_client: Client, host_file: Path) -> Cli:
-    """Run the command against the host and return what it printed."""
+    """Run the command against the host and return what it printed. The host has one class, `standard`."""
     await install(host_client)
+    with contextlib.suppress(AlreadyExists):
+        await host_client.create(kinds.TENANT_CLASSES, _STANDARD)
 
     async def run(*arguments: str, **environment: str) -> Outcome:
         return await finish(await start(*arguments, environment={"KUBECONFIG": str(host_file)} | environment))

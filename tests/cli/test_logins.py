@@ -1,8 +1,10 @@
 """`bulkhead login`, `logout` and `revoke` against a real host; planes that change their CA are the e2e tests' part."""
 
 import contextlib
+import io
 import json
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller
 from workstation.cli import revoke
+from workstation.cli.arguments import Host, Wait
 from workstation.cli.credentials import certificate
 from workstation.cli.failures import CliError
 
@@ -86,6 +89,30 @@ async def test_a_revoked_user_gets_no_certificate_until_that_is_lifted(cli: Cli,
     assert (lifted.code, lifted.out) == (0, f"tenant {tenant}: admin may log in again\n")
     third = await access_of(host_client, tenant)
     assert third == second | {"revokedUsers": ["bob"]}
+
+
+async def test_on_a_terminal_a_revocation_asks_because_it_ends_the_certificates_of_all(
+    tenant: str,
+    host_client: Client,
+    host_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Another name than the tenant's changes nothing; its own goes on."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    request = revoke.RevokeRequest(Host(kubeconfig=str(host_file)), tenant, ("bob",), lift=False, wait=Wait(wanted=False))
+    monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
+    with pytest.raises(CliError, match="not revoked: the name does not match"):
+        await revoke._revoke(request)
+    assert await access_of(host_client, tenant) == {}
+    assert f"the certificates of all users of tenant {tenant}; all but bob get new ones" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{tenant}\n"))
+    assert await revoke._revoke(request) == 0
+    assert (await access_of(host_client, tenant))["revokedUsers"] == ["bob"]
 
 
 async def test_while_the_ca_is_to_be_replaced_nothing_is_signed(cli: Cli, tenant: str, host_client: Client) -> None:

@@ -13,9 +13,11 @@ from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
 from workstation.cli.tenant.description import unlimited
+from workstation.cli.tenant.listing import gpus_in_words
 
 GPU = "nvidia.com/gpu"
 
@@ -98,12 +100,31 @@ async def test_create_gives_up_at_its_deadline_with_the_cause(cli: Cli, name: st
 
 
 async def test_create_stops_where_waiting_is_hopeless(cli: Cli, controller: Controller, name: str) -> None:
-    running = asyncio.create_task(cli("tenant", "create", name, "--class", "nowhere", "--timeout", "5m"))
+    running = asyncio.create_task(cli("tenant", "create", name, "--class", "standard", "--timeout", "5m"))
     await controller.exists(name)
-    await controller.say(name, "False", Reason.UNKNOWN_CLASS, "no TenantClass is named 'nowhere'")
+    await controller.say(name, "False", Reason.UNKNOWN_CLASS, "no TenantClass is named 'standard'")
     done = await running
     assert done.code == 1
-    assert "UnknownClass: no TenantClass is named 'nowhere'" in done.err
+    assert "UnknownClass: no TenantClass is named 'standard'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (["--class", "nope"], "not created: no TenantClass is named 'nope'; available: standard"),
+        (["--class", "../tenants"], "no TenantClass is named '../tenants'"),
+        (["--gpus", "100000"], "not created: nvidia.com/gpu: 100000 is more than the 1000 that class standard allows"),
+        (["--quota", "memory=2Ti"], "memory: 2Ti is more than the 1Ti that class standard allows"),
+    ],
+)
+async def test_create_leaves_no_tenant_that_its_class_refuses(
+    cli: Cli, host_client: Client, name: str, options: list[str], refusal: str
+) -> None:
+    done = await cli("tenant", "create", name, "--class", "standard", *options)
+    assert (done.code, done.out) == (3 if "--class" in options else 1, "")
+    assert refusal in done.err
+    with pytest.raises(NotFound):
+        await host_client.get(kinds.TENANTS, name)
 
 
 async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Controller, host_file: Path, name: str) -> None:
@@ -148,7 +169,7 @@ async def test_a_file_without_a_tenant_is_a_usage_error(cli: Cli, tmp_path: Path
 async def test_a_typing_error_in_a_field_is_refused(cli: Cli, name: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(
-        f"apiVersion: {names.API_VERSION}\nkind: Tenant\nmetadata: {{name: {name}}}\nspec: {{class: a, qouta: {{}}}}\n"
+        f"apiVersion: {names.API_VERSION}\nkind: Tenant\nmetadata: {{name: {name}}}\nspec: {{class: standard, qouta: {{}}}}\n"
     )
     done = await cli("tenant", "create", "-f", str(path), "--no-wait")
     assert done.code == 1
@@ -204,6 +225,29 @@ async def test_describe_says_that_the_plane_is_silent(
     done = await cli("tenant", "describe", name)
     assert done.code == 0
     assert "unknown:" in done.out.split("may not run")[1]
+
+
+async def test_describe_of_a_refused_tenant_waits_for_no_login(cli: Cli, controller: Controller, name: str) -> None:
+    await controller.tenant(name)
+    await controller.say(name, "False", Reason.OUT_OF_BOUNDS, "65 is more than the 64 that the class allows")
+    done = await cli("tenant", "describe", name)
+    assert done.code == 0
+    assert "unknown: the tenant has no plane, because its spec is refused (OutOfBounds)" in done.out
+    assert "GPUs:" in done.out
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        (None, "not counted yet (quota 4)"),
+        ({"used": 3, "limit": 8}, "3 in use (quota 8)"),
+        ({"used": 8, "limit": 4, "borrowed": 4}, "8 in use, 4 of them borrowed (quota 4)"),
+        ({"used": 1, "limit": 4, "borrowed": 0, "lent": 2}, "1 in use (quota 4, 2 lent to others)"),
+    ],
+)
+def test_gpus_in_words(gpus: dict[str, int] | None, words: str) -> None:
+    tenant = {"spec": {"quota": {"resources": {GPU: {"nominal": 4}}}}, "status": {"gpus": gpus}}
+    assert gpus_in_words(tenant) == words
 
 
 async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, host_client: Client, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from workstation.cli.output import Progress, age, plain, table
+from workstation.cli.tenant.description import without_startup
 from workstation.cli.tenant.waiting import current
 from workstation.cli.trouble import troubles, unscheduled
 
@@ -56,6 +57,16 @@ def test_events_about_pods_that_run_or_are_gone_are_settled() -> None:
     events = [event("FailedMount", name) for name in ("runs", "gone", "waits")]
     kept = current(events, [pod("runs", phase="Running"), pod("waits")])
     assert [item["involvedObject"]["name"] for item in kept] == ["waits"]
+
+
+def test_failed_startup_probes_of_a_pod_that_is_ready_are_not_shown() -> None:
+    def probe(uid: str, message: str) -> dict[str, Any]:
+        return {"reason": "Unhealthy", "message": message, "involvedObject": {"kind": "Pod", "uid": uid}}
+
+    ready = {"metadata": {"uid": "1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    starting = {"metadata": {"uid": "2"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    kept = [probe("2", "Startup probe failed: 403"), probe("1", "Liveness probe failed: 500")]
+    assert without_startup([probe("1", "Startup probe failed: 403"), *kept], [ready, starting]) == kept
 
 
 def test_unscheduled_pods_and_strange_ones() -> None:

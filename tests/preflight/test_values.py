@@ -1,12 +1,19 @@
 """The values that preflight assumes are those of the chart, and what it takes of an admin's file is bounded."""
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bulkhead.kube import resources as kinds
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, rendered
+from workstation.cli import preflight
+from workstation.cli.failures import CliError
+from workstation.preflight.known import KNOWN, unknown
 from workstation.preflight.observe import INSTALLED
 from workstation.preflight.values import DEFAULTS, merged, parse
 
@@ -95,3 +102,40 @@ def test_values_of_the_wrong_type_are_read_as_nothing_and_many_are_cut() -> None
         "Address",
     )
     assert (len(values.images), values.pull_secrets, values.tolerations) == (24, (), ())
+
+
+def test_the_known_values_are_those_of_the_charts_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def names(node: Any) -> Any:
+        while isinstance(node, Mapping) and "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        if not isinstance(node, Mapping):
+            return None  # a name that the schema lists to say which other one is meant
+        if node.get("additionalProperties") is not False:
+            return {}
+        found = {name: names(inner) for name, inner in node.get("properties", {}).items()}
+        return {name: inner for name, inner in found.items() if inner is not None}
+
+    assert names(schema) == KNOWN
+    assert not list(unknown(yamlfiles.load(CHART / "values.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("content", "fault", "step"),
+    [
+        ("networkpolicy: {}", "no value networkpolicy", "did you mean networkPolicy?"),
+        ("services: {ranges: 10.0.0.0/8}", "no value services.ranges", "did you mean range?"),
+        ("image: x", "no value image", "did you mean images"),
+        ("services: {zzz: 1}", "no value services.zzz", "known here: range, slicePrefix"),
+        ("1: 2", "no value 1", "known here: "),
+        ('"a\\u001b[31m": 2', "no value a", "known here: "),
+    ],
+)
+def test_a_misspelt_value_is_named(content: str, fault: str, step: str, tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(content)
+    with pytest.raises(CliError, match=fault) as refused:
+        preflight._document(str(path))
+    assert str(refused.value.next_step).startswith(step)
+    assert "\x1b" not in str(refused.value)

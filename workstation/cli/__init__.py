@@ -8,11 +8,11 @@
     output      tables, documents and progress, safe for a terminal
     failures    expected errors and their exit codes
 
-    tenant/     tenant create | list | describe | accept-data | delete
+    tenant/     tenant create | list | describe | why | accept-data | delete
     quotas/     top, why, cohort, quota try, usage
     ssh/        ssh
     credentials/  where credentials come from, where they are kept, and the plugin that kubectl calls
-    login, logout, revoke, kubeconfig, connect, slurm, slurmtoken, audit, preflight, images, host, version: the commands
+    login, logout, revoke, kubeconfig, connect, slurm, slurmtoken, audit, debug, preflight, images, host, version: the commands
     completion, complete  the script for a shell, and the command that the script calls
 
     hostfile, connection  the host's kubeconfig, and a client of the host

@@ -9,7 +9,7 @@ from workstation.cli import connection
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError
 
-_CONTROLLER = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
+CONTROLLER = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 _CHART = "app.kubernetes.io/version"
 
 
@@ -23,7 +23,7 @@ def read(host: Host, seconds: float) -> dict[str, str | None] | None:
 
 async def _read(host: Host, seconds: float) -> dict[str, str | None] | None:
     async with asyncio.timeout(seconds), connection.host_client(host, seconds=seconds, quiet=True) as client:
-        found = (await client.list(kinds.DEPLOYMENTS, label_selector=_CONTROLLER)).items
+        found = (await client.list(kinds.DEPLOYMENTS, label_selector=CONTROLLER)).items
     return versions(found[0]) if found else None
 
 

@@ -7,12 +7,12 @@ import argparse
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.objects import Obj
-from workstation.cli import access, connection
+from workstation.cli import access, connection, hostfile, merging
 from workstation.cli.arguments import Host, Target, add_host, add_target, add_tenant, host_of, target_of
 from workstation.cli.credentials import certificate, choice, document
 from workstation.cli.credentials.choice import Wanted
@@ -33,6 +33,8 @@ class KubeconfigRequest:
     for_people: bool
     issuer: str | None
     target: Target
+    # Whether it becomes a context of the file that kubectl reads.
+    merge: bool = False
 
 
 def add_arguments(parser: Parser) -> None:
@@ -43,6 +45,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.epilog = (
         "examples:\n  bulkhead kubeconfig red --write red.yaml\n"
+        "  bulkhead kubeconfig red --merge                     then: kubectl --context bulkhead-red get nodes\n"
         "  bulkhead kubeconfig red --oidc --write red.yaml     to hand out; users run bulkhead login -f red.yaml, or kubectl\n"
     )
     parser.formatter_class = RAW
@@ -55,6 +58,11 @@ def add_arguments(parser: Parser) -> None:
         help="for users who sign in at the tenant's identity provider and have no rights on the host: hand them this file",
     )
     people.add_argument("--issuer", metavar="NAME", help="the same, for one of several providers")
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="add it as context bulkhead-TENANT to --write FILE, by default the file that kubectl reads",
+    )
     add_tenant(parser)
     add_target(parser, "the kubeconfig", "- for stdout, the default")
     parser.does(_request, print_kubeconfig)
@@ -68,12 +76,21 @@ def _request(options: argparse.Namespace) -> KubeconfigRequest:
         for_people=options.oidc or bool(options.issuer),
         issuer=options.issuer,
         target=target_of(options),
+        merge=options.merge,
     )
 
 
+def _pinned(host: Host) -> Host:
+    """The host with the context that is current now: the merged file may be the host's own, and get another current one."""
+    path = hostfile.find_kubeconfig(host.kubeconfig)
+    return replace(host, context=host.context or merging.current_context(path))
+
+
 def print_kubeconfig(request: KubeconfigRequest) -> int:
-    """`bulkhead kubeconfig TENANT [--static] [--write FILE|-] [-o json|yaml]`."""
+    """`bulkhead kubeconfig TENANT [--static] [--merge] [--write FILE|-] [-o json|yaml]`."""
     data = asyncio.run(_fetch(request))
+    if request.merge:
+        return _merge(request, data)
     if request.target.form == "yaml":
         import yaml  # noqa: PLC0415 - slow to load
 
@@ -88,13 +105,23 @@ def print_kubeconfig(request: KubeconfigRequest) -> int:
     return Exit.DONE
 
 
+def _merge(request: KubeconfigRequest, data: bytes) -> int:
+    if request.target.path == "-":
+        raise CliError("--merge changes a file, and --write - names none", code=Exit.USAGE)
+    path = Path(request.target.path) if request.target.path else merging.default_path()
+    merging.merge_into(path, data, request.tenant)
+    context = merging.context_of(request.tenant)
+    sys.stderr.write(f"added context {context} to {path}\nnext:  kubectl --context {context} get nodes\n")
+    return Exit.DONE
+
+
 async def _fetch(request: KubeconfigRequest) -> bytes:
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, request.tenant)
         if request.for_people:
             return _for_people(request, tenant)
         if not request.static:
-            return document.with_certificates(request.host, tenant)
+            return document.with_certificates(_pinned(request.host) if request.merge else request.host, tenant)
         document.place_of(tenant)
         return document.with_certificate(tenant, await certificate.obtain(client, request.tenant))
 

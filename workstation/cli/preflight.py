@@ -20,9 +20,11 @@ from workstation.cli.arguments import Form, Host, add_host, add_output, form_of,
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, document, plain, table
 from workstation.cli.parsing import RAW, Parser
+from workstation.cli.quotas.guess import did_you_mean
 from workstation.preflight import run
 from workstation.preflight.findings import Report, State, shortened
 from workstation.preflight.findings import document as report_document
+from workstation.preflight.known import unknown
 from workstation.preflight.values import Values, merged, parse
 
 _FILE_LIMIT: Final = 1 << 20
@@ -165,6 +167,12 @@ def _document(path: str) -> Mapping[str, Any]:
     if found is not None and not isinstance(found, dict):
         raise CliError(
             f"--values {path} must contain a mapping", next_step="give a file for `helm install -f`", code=Exit.USAGE
+        )
+    for name, there in unknown(found or {}):
+        raise CliError(
+            f"--values {path}: the chart has no value {plain(name, 100)}",
+            next_step=did_you_mean(str(name).rpartition(".")[2], there, f"known here: {', '.join(there)}"),
+            code=Exit.USAGE,
         )
     return found or {}
 

@@ -24,6 +24,7 @@ from workstation.cli.credentials import certificate, document
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Parser
+from workstation.cli.tenant import confirmation
 
 _TRIES: Final = 5
 _POLL_SECONDS: Final = 1.0
@@ -43,6 +44,8 @@ class RevokeRequest:
     # Whether the users may log in again.
     lift: bool
     wait: Wait
+    # Whether the question on a terminal was answered by an option.
+    confirmed: bool = False
 
 
 def add_arguments(parser: Parser) -> None:
@@ -62,6 +65,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("users", metavar="USER", nargs="*", help="users, by their names on the host's API server")
     parser.add_argument("--all", action="store_true", help="end all certificates, and let all users get new ones")
     parser.add_argument("--lift", metavar="USER", action="append", default=[], help="let a user log in again; may be repeated")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; without a terminal the command never asks")
     add_wait(parser, "until the tenant's API server refuses them")
     parser.does(_request, revoke)
 
@@ -70,7 +74,7 @@ def _request(options: argparse.Namespace) -> RevokeRequest:
     if sum(map(bool, (options.users, options.all, options.lift))) != 1:
         raise CliError("one of USER, --all and --lift is required", next_step="bulkhead revoke --help", code=Exit.USAGE)
     users = tuple(user.removeprefix(names.HOST_USER_PREFIX) for user in options.lift or options.users)
-    return RevokeRequest(host_of(options), options.tenant, users, bool(options.lift), wait_of(options))
+    return RevokeRequest(host_of(options), options.tenant, users, bool(options.lift), wait_of(options), options.yes)
 
 
 def revoke(request: RevokeRequest) -> int:
@@ -82,6 +86,10 @@ async def _revoke(request: RevokeRequest) -> int:
     name, users, lift = request.tenant, list(request.users), request.lift
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, name)
+        # A pipeline that revokes in an emergency gets no question.
+        if not lift and not request.confirmed and sys.stdin.isatty():
+            warning = f"This ends the certificates of all users of tenant {name}; {_new_ones(users)}"
+            confirmation.ask(name, "this ends all certificates", warning, "not revoked")
         before = await _own(client, request.host, tenant) if request.wait.wanted and not lift else None
         await _write(client, tenant, users, lift=lift)
     if lift:
@@ -97,6 +105,12 @@ async def _revoke(request: RevokeRequest) -> int:
         sys.stderr.write(f"{', '.join(users)} get no new ones; other users' kubectl is refused once, and then gets new ones\n")
         sys.stderr.write("objects that they created remain: check for their ServiceAccount tokens and RoleBindings\n")
     return Exit.DONE
+
+
+def _new_ones(users: list[str]) -> str:
+    """The sentence about new certificates: all users get them but the revoked ones."""
+    subject = f"all but {', '.join(users)}" if users else "they"
+    return f"{subject} get new ones at their next command"
 
 
 def _check_followed(tenant: Obj) -> None:

@@ -1,11 +1,12 @@
 """Warnings about pods that do not start, derived from pods and events. Pure; for waits and `tenant describe`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, mappings
 
 WAITING = frozenset(
     {
@@ -73,9 +74,21 @@ def _of_pod(pod: Obj) -> Iterator[Trouble]:
         if waiting.get("reason") not in WAITING:
             continue
         ended = (container.get("lastState") or {}).get("terminated") or {}
-        exit_note = f" (last exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        exit_note = f" ({_ended(pod, container, ended)})" if "exitCode" in ended else ""
         subject = f"{name}, container {container.get('name')}"
         yield Trouble(subject, str(waiting["reason"]), f"{waiting.get('message') or ''}{exit_note}".strip())
+
+
+def _ended(pod: Obj, container: Obj, ended: Mapping[str, Any]) -> str:
+    """How a container ended last; the bound that it hit, if the kernel ended it for memory."""
+    if ended.get("reason") != "OOMKilled":
+        return f"last exit code {ended['exitCode']}"
+    limits = {
+        item.get("name"): mapping(mapping(item.get("resources")).get("limits")).get("memory")
+        for item in mappings(mapping(pod.get("spec")).get("containers"))
+    }
+    limit = limits.get(container.get("name")) or "of its pod or node"
+    return f"out of memory {container.get('restartCount') or 1} times, limit {limit}"
 
 
 def _of_events(events: Iterable[Obj]) -> Iterator[Trouble]:

@@ -9,13 +9,16 @@ from typing import Any, Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
-from syncer.translate import metadata, sanitise
+from syncer.translate import metadata, sanitise, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.view import TenantView
 
 _COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
 _TEXT_LIMIT: Final = 128
 _NAME_LIMIT: Final = 253 - 33
+# A pod's tokens are requested once it is bound, so the kubelet tries its volume too early, once or twice, at every pod. After
+# so many tries within its first half minute the tokens are late, and the tenant is told.
+_EARLY_TRIES: Final = 5
 # What the host says about its own doings, not the tenant's.
 _KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
 
@@ -27,6 +30,15 @@ def involved(host_event: Obj, kinds: Container[str]) -> tuple[str, str]:
     if not isinstance(kind, str) or kind not in kinds or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
         return "", ""
     return kind, name
+
+
+def waits_for_tokens(host_event: Obj, virtual: Obj, view: TenantView) -> bool:
+    """Whether the kubelet only tried a pod's volume before its tokens were there: true of nearly every pod as it starts."""
+    if host_event.get("reason") != "FailedMount" or str(virtual.get("kind") or "Pod") != "Pod":
+        return False
+    tries = host_event.get("count") or mapping(host_event.get("series")).get("count") or 1
+    early = isinstance(tries, int) and tries < _EARLY_TRIES
+    return early and tokens.secret_name(virtual, view) in str(host_event.get("message"))
 
 
 def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:

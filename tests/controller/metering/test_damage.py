@@ -79,7 +79,7 @@ async def closed_pages(host: Host) -> list[tuple[str, str]]:
 
 
 def mended() -> float:
-    return float(metrics.pages.labels("mended")._value.get())
+    return float(metrics.pages.labels("repaired")._value.get())
 
 
 async def two_closed_pages(host: Host) -> None:

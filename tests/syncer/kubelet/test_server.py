@@ -153,6 +153,18 @@ async def test_item_85_exec_is_spliced_and_its_names_are_rewritten(bench: Bench)
     assert "Bearer tenant" not in asked
 
 
+async def test_a_terminal_has_no_stream_for_errors(bench: Bench) -> None:
+    """`kubectl run -it` whose input is not a terminal requests both; a kubelet answers that both cannot be."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+    target = "/attach/ns/web/u-1/main?input=1&output=1&error=1&tty=1"
+    writer.write(f"POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n{WEBSOCKET}\r\n".encode())
+    async with asyncio.timeout(60):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    writer.close()
+    query = bench.upstream.requests[0].split(" ")[1]
+    assert {"stderr=false", "tty=true"} <= set(query.split("?")[1].split("&"))
+
+
 @pytest.mark.parametrize(
     ("target", "status"),
     [

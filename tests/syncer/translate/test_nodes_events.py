@@ -5,6 +5,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,6 +236,26 @@ def test_item_83_an_event_is_about_the_virtual_object() -> None:
     assert "bh-red" not in str(found)
     assert "host-uid" not in str(found)
     assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}, WITH_EVENTS) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "hidden"),
+    [
+        ({}, True),
+        ({"count": 4}, True),
+        ({"count": 5}, False),  # half a minute later it is no longer a start
+        ({"count": None, "series": {"count": 9}}, False),
+        ({"count": "x"}, False),
+        ({"reason": "FailedScheduling"}, False),
+        ({"message": 'MountVolume.SetUp failed for volume "a" : secret "other" not found'}, False),
+    ],
+)
+def test_item_83_a_kubelet_that_is_earlier_than_the_tokens_is_no_news(change: dict[str, Any], *, hidden: bool) -> None:
+    own = samples.pod()
+    message = f'MountVolume.SetUp failed for volume "a" : secret "{tokens.secret_name(own, samples.VIEW)}" not found'
+    found = {"reason": "FailedMount", "message": message, "count": 1} | change
+    assert event.waits_for_tokens(found, own, samples.VIEW) is hidden
+    assert not event.waits_for_tokens(found, samples.pod("other") | {"kind": "Service"}, samples.VIEW)
 
 
 def test_item_03_the_way_back_is_proven_by_the_name() -> None:

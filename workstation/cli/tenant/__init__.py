@@ -1,7 +1,7 @@
 """`bulkhead tenant`: the life of a tenant, from the command line.
 
 actions        the parser above the others
-create, listing, describe, acceptdata, delete   one action each, with its parser and its request
+create, listing, describe, why, acceptdata, delete   one action each, with its parser and its request
 waiting        waits that show what they wait for
 confirmation   asks the user to type a tenant's name
 """

@@ -1,7 +1,8 @@
 """`bulkhead tenant create`.
 
-Builds a Tenant from options and a file, creates it with strict field checks, and waits. The API server checks the spec. Only
-the rule for names is repeated here: it saves a round trip and gives a better message.
+Builds a Tenant from options and a file, creates it with strict field checks, and waits. The API server checks the spec. Two
+rules are repeated here: the one for names, which saves a round trip, and the bounds of the class (`offered`), because a Tenant
+beyond them is created and never ready.
 """
 
 import argparse
@@ -18,13 +19,13 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from workstation.cli import connection, values
 from workstation.cli.arguments import Host, Wait, add_host, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Actions
-from workstation.cli.tenant import waiting
+from workstation.cli.tenant import offered, waiting
 
 _FALLBACK_CLASS = "standard"
 _FILE_LIMIT = 1 << 20
@@ -124,6 +125,7 @@ async def _create(request: CreateRequest, tenant: Obj) -> int:
         spec = tenant["spec"]
         if not spec.get("class"):
             spec["class"] = await _only_class(client)
+        await _check_class(client, name, spec)
         await _post(client, tenant)
         print(f"tenant {name} created")
         if not request.wait.wanted:
@@ -134,6 +136,30 @@ async def _create(request: CreateRequest, tenant: Obj) -> int:
     print(f"tenant {name} is ready at {endpoint}")
     sys.stderr.write(f"next:  bulkhead connect {name} -- kubectl get nodes\n")
     return Exit.DONE
+
+
+async def _check_class(client: Client, name: str, spec: Mapping[str, Any]) -> None:
+    """Raise CliError if the class does not exist or allows less. A user who may not read classes is not refused here."""
+    wanted = str(spec["class"])
+    try:
+        classes = {str(item["metadata"]["name"]): item for item in (await client.list(kinds.TENANT_CLASSES)).items}
+    except Forbidden:
+        return
+    except NotFound as error:
+        raise connection.not_installed() from error
+    found = classes.get(wanted)
+    if found is None:
+        raise CliError(
+            f"tenant {name}: not created: {offered.unknown_class(wanted, classes)}",
+            next_step="choose one with --class, or see them: kubectl get tenantclasses",
+            code=Exit.NOT_FOUND,
+        )
+    excess = offered.excess(spec, found)
+    if excess:
+        raise CliError(
+            f"tenant {name}: not created: {excess}",
+            next_step=f"request less, or raise the bound: kubectl edit tenantclass {wanted}",
+        )
 
 
 async def _post(client: Client, tenant: Obj) -> None:

@@ -25,7 +25,7 @@ from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import describedocument, describetext, waiting
-from workstation.cli.tenant.description import Description, Inside
+from workstation.cli.tenant.description import Description, Inside, without_startup
 from workstation.cli.trouble import troubles, unscheduled
 
 _PLANE_SECONDS = 5.0
@@ -85,7 +85,7 @@ async def _describe(request: DescribeRequest) -> Description:
             pods=tuple(pods),
             troubles=tuple(troubles(pods, waiting.current(events, pods))),
             quotas=tuple(quotas),
-            events=(*own, *events),
+            events=(*own, *without_startup(events, pods)),
             inside=await _inside(client, tenant, request.host),
         )
 
@@ -103,6 +103,9 @@ async def _readable(client: Client, r: Resource, namespace: str | None, **select
 
 async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:
     """The tenant's own pods that do not run, with the messages that the tenant sees."""
+    ready = waiting.ready_condition(tenant) or {}
+    if ready.get("reason") in waiting.HOPELESS and not (tenant.get("status") or {}).get("endpoint"):
+        return Inside(unknown=f"the tenant has no plane, because its spec is refused ({ready['reason']})")
     try:
         found = await certificate.current(client, host, tenant, patience=_PLANE_SECONDS)
         data = kubeconfigs.with_certificate(tenant, found)

@@ -15,7 +15,7 @@ from workstation.cli.tenant.description import (
     quota_lines,
     unlimited,
 )
-from workstation.cli.tenant.listing import gpus_of
+from workstation.cli.tenant.listing import gpus_in_words
 
 _EVENTS_SHOWN = 15
 
@@ -42,7 +42,7 @@ def _summary(tenant: Obj) -> None:
         "Mode": (spec.get("scheduling") or {}).get("mode"),
         "Version": versions.get("kubernetes") or spec.get("kubernetesVersion"),
         "Endpoint": status.get("endpoint"),
-        "GPUs": f"{gpus_of(tenant)} used of limit",
+        "GPUs": gpus_in_words(tenant),
         "Dedicated": _dedicated(status),
         "Slice": status.get("serviceSlice"),
         "Age": age(tenant["metadata"].get("creationTimestamp")),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bulkhead.api import accelerators, labels, podresources
 from bulkhead.api.objects import Obj
-from bulkhead.api.podphase import placed_on
+from bulkhead.api.podphase import is_ready, placed_on
 from workstation.cli.trouble import Trouble
 
 
@@ -98,6 +98,20 @@ def event_lines(events: Sequence[Obj]) -> list[EventLine]:
         latest.pop(key, None)  # a repeated event moves to the end
         latest[key] = _when(event)
     return [EventLine(when, *key) for key, when in latest.items()]
+
+
+def without_startup(events: Iterable[Obj], pods: Iterable[Obj]) -> list[Obj]:
+    """The events without failed startup probes of pods that have become ready: every API server has some while it starts."""
+    ready = {str(pod["metadata"]["uid"]) for pod in pods if is_ready(pod)}
+    return [event for event in events if not (_is_startup(event) and _subject_uid(event) in ready)]
+
+
+def _is_startup(event: Obj) -> bool:
+    return event.get("reason") == "Unhealthy" and str(event.get("message") or "").startswith("Startup probe")
+
+
+def _subject_uid(event: Obj) -> str:
+    return str((event.get("involvedObject") or {}).get("uid") or "")
 
 
 def _when(event: Obj) -> str:

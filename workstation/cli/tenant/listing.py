@@ -93,3 +93,14 @@ def gpus_of(tenant: Obj) -> str:
         return str(gpus.get("summary") or f"{gpus.get('used', 0)}/{gpus.get('limit', 0)}")
     resources = ((tenant.get("spec") or {}).get("quota") or {}).get("resources") or {}
     return f"-/{(resources.get(labels.GPU) or {}).get('nominal', 0)}"
+
+
+def gpus_in_words(tenant: Obj) -> str:
+    """The same in words: `8 in use, 4 of them borrowed (quota 4, 0 lent to others)`."""
+    gpus = (tenant.get("status") or {}).get("gpus") or {}
+    if not gpus:
+        return f"not counted yet (quota {gpus_of(tenant).removeprefix('-/')})"
+    borrowed, lent = gpus.get("borrowed") or 0, gpus.get("lent") or 0
+    more = f", {borrowed} of them borrowed" if borrowed else ""
+    given = f", {lent} lent to others" if lent else ""
+    return f"{gpus.get('used', 0)} in use{more} (quota {gpus.get('limit', 0)}{given})"

@@ -1,0 +1,1 @@
+"""What an archive of one tenant may contain, and how it is written."""

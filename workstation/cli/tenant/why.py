@@ -1,0 +1,93 @@
+"""`bulkhead tenant why`: the first cause of what is wrong with a tenant, and what to type next. Read-only.
+
+`describe` shows everything; this shows the one line that explains the rest.
+"""
+
+import argparse
+import asyncio
+from dataclasses import asdict, dataclass
+
+from bulkhead.api import names
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.objects import Resource
+from workstation.cli import connection
+from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
+from workstation.cli.failures import Exit
+from workstation.cli.hostversion import CONTROLLER
+from workstation.cli.output import age, document, plain
+from workstation.cli.parsing import RAW, Actions
+from workstation.cli.tenant import waiting
+from workstation.cli.tenant.cause import Cause, first_cause
+from workstation.cli.trouble import troubles
+
+
+@dataclass(frozen=True, slots=True)
+class WhyRequest:
+    """`tenant why NAME`."""
+
+    host: Host
+    name: str
+    form: Form
+
+
+def add_why(actions: Actions) -> None:
+    """`tenant why`."""
+    parser = actions.add_parser(
+        "why",
+        help="name the first cause of what is wrong with a tenant, and the next step",
+        description="Name the first cause of what is wrong with a tenant, since when, and what to type next. `describe`\n"
+        "shows everything else. For one pod of a tenant: bulkhead why TENANT POD.",
+        epilog="exit codes:\n  0 nothing is wrong   1 something is   3 no such tenant\n\n"
+        "examples:\n  bulkhead tenant why red\n",
+        formatter_class=RAW,
+    )
+    add_host(parser)
+    add_tenant(parser, "name")
+    add_output(parser)
+    parser.does(_request, why_tenant)
+
+
+def _request(options: argparse.Namespace) -> WhyRequest:
+    return WhyRequest(host_of(options), options.name, form_of(options))
+
+
+def why_tenant(request: WhyRequest) -> int:
+    """`bulkhead tenant why NAME [-o table|json|yaml]`."""
+    found = asyncio.run(_find(request))
+    if request.form == "table":
+        _print(request.name, found)
+    else:
+        told = asdict(found)
+        document({"tenant": request.name, "nextStep": told.pop("next_step") or None, **told}, request.form)
+    return Exit.DONE if found.healthy else Exit.FAILED
+
+
+def _print(name: str, found: Cause) -> None:
+    since = f" for {age(found.since)}" if found.since else ""
+    if found.healthy:
+        print(f"tenant {name}: {found.what}; ready{since}")
+        return
+    print(f"tenant {name}: {plain(found.reason)}{since}\n  cause:  {plain(found.what)}")
+    if found.next_step:
+        print(f"  next:   {plain(found.next_step)}")
+
+
+async def _find(request: WhyRequest) -> Cause:
+    async with connection.host_client(request.host) as client:
+        tenant = await connection.get_tenant(client, request.name)
+        plane = names.plane_namespace(request.name)
+        pods = await _readable(client, kinds.PODS, plane)
+        events = await _readable(client, kinds.EVENTS, plane, field="type=Warning")
+        controllers = await _readable(client, kinds.DEPLOYMENTS, None, label=CONTROLLER)
+    return first_cause(tenant, controllers, troubles(pods, waiting.current(events, pods)))
+
+
+async def _readable(client: Client, r: Resource, namespace: str | None, *, field: str = "", label: str = "") -> list[Obj]:
+    """A list; empty where the namespace does not exist yet or this user may not read it."""
+    try:
+        return (await client.list(r, namespace, field_selector=field or None, label_selector=label or None)).items
+    except (NotFound, Forbidden):
+        return []
