@@ -270,18 +270,19 @@ class ApiServer:
     def compact(self) -> None:
         """Make etcd forget its history, so that older resource versions are gone."""
         revision = self._etcdctl_range()
-        self._etcd_call("kv/compaction", f'{{"revision": "{revision}", "physical": true}}')
+        self.etcd_call("kv/compaction", f'{{"revision": "{revision}", "physical": true}}')
 
     def _etcdctl_range(self) -> str:
-        answer = json.loads(self._etcd_call("kv/range", '{"key": "AA==", "limit": 1}'))
+        answer = json.loads(self.etcd_call("kv/range", '{"key": "AA==", "limit": 1}'))
         return str(answer["header"]["revision"])
 
     def forget(self, prefix: str) -> None:
         """Delete everything below a key in etcd, bypassing the API server."""
         first, last = (base64.b64encode(item.encode()).decode() for item in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
-        self._etcd_call("kv/deleterange", json.dumps({"key": first, "range_end": last}))
+        self.etcd_call("kv/deleterange", json.dumps({"key": first, "range_end": last}))
 
-    def _etcd_call(self, path: str, body: str) -> bytes:
+    def etcd_call(self, path: str, body: str) -> bytes:
+        """One request to etcd by its JSON gateway, past the API server."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}/v3/{path}", data=body.encode(), method="POST")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=10) as answer:
