@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -19,7 +19,7 @@ from controller.slurm.config.topology import topology_of
 from controller.slurm.objects import nodesets
 from controller.slurm.observe import MOST_NODES, NODE_SETS, cordoned, node_sets
 from tests.kit.cloning import clone
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
 
 MIB = 1024 * 1024
@@ -27,9 +27,15 @@ FAT = 60_000
 FEW = 600
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running("fat", tmp_path_factory.mktemp("fat"), ServerOptions(memory_mib=500)) as started:
+        yield started
+
+
 @pytest.fixture
-async def admin(file_server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(file_server.admin, user_agent="tests", field_manager="tests") as client:
+async def admin(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         yield client
 
 
@@ -58,9 +64,9 @@ async def nodes(plane: Plane) -> tuple[Obj, ...]:
 
 
 @pytest.mark.apiserver
-async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(file_server: ApiServer, admin: Client) -> None:
+async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(server: ApiServer, admin: Client) -> None:
     mine = {labels.PLATFORM: "true", "bulkhead.dev/rack": "r7"}
-    await fill(file_server, admin, range(FEW), FAT, **mine)
+    await fill(server, admin, range(FEW), FAT, **mine)
     await admin.patch(kinds.NODES, name_of(0), {"spec": {"unschedulable": True}})
     budget = Budget()
     tracemalloc.start()
@@ -77,27 +83,27 @@ async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(f
     assert topology_of("tree", found).units == ("rack-r7",)
     assert cordoned(found) == {name_of(0): "is cordoned"}
 
-    await fill(file_server, admin, range(FEW, FEW + 400), FAT, **mine)
+    await fill(server, admin, range(FEW, FEW + 400), FAT, **mine)
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(TooLarge, match=f"list of nodes: more than {LIST_BYTES} bytes"):
             await nodes(Plane(admin, turn))
         assert turn.read < LIST_BYTES + PAGE_BYTES
 
     # What does not say that it is the platform's is not even sent.
-    await clear(file_server)
-    await fill(file_server, admin, range(2000, 2100), FAT)
+    await clear(server)
+    await fill(server, admin, range(2000, 2100), FAT)
     async with Budget().turn("a", 60) as turn:
         assert await nodes(Plane(admin, turn)) == ()
         assert turn.read < 4096
 
 
 @pytest.mark.apiserver
-async def test_an_object_that_cannot_be_fetched_in_one_page_is_reported(file_server: ApiServer, admin: Client) -> None:
-    await fill(file_server, admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
+async def test_an_object_that_cannot_be_fetched_in_one_page_is_reported(server: ApiServer, admin: Client) -> None:
+    await fill(server, admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(TooLarge, match=f"more than {PAGE_BYTES}|longer than {PAGE_BYTES}"):
             await nodes(Plane(admin, turn))
-    await clear(file_server)
+    await clear(server)
 
 
 @pytest.mark.apiserver
