@@ -34,14 +34,17 @@ WITH_SCHEDULER: Final = frozenset(
 LONGEST_FIRST: Final = (
     SCHEDULED,
     "tests/apiserver/test_audit_webhook.py",
-    "tests/apiserver/test_oidc.py",
-    "tests/apiserver/test_sync_hostile.py",
-    "tests/apiserver/test_fat_planes.py",
     "tests/controller/tenant/test_reconcile.py",
+    "tests/apiserver/test_oidc.py",
     "tests/chart/test_uninstall.py",
-    "tests/apiserver/test_preflight.py",
+    "tests/adversarial/test_host_policies.py",
+    "tests/adversarial/test_floods.py",
     "tests/controller/tenant/test_reconcile_extras.py",
+    "tests/apiserver/test_sync_podgroups.py",
+    "tests/apiserver/test_preflight.py",
     "tests/apiserver/test_sync_snapshots_unserved.py",
+    "tests/apiserver/test_sync_hostile.py",
+    "tests/adversarial/test_mirrored.py",
 )
 PAIRED: Final = 1  # the phase of those on the shared pair
 _PLACES: Final = {unit: place for place, unit in enumerate(LONGEST_FIRST)}
