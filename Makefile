@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-# Three processes of pytest read 450 modules each: without bytecode that is eight seconds of CPU for each of them.
+# Four processes of pytest read 450 modules each: without bytecode that is eight seconds of CPU for each of them.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV ?= .venv
@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 # A test that fails runs once more, alone (docs/decisions/0042-the-gate.md); without this plugin nothing is forgiven.
 PYTEST := $(PY) -u -m pytest -p ci.flakes
 # `make test` runs this many files of tests at a time: they wait as much as they compute. Each process has two API servers of its own.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
 # Scenarios of the core suite wait for planes, so two run at a time.

@@ -4,10 +4,11 @@
 """
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,13 +17,16 @@ from xdist.scheduler import LoadScopeScheduling
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
-from tests.kit.order import file_of, place_of, unit_of
+from tests.kit.order import PAIRED, phase_of, place_of, unit_of
 from tests.kit.servers import ApiServer, Pair, running, start_pair
 from tests.kit.syncerbed import empty
 
 # gRPC's fork handlers abort a child that is forked (as test API servers are) while one of its threads polls; nothing here
 # uses gRPC in a child. The variable is read when the first channel is created.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+_PAIR = pytest.StashKey[Pair]()
+_PAST_PAIR = pytest.StashKey[set[str]]()  # units of tests
 
 # A shell's background job starts with SIGINT ignored, and so would every command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -34,13 +38,37 @@ settings.register_profile("search", deadline=None, max_examples=2000, suppress_h
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage in what stays for the whole run: ten thousand tests are many objects to look through each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Mark the tests that need API servers, so that `-m 'not apiserver'` deselects them; order the files."""
     for item in items:
         if {"apiservers", "own_server", "file_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
-    served = {file_of(item.nodeid) for item in items if item.get_closest_marker("apiserver")}
-    items.sort(key=lambda item: place_of(item.nodeid, server=file_of(item.nodeid) in served))
+    served = {unit_of(item.nodeid) for item in items if item.get_closest_marker("apiserver")}
+    paired = {unit_of(item.nodeid) for item in items if "apiservers" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: place_of(item.nodeid, paired, served))
+    session.stash[_PAST_PAIR] = {
+        unit for item in items if phase_of(unit := unit_of(item.nodeid), paired, served) > PAIRED
+    }  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared pair before the first test of a phase that does not use it: idle, it would hold most of a GiB."""
+    pair = item.session.stash.get(_PAIR, None)
+    if pair is not None and nextitem is not None and unit_of(nextitem.nodeid) in item.session.stash[_PAST_PAIR]:
+        del item.session.stash[_PAIR]
+        pair.stop()
 
 
 class Units(LoadScopeScheduling):  # type: ignore[misc]
@@ -56,9 +84,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units | N
 
 
 @pytest.fixture(scope="session")
-def apiservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def apiservers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The host's and the plane's API server. They are shared, so tests use namespaces of their own and kill nothing."""
-    pair = start_pair(tmp_path_factory.mktemp("apiservers"))
+    pair = request.session.stash[_PAIR] = start_pair(tmp_path_factory.mktemp("apiservers"))
     yield pair
     pair.stop()
 

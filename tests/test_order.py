@@ -3,16 +3,18 @@
 import re
 from pathlib import Path
 
-from tests.kit.order import LONGEST_FIRST, SCHEDULED, WITH_SCHEDULER, file_of, place_of, unit_of
+from tests.kit.order import LONGEST_FIRST, PAIRED, SCHEDULED, WITH_SCHEDULER, file_of, phase_of, place_of, unit_of
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_a_long_file_comes_before_one_with_servers_and_that_before_the_rest() -> None:
+def test_a_long_file_comes_first_then_those_on_the_pair_then_other_servers_then_the_rest() -> None:
     long = LONGEST_FIRST[1]
-    given = [("tests/syncer/test_a.py::test_x", False), (f"{long}::test_x[a::b]", True), ("tests/cli/test_b.py::test_x", True)]
-    ordered = sorted(given, key=lambda each: place_of(each[0], server=each[1]))
-    assert [file_of(node) for node, _ in ordered] == [long, "tests/cli/test_b.py", "tests/syncer/test_a.py"]
+    paired, served = {"tests/cli/test_p.py", long}, {"tests/cli/test_p.py", "tests/a/test_s.py", long}
+    given = ["tests/a/test_s.py::test_x", "tests/a/test_x.py::test_x", f"{long}::test_x[a::b]", "tests/cli/test_p.py::test_x"]
+    ordered = [file_of(node) for node in sorted(given, key=lambda node: place_of(node, paired, served))]
+    assert ordered == [long, "tests/cli/test_p.py", "tests/a/test_s.py", "tests/a/test_x.py"]
+    assert [phase_of(file, paired, served) > PAIRED for file in ordered] == [False, False, True, True]
 
 
 def test_every_long_file_is_there() -> None:

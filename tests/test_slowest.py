@@ -1,10 +1,13 @@
 """The cost of a run is added up from its record, divided into computing and waiting."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.slowest.__main__ import lines
+from tests.slowest.memory import Held, Watch, held, resident_bytes, tree
 from tests.slowest.table import printed, spent
 
 pytest_plugins = ["pytester"]
@@ -18,6 +21,7 @@ RECORD = [
     {"fixture": "server", "scope": "session", "seconds": 0.5},
     {"process": "etcd", "cpu": 4.0, "peak_mib": 60, "first": "tests/a/test_x.py::test_one"},
     {"process": "etcd", "cpu": 2.0, "peak_mib": 80, "first": "tests/b/test_y.py::test_three"},
+    {"memory": {"etcd": [2, 90], "kube-apiserver": [2, 934]}},
     {"of a later version": True},
     {"ended": 110.0},
 ]
@@ -41,6 +45,39 @@ def test_the_widest_stand_first_and_each_kind_of_process_once() -> None:
     assert text[0].startswith("3 tests in 10 s; test-seconds 8")
     assert not any("test_one" in line for line in text), "only the slowest test is asked for"
     assert [line.split() for line in text if line.endswith("etcd")] == [["6.0", "3.0", "80", "2", "etcd"]]
+
+
+def test_the_most_memory_stands_above_with_whose_it_was() -> None:
+    assert printed(spent(RECORD))[1] == "memory at the most 1.0 GiB: 2 kube-apiserver 934 MiB, 2 etcd 90 MiB"
+
+
+def test_pages_are_walked_for_a_new_most_alone() -> None:
+    watch = Watch(period=60.0)
+    sizes = {1000: 10, 1005: 99, 900: 99, 2000: 8, 3000: 30}
+    walked = []
+
+    def closely(pids: list[int]) -> Held:
+        walked.append(pids[0])
+        return Held({"x": (1, sizes[pids[0]])})
+
+    for size in sizes:
+        watch.look([size], resident=lambda pids: pids[0], closely=closely)
+    assert (walked, watch.stop().mib) == ([1000, 2000, 3000], 30)
+
+
+def test_what_children_of_children_hold_counts() -> None:
+    line = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    inner = "held = bytearray(64 << 20); print('ready', flush=True); input()"
+    command = [sys.executable, "-c", line, inner]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        pids = tree(process.pid)
+        found = held(pids)
+        assert (len(pids), sum(count for count, _ in found.programs.values())) == (2, 2)
+        assert 64 <= found.mib < resident_bytes(pids) / (1 << 20) + 1
+        process.communicate(b"\n")
+    assert held(pids) == Held()
 
 
 def test_a_run_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -71,7 +108,9 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
         def test_computes(): subprocess.run([sys.executable, "-c", "for _ in range(8_000_000): pass"], check=True)
         """
     )
-    pytester.runpytest_subprocess("-p", "tests.slowest.record", "-p", "no:cacheprovider").assert_outcomes(passed=2)
+    ended = pytester.runpytest_subprocess("-p", "tests.slowest.record", "-p", "no:cacheprovider", "-n", "1")
+    ended.assert_outcomes(passed=2)
+    ended.stdout.fnmatch_lines(["memory at the most *"])
     run = spent(lines(pytester.path / "record"))
     sleeps, computes = (next(cost for name, cost in run.tests.items() if name.endswith(end)) for end in ("sleeps", "computes"))
     assert sleeps.waited > 0.6

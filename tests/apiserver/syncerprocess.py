@@ -69,13 +69,14 @@ def tail(log: Path) -> str:
 
 
 @contextlib.asynccontextmanager
-async def running_syncer(arguments: list[str], port: int, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running_syncer(
+    arguments: list[str], port: int, log: Path, program: tuple[str, ...] = ("-m", "syncer")
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """The process, once it is ready; killed at the end if it still runs."""
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "syncer",
+            *program,
             *arguments,
             f"--probe-port={port}",
             stderr=out,

@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -18,7 +18,8 @@ from controller.slurm.answers import shapes
 from controller.slurm.config.topology import topology_of
 from controller.slurm.objects import nodesets
 from controller.slurm.observe import MOST_NODES, NODE_SETS, cordoned, node_sets
-from tests.kit.servers import ApiServer
+from tests.kit.cloning import clone
+from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
 
 MIB = 1024 * 1024
@@ -26,35 +27,35 @@ FAT = 60_000
 FEW = 600
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with running("fat", tmp_path_factory.mktemp("fat"), ServerOptions(memory_mib=500)) as started:
+        yield started
+
+
 @pytest.fixture
-async def admin(file_server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(file_server.admin, user_agent="tests", field_manager="tests") as client:
+async def admin(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         yield client
 
 
-def node(number: int, size: int, **marks: str) -> Obj:
-    meta = {"name": f"n-{number}", "labels": marks, "annotations": {"fat": "x" * size}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"unschedulable": number == 0}}
+FOLDER = "/registry/minions"
 
 
-async def fill(admin: Client, numbers: range, size: int, **marks: str) -> None:
-    slots = asyncio.Semaphore(16)
-
-    async def make(number: int) -> None:
-        async with slots:
-            await admin.create(kinds.NODES, node(number, size, **marks))
-
-    await asyncio.gather(*(make(number) for number in numbers))
+def name_of(number: int) -> str:
+    return f"n-{number:04}"
 
 
-async def clear(admin: Client, numbers: range) -> None:
-    slots = asyncio.Semaphore(16)
+async def fill(server: ApiServer, admin: Client, numbers: range, size: int, **marks: str) -> None:
+    """Nodes of these numbers; the first is created, and the others are copies of it."""
+    first, *others = map(name_of, numbers)
+    meta = {"name": first, "labels": marks, "annotations": {"fat": "x" * size}}
+    await admin.create(kinds.NODES, {"apiVersion": "v1", "kind": "Node", "metadata": meta})
+    await asyncio.to_thread(clone, server, FOLDER, first, others)
 
-    async def remove(number: int) -> None:
-        async with slots:
-            await admin.delete(kinds.NODES, f"n-{number}")
 
-    await asyncio.gather(*(remove(number) for number in numbers))
+async def clear(server: ApiServer) -> None:
+    await asyncio.to_thread(server.forget, f"{FOLDER}/n-")
 
 
 async def nodes(plane: Plane) -> tuple[Obj, ...]:
@@ -63,9 +64,10 @@ async def nodes(plane: Plane) -> tuple[Obj, ...]:
 
 
 @pytest.mark.apiserver
-async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(admin: Client) -> None:
+async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(server: ApiServer, admin: Client) -> None:
     mine = {labels.PLATFORM: "true", "bulkhead.dev/rack": "r7"}
-    await fill(admin, range(FEW), FAT, **mine)
+    await fill(server, admin, range(FEW), FAT, **mine)
+    await admin.patch(kinds.NODES, name_of(0), {"spec": {"unschedulable": True}})
     budget = Budget()
     tracemalloc.start()
     async with budget.turn("a", 60) as turn:
@@ -79,29 +81,29 @@ async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(a
     assert budget.most < PAGE_BYTES + 2048 * FEW
     assert taken < 3 * PAGE_BYTES
     assert topology_of("tree", found).units == ("rack-r7",)
-    assert cordoned(found) == {"n-0": "is cordoned"}
+    assert cordoned(found) == {name_of(0): "is cordoned"}
 
-    await fill(admin, range(FEW, FEW + 400), FAT, **mine)
+    await fill(server, admin, range(FEW, FEW + 400), FAT, **mine)
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(TooLarge, match=f"list of nodes: more than {LIST_BYTES} bytes"):
             await nodes(Plane(admin, turn))
         assert turn.read < LIST_BYTES + PAGE_BYTES
 
     # What does not say that it is the platform's is not even sent.
-    await fill(admin, range(2000, 2100), FAT)
-    await clear(admin, range(FEW + 400))
+    await clear(server)
+    await fill(server, admin, range(2000, 2100), FAT)
     async with Budget().turn("a", 60) as turn:
         assert await nodes(Plane(admin, turn)) == ()
         assert turn.read < 4096
 
 
 @pytest.mark.apiserver
-async def test_an_object_that_cannot_be_fetched_in_one_page_is_reported(admin: Client) -> None:
-    await fill(admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
+async def test_an_object_that_cannot_be_fetched_in_one_page_is_reported(server: ApiServer, admin: Client) -> None:
+    await fill(server, admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(TooLarge, match=f"more than {PAGE_BYTES}|longer than {PAGE_BYTES}"):
             await nodes(Plane(admin, turn))
-    await clear(admin, range(3000, 3060))
+    await clear(server)
 
 
 @pytest.mark.apiserver

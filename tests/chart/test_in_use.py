@@ -3,6 +3,7 @@
 Each refusal is tried beside a deletion that is let through; and the policy is taken away once, so that the same one passes.
 """
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ from tests.kit.tenantsamples import tenant, tenant_class
 
 pytestmark = pytest.mark.apiserver
 NAME = "bulkhead-in-use"
+OFFERED = ("gold", "silver")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with running("inuse", tmp_path_factory.mktemp("inuse")) as made:
         yield made
@@ -37,15 +39,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def admin(server: ApiServer) -> AsyncIterator[Client]:
+    """The policy, two classes and two cohorts, which all go at the end, with whatever Tenants there are."""
     async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         await install(client)
-        for name in ("gold", "silver"):
+        for name in OFFERED:
             await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": name}})
             await client.apply(kinds.COHORTS, {"metadata": {"name": name}, "spec": {}})
         for obj in rendered():
             if obj["metadata"]["name"] == NAME:
                 await client.apply(POLICIES if obj["kind"] == "ValidatingAdmissionPolicy" else BINDINGS, obj)
         yield client
+        for there in (await client.list(kinds.TENANTS)).items:
+            name = there["metadata"]["name"]
+            await client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
+            with contextlib.suppress(NotFound):
+                await client.delete(kinds.TENANTS, name)
+        for name in OFFERED:
+            await free(client, kinds.TENANT_CLASSES, name)
+            await free(client, kinds.COHORTS, name)
 
 
 async def ask(client: Client, name: str, **spec: Any) -> None:
@@ -70,6 +81,8 @@ async def free(client: Client, resource: Resource, name: str) -> None:
     async def gone() -> bool:
         try:
             await client.delete(resource, name)
+        except NotFound:
+            return True
         except ApiError:
             return False
         return True
@@ -143,12 +156,12 @@ async def test_it_is_the_policy_that_keeps_them(admin: Client) -> None:
     await free(admin, kinds.TENANT_CLASSES, "gold")
 
 
-async def test_without_tenants_or_their_definition_everything_goes(server: ApiServer, tmp_path: Path) -> None:
+async def test_without_tenants_or_their_definition_everything_goes(own_server: ApiServer, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
-    config.write_bytes(to_yaml(server.admin))
+    config.write_bytes(to_yaml(own_server.admin))
     here = ("--namespace", "bulkhead-system", "--kubeconfig", str(config))
     helm("install", "bulkhead", str(CHART), "--create-namespace", *here)
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
         await served(client, kinds.TENANTS)
         for name in ("gold", "silver"):
             await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": name}})

@@ -21,7 +21,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from controller.plane.ways import Revoked
-from tests.kit.believing import Believer, issuer_of, keys_of, resolved
+from tests.kit.believing import OURS, Believer, issuer_of, keys_of, resolved
 from tests.kit.beside import beside
 from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import Dex, running
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.apiserver
 
 @pytest.fixture(scope="module")
 def dex(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dex]:
-    with running(tmp_path_factory.mktemp("dex"), audiences=("bulkhead-team-a",)) as started:
+    with running(tmp_path_factory.mktemp("dex"), audiences=(OURS,)) as started:
         yield started
 
 
@@ -57,7 +57,9 @@ def plane(dex: Dex, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Believ
     async def believing() -> AsyncIterator[Believer]:
         async with Believer(tmp_path_factory.mktemp("plane")) as believer:
             (corp,) = resolved("team-a", issuer_of(dex))
-            await believer.believe((corp, await keys_of(corp)), revoked=[Revoked("User", "corp:grace@example.org")])
+            # A start takes a second, and a running server ten until it reads its configuration again.
+            await believer.anew((corp, await keys_of(corp)), revoked=[Revoked("User", "corp:grace@example.org")])
+            await believer.becomes(dex.password("ada", OURS), "corp:ada@example.org")
             yield believer
 
     with beside(believing) as believer:

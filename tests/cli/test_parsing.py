@@ -282,9 +282,10 @@ async def test_ctrl_c_is_one_line_and_130(silent_host: Any, form: tuple[str, ...
     path, server = silent_host
     process = await start_anew("tenant", "list", *form, "--kubeconfig", str(path))
     server.settimeout(60)
-    server.accept()  # it waits for an answer now
-    process.send_signal(signal.SIGINT)
-    done = await finish(process)
+    connection, _ = server.accept()  # it waits for an answer now, for as long as this is open
+    with connection:
+        process.send_signal(signal.SIGINT)
+        done = await finish(process)
     assert done.code == 130
     if form:
         assert error_of(done.err) == {"message": "interrupted", "nextStep": "", "exitCode": 130}

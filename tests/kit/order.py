@@ -1,11 +1,14 @@
 """The order of files if several processes run the tests: first the longest, then those with API servers, then the rest.
 
+Of those with servers come first the ones that use the pair that a process shares among its tests, so that it can end the pair.
+
     nodes of pytest ──> unit_of ──> a file, or files that share a server ──> place_of ──> each process takes the next unit
 
 All other processes would wait for a long file that comes last, but not for a short one. `make slowest` shows which are long.
 Pure: node IDs in, units and places out.
 """
 
+from collections.abc import Container
 from typing import Final
 
 # They share an API server with a scheduler and kwok: one process runs them all, so that one such server exists, not three.
@@ -31,15 +34,19 @@ WITH_SCHEDULER: Final = frozenset(
 LONGEST_FIRST: Final = (
     SCHEDULED,
     "tests/apiserver/test_audit_webhook.py",
-    "tests/apiserver/test_oidc.py",
-    "tests/apiserver/test_sync_hostile.py",
-    "tests/apiserver/test_fat_planes.py",
     "tests/controller/tenant/test_reconcile.py",
+    "tests/apiserver/test_oidc.py",
     "tests/chart/test_uninstall.py",
-    "tests/apiserver/test_preflight.py",
+    "tests/adversarial/test_host_policies.py",
+    "tests/adversarial/test_floods.py",
     "tests/controller/tenant/test_reconcile_extras.py",
+    "tests/apiserver/test_sync_podgroups.py",
+    "tests/apiserver/test_preflight.py",
     "tests/apiserver/test_sync_snapshots_unserved.py",
+    "tests/apiserver/test_sync_hostile.py",
+    "tests/adversarial/test_mirrored.py",
 )
+PAIRED: Final = 1  # the phase of those on the shared pair
 _PLACES: Final = {unit: place for place, unit in enumerate(LONGEST_FIRST)}
 
 
@@ -54,9 +61,17 @@ def unit_of(node: str) -> str:
     return SCHEDULED if file in WITH_SCHEDULER else file
 
 
-def place_of(node: str, *, server: bool) -> tuple[int, str]:
+def phase_of(unit: str, paired: Container[str], served: Container[str]) -> int:
+    """When a unit's turn is: 0 for the longest, then those on the shared pair, those with servers of their own, the rest.
+
+    A process never goes back to an earlier phase, so it needs the pair no more once it is past it.
+    """
+    if unit in _PLACES:
+        return 0
+    return PAIRED if unit in paired else PAIRED + 1 if unit in served else PAIRED + 2
+
+
+def place_of(node: str, paired: Container[str], served: Container[str]) -> tuple[int, int, str]:
     """The sort key of a test; a stable sort keeps those of a file in their order, and those of a unit together."""
     unit = unit_of(node)
-    if unit in _PLACES:
-        return _PLACES[unit], file_of(node)
-    return len(_PLACES) if server else len(_PLACES) + 1, ""
+    return phase_of(unit, paired, served), _PLACES.get(unit, 0), file_of(node) if unit in _PLACES else ""

@@ -43,6 +43,18 @@ def test_a_tenant_does_not_borrow_from_itself() -> None:
     assert made.borrowers("idle", [LINE]) == {"a", "b"}
 
 
+def test_what_was_done_on_trial_is_undone() -> None:
+    made = account(tenant("next", 4), tenant("other", 4), other=1)
+    before = [(made.entry(name, LINE).room(), made.share(name)) for name in ("next", "other")]
+    mark = made.mark()
+    made.add("next", {LINE: 2})
+    made.reserve("next", {LINE: 2})
+    made.reserve("other", {LINE: 5}, own=True)
+    assert [made.entry(name, LINE).room() for name in ("next", "other")] == [3, 2]
+    made.undo(mark)
+    assert [(made.entry(name, LINE).room(), made.share(name)) for name in ("next", "other")] == before
+
+
 @pytest.mark.parametrize(("held", "over"), [(4, {}), (5, {LINE: 1})])
 def test_one_more_than_the_ceiling_is_over_it(held: int, over: dict[Line, int]) -> None:
     assert account(tenant("lowered", 4, cohort=""), lowered=held).over("lowered") == over

@@ -114,6 +114,23 @@ def test_no_more_are_moved_than_have_to_be_nor_than_the_bound() -> None:
     assert len(moves(made.decide())) == 4
 
 
+def test_a_pod_whose_node_helps_no_more_stays() -> None:
+    """What else runs on the first node leaves no CPU for the gang, which shows only when its GPUs are free."""
+    made = world(4, ("ada", 2, 0), ("ada", 2, 1), ("ada", 2, 2), ("ada", 4, 3))
+    runs(made, "ada", 0, 0, "hog", asks={"cpu": 1 << 20})
+    made.create("ada", 8, 2)
+    assert moves(made.decide()) == {"r1": "n3", "r2": "n3"}
+
+
+@pytest.mark.parametrize(("ends_in", "moved"), [(RULES.reclaim_within - 1.0, {}), (RULES.reclaim_within + 60.0, {"r0": "n1"})])
+def test_no_pod_moves_for_what_starts_as_soon_without_that(ends_in: float, moved: dict[str, str]) -> None:
+    made = world(3, ("ada", 4, 0), ("ada", 4, 1), ("ada", 8, 2))
+    uid = next(uid for uid, pod in made.pods.items() if pod.virtual_name == "r2")
+    made.pods[uid] = replace(made.pods[uid], ends_by=made.now + ends_in)
+    made.create("ada", 8)
+    assert moves(made.decide()) == moved
+
+
 UNMOVABLE: dict[str, dict[str, Any]] = {
     "no controller recreates it": {"maker": ""},
     "something else decides where it fits": {"plain": False},
@@ -273,6 +290,15 @@ def test_a_successor_waits_for_the_end_of_its_predecessor() -> None:
         ("new", "n1", "u00001"),
         ("w3", "n0", ""),
     ]
+
+
+def test_a_successor_goes_to_the_node_that_is_kept_for_it_though_another_fits_better() -> None:
+    made = world(2, ("ada", 4, 1))
+    gone = made.pods.pop(made.add("ada", "old", 4, maker="m").uid)
+    made.add("ada", "new", 4, maker="m")
+    assert [each.node for each in made.decide().admit] == ["n1"]
+    made.moved[gone.uid] = Moved(gone, "n0", made.now)
+    assert [(each.node, each.instead) for each in made.decide().admit] == [("n0", gone.uid)]
 
 
 def test_quota_of_a_moved_pod_is_kept_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bulkhead.api import ledger
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Gang, Pod, Rules, Share, Snapshot, Stage, Tenant
+from bulkhead.ledger.model import Decisions, Gang, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.trial import try_quota
 from tests.kit import yamlfiles
 from tests.ledger.world import COHORT, GPU, World, nodes
@@ -120,6 +120,49 @@ def test_pods_over_a_lowered_quota_are_told_until_they_go(policy: Any, since: fl
     assert said == (dict.fromkeys(("r1", "r2", "r3"), text) if told else {})
     goes = policy == "Reclaim" and since is not None and since + 600.0 <= NOW
     assert {each.pod.uid for each in decisions.reclaim} == ({"r1", "r2", "r3"} if goes else set())
+
+
+MIG = "nvidia.com/mig-1g.10gb"
+
+
+def pod_of(tenant: str, uid: str, asks: dict[str, int], since: float | None = None) -> Pod:
+    """A pod that waits, or has run on the only node since then."""
+    stage, node = (Stage.WAITING, "") if since is None else (Stage.BOUND, "n0")
+    made = Pod(uid, f"bh-{tenant}-work", uid, asks, stage, since or 1.0, tenant, node=node, admitted=since)
+    return replace(made, virtual_namespace="default", virtual_name=uid)
+
+
+def goes(quotas: dict[str, tuple[int, int]], *pods: Pod, gpus: int, migs: int) -> list[str]:
+    """Which pods are reclaimed on one node, with the quotas for GPUs and for MIG devices of each tenant."""
+    tenants = {
+        name: Tenant(name, COHORT, shares={("", GPU): Share(quota, None), ("", MIG): Share(small, None)})
+        for name, (quota, small) in quotas.items()
+    }
+    node = Node("n0", {GPU: gpus, MIG: migs, "pods": 10})
+    return [each.pod.uid for each in decide(Snapshot(tenants, (node,), pods), NOW).reclaim]
+
+
+def test_a_workload_behind_another_reclaims_nothing_for_fairness() -> None:
+    """The first waits for a GPU, whose borrower is in its minimum runtime, and for the small device that the second wants."""
+    quotas = {"lender": (8, 4), "ada": (1, 1), "bob": (0, 0), "cyd": (0, 0)}
+    running = (
+        pod_of("lender", "young", {GPU: 9}, NOW - 10.0),
+        pod_of("cyd", "large", {MIG: 3}, 1.0),
+        pod_of("cyd", "small", {MIG: 2}, 2.0),
+    )
+    wants = pod_of("bob", "wants", {MIG: 1})
+    assert goes(quotas, *running, wants, gpus=9, migs=5) == ["small"]
+    assert goes(quotas, *running, wants, pod_of("ada", "first", {GPU: 1, MIG: 1}), gpus=9, migs=5) == []
+
+
+def test_what_a_borrower_holds_within_its_quota_is_not_reclaimed_for_room() -> None:
+    """It borrows one resource of two. Nothing is gained by the borrowed one alone, as the other is on the same node."""
+    quotas = {"ada": (8, 2), "bob": (0, 2)}
+    # What has run for less time would go first.
+    lent, own = pod_of("bob", "lent", {GPU: 8}, 1.0), pod_of("bob", "own", {MIG: 2}, 1000.0)
+    wants = pod_of("ada", "wants", {GPU: 8, MIG: 2})
+    assert goes(quotas, lent, own, wants, gpus=8, migs=2) == []
+    assert goes(quotas, lent, wants, gpus=8, migs=2) == ["lent"]
 
 
 def waiting_for_a_head(running: int) -> World:

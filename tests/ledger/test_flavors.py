@@ -11,7 +11,7 @@ from bulkhead.ledger.model import Flavor, Needs, Node, Pod, Rules, Share, Snapsh
 GPU, MIG, KIND, COHORT = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "kind", "research"
 FLAVORS = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in ("fast", "slow", "other"))
 NODES = tuple(
-    Node(f"n-{kind}", {GPU: 8, MIG: 7, "pods": 100}, {KIND: kind} if kind != "plain" else {})
+    Node(f"n-{kind}", {GPU: 8, MIG: 7, "cpu": 64, "pods": 100}, {KIND: kind} if kind != "plain" else {})
     for kind in ("fast", "slow", "other", "plain")
 )
 
@@ -43,6 +43,15 @@ def test_the_preferred_kind_comes_first_and_then_the_next() -> None:
     assert {line: each.used for line, each in found.standings["ada"].items() if each.used} == {
         ("fast", GPU): 4,
         ("slow", GPU): 4,
+    }
+
+
+def test_what_is_held_beside_the_kind_is_noted() -> None:
+    found = decide(snapshot(pod("w0", {GPU: 4, MIG: 1, "cpu": 1}), pod("w1", {MIG: 1}), pod("w2", {GPU: 4})), 100.0)
+    assert {each.pod.uid: (each.flavor, each.unflavored) for each in found.admit} == {
+        "w0": ("fast", (MIG,)),
+        "w1": ("", ()),
+        "w2": ("slow", ()),
     }
 
 

@@ -18,15 +18,18 @@ TREE = {
 }
 
 
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One for all tests: each trial takes its mutant out again, and a process that forks is slow to start."""
+    root = tmp_path_factory.mktemp("tree")
     for name, text in TREE.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(trial, "ROOT", tmp_path)
-    monkeypatch.setattr(trial, "files", lambda: [Path(name) for name in TREE])
-    with Bench() as made:
-        yield made
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "ROOT", root)
+        patch.setattr(trial, "files", lambda: [Path(name) for name in TREE])
+        with Bench() as made:
+            yield made
 
 
 def mutant(text: str, instead: str, suite: str = "tests/test_it.py") -> Mutant:
@@ -69,7 +72,7 @@ def test_a_text_that_is_no_longer_there_is_reported(bench: Bench) -> None:
 
 
 def test_what_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(trial.SECONDS, "pure", 3.0)
+    monkeypatch.setitem(trial.SECONDS, "pure", 1.0)
     one = mutant("return min(given, 3)", "while True: pass")
     assert bench.tries(one, one.suite).what == TIMEOUT
 

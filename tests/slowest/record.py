@@ -9,12 +9,14 @@ from typing import Any, Final, TextIO
 
 import pytest
 
+from tests.slowest.memory import Watch, sentence
 from tests.slowest.processes import Seen, children_seconds, look
 
 FOLDER: Final = Path("build/results/tests")
 # Where the record goes. A run that is not told keeps none, so that the run of another suite leaves that of the tests alone.
 _TOLD_BY: Final = "BULKHEAD_TEST_RECORD"
 _RECORDER = pytest.StashKey["Recorder"]()
+_WATCH = pytest.StashKey[Watch]()
 
 
 class Recorder:
@@ -82,6 +84,17 @@ def pytest_configure(config: pytest.Config) -> None:
             path.unlink()
     config.stash[_RECORDER] = Recorder((folder / f"{worker or 'main'}.jsonl").open("w"))
     config.stash[_RECORDER].write(begun=time.time())
+    # Only beside workers: a process that runs tests starts others, and has no thread when it forks.
+    if config.getoption("numprocesses", None) and not worker:
+        config.stash[_WATCH] = Watch()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say and write how much memory the run has held."""
+    if _WATCH in config.stash:
+        most = config.stash[_WATCH].stop()
+        config.stash[_RECORDER].write(memory=most.programs)
+        terminalreporter.write_line(sentence(most))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.slowest.memory import Held, sentence
+
 PHASES = ("setup", "call", "teardown")
 
 
@@ -38,6 +40,7 @@ class Spent:
     folders: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
     fixtures: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
     processes: dict[str, list[tuple[float, int, str]]] = field(default_factory=lambda: defaultdict(list))
+    memory: Held = field(default_factory=Held)
     begun: float = 0.0
     ended: float = 0.0
 
@@ -62,6 +65,8 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> Spent:
             cost.count += 1
         elif "process" in line:
             run.processes[line["process"]].append((line["cpu"], line["peak_mib"], line["first"]))
+        elif "memory" in line:
+            run.memory = Held({name: (count, mib) for name, (count, mib) in line["memory"].items()})
         elif "begun" in line:
             run.begun = min(run.begun or line["begun"], line["begun"])
         elif "ended" in line:
@@ -83,6 +88,8 @@ def printed(run: Spent, rows: int = 15) -> list[str]:
     whole = run.sum
     seconds = f"own CPU {whole.own:.0f}, CPU of what they started {whole.started:.0f}, waited {whole.waited:.0f}"
     text = [f"{whole.count} tests in {run.ended - run.begun:.0f} s; test-seconds {whole.wall:.0f}: {seconds}"]
+    if run.memory.mib:
+        text += [sentence(run.memory)]
     for title, costs in (("folder", run.folders), ("file", run.files), ("test", run.tests)):
         text += ["", *_costs(title, costs, rows if title != "folder" else 100)]
     text += ["", f"{'seconds':>8} {'times':>6}  fixture, without those that it needs"]
