@@ -31,7 +31,7 @@ _UNTOLD_SECONDS: Final = 0.7
 # A text that changes is written again only after this many seconds.
 _REWRITE_AFTER_SECONDS: Final = 2.0
 # While quota is reclaimed the numbers in the text change with each pod that ends.
-_REWRITE_RECLAIMING_AFTER_SECONDS: Final = 15.0
+_REWRITE_RECLAIMING_AFTER_SECONDS: Final = 60.0
 _BEGIN_WITHIN_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
 _MOST_REMEMBERED: Final = 20_000

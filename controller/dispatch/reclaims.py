@@ -1,8 +1,8 @@
 """Reclaims pods step by step (`steps`), all pods of a workload together.
 
-    decided, or noted before ──> a few workloads ──> annotation on all their pods with a node ──> evicted, deleted at the deadline
-                                      ^                                                                     │
-                                      └───────────────────── the turn's time is not over <──────────────────┘
+    decided, or noted before ──> some workloads ──> annotation on all pods with a node ──> evicted, deleted at the deadline
+                                      ^                                                         │
+                                      └─────────────── the turn's time is not over <────────────┘
 
 The annotation on a pod is the decision: every later leader carries it out. The deadline in it never changes.
 """

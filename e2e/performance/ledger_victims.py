@@ -105,8 +105,8 @@ class Victims:
         found["times_control"] = round(found["admitted_s"] / control, 2)
         note(
             f"{found['victims']} victims: decided in {found['decide_s']:.2f} s, all noted after {found['all_noted_s']:.1f} s, "
-            f"the lender's gang admitted after {found['admitted_s']:.1f} s; if their owner deletes them: {controls[0]:.1f} s before, "
-            f"{controls[1]:.1f} s after"
+            f"the lender's gang admitted after {found['admitted_s']:.1f} s; if their owner deletes them: {controls[0]:.1f} s "
+            f"before, {controls[1]:.1f} s after"
         )
         return {"victims": found}
 

@@ -1,6 +1,6 @@
 """Credentials and endpoints of two tenants and the host: what `identities.yaml` lists, made and reachable.
 
-    plane red ──┐  each an etcd and an API server with a plane's own flags, certificates and configuration, and the syncer's shim
+    plane red ──┐  each an etcd and an API server with a plane's own flags and certificates, and the syncer's shim
     plane blue ─┤
     front door ─┤  a real HAProxy that leads to both planes by name
     the host ───┘  an API server with the chart's rights and the bindings that the controller makes for both tenants
@@ -52,10 +52,8 @@ from tests.kit.tenantsamples import plane_spec
 
 SECONDS: Final = 30.0
 DATA: Final[dict[str, dict[str, dict[str, Any]]]] = yamlfiles.load(Path(__file__).with_name("identities.yaml"))
-SPECS: Final = {
-    name: plane_spec(tenant=name, service_slice=f"10.112.{at}.0/22") for name, at in (("red", 4), ("blue", 8))
-}
-_RIGHTS: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"})
+SPECS: Final = {name: plane_spec(tenant=name, service_slice=f"10.112.{at}.0/22") for name, at in (("red", 4), ("blue", 8))}
+RIGHTS: Final = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"})
 _SYSTEM: Final = "bulkhead-system"
 
 
@@ -98,12 +96,16 @@ def opens(credential: Credential, endpoint: Endpoint) -> bool:
 
 async def prepare(host: ApiServer) -> None:
     """On the host: the chart's rights, and for both tenants the namespaces and bindings that the controller makes."""
-    spaces = [_SYSTEM, "bulkhead-shared", *(space for spec in SPECS.values() for space in (spec.namespace, spec.work_namespace))]
+    spaces = [
+        _SYSTEM,
+        "bulkhead-shared",
+        *(space for spec in SPECS.values() for space in (spec.namespace, spec.work_namespace)),
+    ]
     async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
         await install(client)
         await apply_all(client, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces])
         chart = rendered("--set", "exposure.domains={k8s.example.org}")
-        await apply_all(client, [obj for obj in chart if obj["kind"] in _RIGHTS])
+        await apply_all(client, [obj for obj in chart if obj["kind"] in RIGHTS])
         for spec in SPECS.values():
             await apply_all(client, rights(spec))
 
@@ -140,7 +142,10 @@ async def of_plane(name: str, plane: PlaneProcesses) -> list[Credential]:
         for leaf, wanted in leaves(plane.spec).items()
         if wanted.usage is not Usage.SERVER
     ]
-    for title, wanted in (("the controller at the plane", controller_credential()), ("the controller at etcd", etcd_credential())):
+    for title, wanted in (
+        ("the controller at the plane", controller_credential()),
+        ("the controller at etcd", etcd_credential()),
+    ):
         pair = issue.issue(wanted, keys.authorities[wanted.authority], datetime.now(UTC))
         found.append(Credential(name, title, pair.certificate, pair.key))
     found.append(Credential(name, "a user's certificate", *person(keys)))
@@ -240,12 +245,7 @@ def routes(planes: Mapping[str, PlaneProcesses]) -> list[Route]:
 @contextlib.asynccontextmanager
 async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path) -> AsyncIterator[int]:
     """The port of a syncer's shim with the certificates of its plane. It has no pods, and answers questions about metrics."""
-    keys = plane.keys
-    folder.mkdir()
-    (folder / "shim.crt").write_bytes(keys.leaves["pki-syncer/shim"].certificate)
-    (folder / "shim.key").write_bytes(keys.leaves["pki-syncer/shim"].key)
-    (folder / "shim-client-ca.crt").write_bytes(keys.authorities["kubelet"].certificate)
-    (folder / "shim-proxy-ca.crt").write_bytes(keys.authorities["front-proxy"].certificate)
+    _write_shim(folder, plane.keys)
 
     def lookup(_: Key) -> Target | None:
         return None
@@ -258,6 +258,14 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path) -> AsyncIte
         async with background(Kubelet(client, lookup, answer).serve("127.0.0.1", port, tls_context(folder))):
             await until(lambda: _listens(port), "the shim to listen")
             yield port
+
+
+def _write_shim(folder: Path, keys: KeyMaterial) -> None:
+    folder.mkdir()
+    (folder / "shim.crt").write_bytes(keys.leaves["pki-syncer/shim"].certificate)
+    (folder / "shim.key").write_bytes(keys.leaves["pki-syncer/shim"].key)
+    (folder / "shim-client-ca.crt").write_bytes(keys.authorities["kubelet"].certificate)
+    (folder / "shim-proxy-ca.crt").write_bytes(keys.authorities["front-proxy"].certificate)
 
 
 async def _listens(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Level 2: every credential of one tenant at every endpoint of another and of the host (D6), and headers that name another user (D8).
+"""Level 2: every credential of a tenant at every endpoint of others and of the host (D6), and headers that name others (D8).
 
 `identities.yaml` says which credential opens which endpoint; each pair is tried, and every other one is refused: 401, 403 or no
 connection. The controls: each credential opens what the data say, and each endpoint is opened by one.

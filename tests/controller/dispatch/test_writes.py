@@ -363,11 +363,11 @@ async def test_a_text_whose_numbers_change_while_quota_is_reclaimed_is_written_r
         return host_pod(name, version=next(version), gated=True, notes=annotations)
 
     world.host.answer = taken
-    for number in range(14):
+    for number in range(59):
         await verdicts.carry_out({uid: PodVerdict(Why.RECLAIMING, f"{number} are reclaimed")}, {})
         world.clock.advance(1)
     assert len(world.host.asked) == 1
-    due = await verdicts.carry_out({uid: PodVerdict(Why.RECLAIMING, "14 are reclaimed")}, {})
+    due = await verdicts.carry_out({uid: PodVerdict(Why.RECLAIMING, "59 are reclaimed")}, {})
     assert due == 1.0
     # Another reason is told as soon as ever.
     await verdicts.carry_out({uid: PodVerdict(Why.QUOTA, "asks 1")}, {})
