@@ -176,6 +176,19 @@ async def test_every_component_has_the_rights_that_were_reviewed_and_no_others(t
     assert text == FILE.read_text(encoding="utf-8")
 
 
+def test_no_component_and_no_user_of_a_tenant_may_make_tenants() -> None:
+    """H6: a quota of Tenants for each user needs users that may create them; there is none but admins of the host."""
+    listed = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    verbs = {
+        verb
+        for entry in listed["host"].values()
+        for line in itertools.chain.from_iterable(entry.values())
+        if line.split(":")[0] in {"tenants.bulkhead.dev", "*.bulkhead.dev", "*.*"}
+        for verb in line.rpartition(": ")[2].split()
+    }
+    assert verbs == {"get", "list", "watch", "patch"}
+
+
 def test_what_was_reviewed_reaches_no_other_tenant_and_nothing_of_the_host() -> None:
     """Rules of thumb for the reviewer of the file: they hold for every component that works for one tenant."""
     listed = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -330,11 +330,11 @@ async def test_pods_that_a_budget_holds_keep_no_others_from_their_turn(world: Wo
 
     world.host.answer = slowly
     await world.reclaims.carry_out([])
-    show(world.pods, host_pod("a", version=6, notes=note))
+    show(world.pods, host_pod("late", notes=note))
     for _ in range(3):
         world.clock.advance(2)
         await world.reclaims.carry_out([])
-    assert ("eviction", "a") in {(verb, name) for verb, name, _ in world.host.asked}
+    assert ("eviction", "late") in {(verb, name) for verb, name, _ in world.host.asked}
 
 
 async def test_a_pod_whose_eviction_is_refused_is_marked_once(world: World) -> None:
