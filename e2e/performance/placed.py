@@ -1,9 +1,9 @@
 """What it costs to note on the host that it has placed a pod: `python -m e2e.performance.placed`.
 
-It needs neither root nor the embedded host: it starts its own etcd and kube-apiserver. `PlacedPods` of the syncer notes made-up
-UIDs, once as sixteen workers do in a burst of pods, and once one pod after another. Time is CPU time of this process, of the API
-server and of etcd, less what these take while nothing happens. The control is one merge patch of a pod's status for each pod, as
-a kubelet sends them. It judges nothing.
+It needs neither root nor the embedded host: it starts its own etcd and kube-apiserver. `PlacedPods` of the syncer notes invented
+UIDs, once as sixteen workers do in a burst of pods, and once one pod after another. Time is CPU time of this process, of the
+API server and of etcd, less what they take while nothing happens. The control is one merge patch of a pod's status for each
+pod, as a kubelet sends them. It judges nothing.
 
     control: patches of pods ── burst: 16 at a time ── one after another ──> build/results/placed.json and a table
 """
@@ -60,7 +60,7 @@ class Counting(WriteBudget):
         self.writes = 0
         self.bytes = 0
 
-    async def take(self, *, urgent: bool = False) -> None:
+    async def take(self, *, urgent: bool = False) -> None:  # noqa: ARG002 -- no write waits here
         self.writes += 1
 
     def spend(self, size: int) -> None:

@@ -115,8 +115,8 @@ async def controller(server: ApiServer, folder: Path, port: int) -> AsyncIterato
     config = folder / "kubeconfig"
     config.write_bytes(to_yaml(server.admin))
     given = {
-        "KUBECONFIG": str(config), "BULKHEAD_HTTP_PORT": str(port), "BULKHEAD_IDENTITY": "planted", "BULKHEAD_LOG_LEVEL": "DEBUG",
-        "BULKHEAD_PULL_SECRETS": "registry", "BULKHEAD_SHARED_NAMESPACE": SHARED,
+        "KUBECONFIG": str(config), "BULKHEAD_HTTP_PORT": str(port), "BULKHEAD_IDENTITY": "planted",
+        "BULKHEAD_LOG_LEVEL": "DEBUG", "BULKHEAD_PULL_SECRETS": "registry", "BULKHEAD_SHARED_NAMESPACE": SHARED,
     }  # fmt: skip
     with (folder / "log").open("wb") as out:
         process = await asyncio.create_subprocess_exec(
