@@ -1,6 +1,6 @@
 """What it costs to note on the host that it has placed a pod: `python -m e2e.performance.placed`.
 
-It needs neither root nor the embedded host: it starts its own etcd and kube-apiserver. `PlacedPods` of the syncer notes invented
+It needs neither root nor the embedded host: it starts its own etcd and kube-apiserver. The syncer's `PlacedPods` notes invented
 UIDs, once as sixteen workers do in a burst of pods, and once one pod after another. Time is CPU time of this process, of the
 API server and of etcd, less what they take while nothing happens. The control is one merge patch of a pod's status for each
 pod, as a kubelet sends them. It judges nothing.

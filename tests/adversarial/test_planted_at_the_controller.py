@@ -94,8 +94,8 @@ def pod(tenant: str, name: str, canary: Mapping[str, str], **notes: str) -> Obj:
         "resources": {"limits": {GPU: "1"}},
     }
     marks = {labels.TENANT: tenant, labels.SYNCED: labels.SYNCED_BY_SYNCER}
-    said = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name, "example.org/key": canary["note"]} | notes
-    meta = {"name": name, "labels": marks, "annotations": said}
+    notes = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name, "example.org/key": canary["note"]} | notes
+    meta = {"name": name, "labels": marks, "annotations": notes}
     return {"metadata": meta, "spec": {"containers": [container], "schedulingGates": [{"name": ledger.GATE}]}}
 
 
@@ -211,7 +211,7 @@ async def has_quota(client: Client, tenant: str) -> bool:
 
 
 async def judged(client: Client, tenant: str) -> bool:
-    """Whether the ledger has admitted each pod, or has said why it waits."""
+    """Whether the ledger has admitted each pod, or has written why it waits."""
     pods = (await client.list(kinds.PODS, names.work_namespace(tenant))).items
     return all({ledger.ADMITTED, ledger.VERDICT} & item["metadata"]["annotations"].keys() for item in pods)
 
