@@ -32,7 +32,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor ledger fragmentation client store
+BENCHES := provision slurm sync frontdoor ledger fragmentation client store placed
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -42,6 +42,7 @@ NEEDS.ledger := binaries-for-tests
 NEEDS.fragmentation := binaries-for-tests
 NEEDS.client := venv
 NEEDS.store := binaries-for-tests
+NEEDS.placed := binaries-for-tests
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -52,6 +53,7 @@ RUN.ledger := e2e.performance.ledger
 RUN.fragmentation := e2e.performance.fragmentation
 RUN.client := e2e.performance.client_stack
 RUN.store := e2e.performance.store
+RUN.placed := e2e.performance.placed
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -198,7 +200,7 @@ chaos: host-up ## break a tenant in six ways and measure the others; SHORT=1, or
 
 ##@ figures
 
-bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor (root), ledger, fragmentation, client, store
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor (root), ledger, fragmentation, client, store, placed
 	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
 	@$(FIRST.$(NAME))
 	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)

@@ -16,7 +16,7 @@ from bulkhead.api import ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.ledger.model import HELD, Line, PodVerdict, Rules, Standing
+from bulkhead.ledger.model import HELD, Line, PodVerdict, Rules, Standing, Why
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.dispatch import metrics, patches
@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 _UNTOLD_SECONDS: Final = 0.7
 # A text that changes is written again only after this many seconds.
 _REWRITE_AFTER_SECONDS: Final = 2.0
+# While quota is reclaimed the numbers in the text change with each pod that ends.
+_REWRITE_RECLAIMING_AFTER_SECONDS: Final = 60.0
 _BEGIN_WITHIN_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
 _MOST_REMEMBERED: Final = 20_000
@@ -42,30 +44,29 @@ class Verdicts:
         self._writes = writes
         self._pods = pods
         self._clock = clock
-        self._written: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
+        # When a pod's text was written last, and for which reason.
+        self._written: Remembered[str, tuple[float, Why | None]] = Remembered(_MOST_REMEMBERED)
 
     async def carry_out(self, verdicts: Mapping[str, PodVerdict], notices: Mapping[str, PodVerdict]) -> float | None:
         """Write what is due, in the order of the queue; returns in how many seconds more is due."""
         now = self._clock.monotonic()
-        due: list[tuple[bool, Seen, str | None]] = []
+        due: list[tuple[bool, Seen, str | None, Why | None]] = []
         later = []
         for uid, verdict in (*verdicts.items(), *notices.items(), *self._over(notices)):
             seen = self._pods.get(uid)
             text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
             if seen is None or seen.verdict == (text or ""):
                 continue
-            wait = (
-                max(seen.since + _UNTOLD_SECONDS, self._written.get(uid, now - _REWRITE_AFTER_SECONDS) + _REWRITE_AFTER_SECONDS)
-                - now
-            )
+            why = None if verdict is None else verdict.why
+            wait = max(seen.since + _UNTOLD_SECONDS, self._next_write(uid, why)) - now
             if wait > 0:
                 later.append(wait)
             else:
-                due.append((bool(seen.verdict), seen, text))
+                due.append((bool(seen.verdict), seen, text, why))
         due.sort(key=lambda item: item[0])
         started = len(due)
         begun = take_until_deadline(due, now + _BEGIN_WITHIN_SECONDS, self._clock.monotonic, lambda item: item[1].pod.uid)
-        await run_bounded(begun, lambda item: self._write(item[1], item[2]))
+        await run_bounded(begun, lambda item: self._write(*item[1:]))
         if started and self._clock.monotonic() > now + _BEGIN_WITHIN_SECONDS:
             later.append(0.0)
         return min(later, default=None)
@@ -76,8 +77,14 @@ class Verdicts:
             if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
                 yield seen.pod.uid, None
 
-    async def _write(self, seen: Seen, text: str | None) -> None:
-        self._written[seen.pod.uid] = self._clock.monotonic()
+    def _next_write(self, uid: str, why: Why | None) -> float:
+        """The earliest moment for another text of a pod."""
+        at, written = self._written.get(uid, (float("-inf"), None))
+        is_same = why is Why.RECLAIMING and written is Why.RECLAIMING
+        return at + (_REWRITE_RECLAIMING_AFTER_SECONDS if is_same else _REWRITE_AFTER_SECONDS)
+
+    async def _write(self, seen: Seen, text: str | None, why: Why | None) -> None:
+        self._written[seen.pod.uid] = self._clock.monotonic(), why
         await self._writes.patch("verdict", seen.pod, patches.verdict(seen.pod, text), then=seen.pod)
 
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Final, TypeVar
 
 from bulkhead.api.objects import Obj
@@ -62,6 +63,14 @@ def take_until_deadline(
         yield item
 
 
+class Eviction(Enum):
+    """What became of the request for an eviction."""
+
+    ACCEPTED = auto()
+    REFUSED = auto()  # by a disruption budget, so that it may be accepted later
+    FAILED = auto()
+
+
 class Writes:
     """Writes to pods, and remembers which of them failed."""
 
@@ -106,22 +115,22 @@ class Writes:
 
         return await self._write(what, pod, call, replace(pod, ending=True))
 
-    async def evict(self, pod: Pod, body: Obj) -> bool:
-        """Request an eviction; False if a disruption budget, or anything else, refuses it."""
+    async def evict(self, pod: Pod, body: Obj) -> Eviction:
+        """Request an eviction."""
         self.may_write()
         try:
             await self._client.create_subresource(kinds.PODS, pod.name, "eviction", body, pod.namespace)
         except Throttled as error:
             metrics.writes.labels("evict", "budget").inc()
             _log.info("eviction refused for now: %s", error, extra=_names(pod))
-            return False
+            return Eviction.REFUSED
         except KubeError as error:
-            return self._trouble("evict", pod, replace(pod, ending=True), error)
+            self._trouble("evict", pod, replace(pod, ending=True), error)
+            return Eviction.FAILED
         metrics.writes.labels("evict", "ok").inc()
         self._accepted(pod)
-        # The answer does not contain the pod.
-        self._pods.doubt(replace(pod, ending=True))
-        return True
+        self._pods.ends(pod.uid)
+        return Eviction.ACCEPTED
 
     async def read_again(self) -> None:
         """Read the pods whose present state is unknown."""

@@ -3,6 +3,7 @@
     event ──> Seen ──┐ older than an own write? ── yes ──> ignored, for at most half a minute
     answer to a write ┴──> by UID ──> pods of the next decision
     no answer ──> doubt: counts as written ──> read again before the next decision
+    an answer without the pod, to an eviction ──> counts as ending ──> read again if the watch does not show it in half a minute
 
 This module sends no requests.
 """
@@ -46,6 +47,8 @@ class Pods:
         self._seen: dict[str, Seen] = {}
         self._own: dict[str, _Own] = {}
         self._doubts: dict[str, Pod] = {}
+        # Pods whose end the host has accepted and the informer has not shown: until when it should.
+        self._ends: dict[str, float] = {}
         # By tenant: how many requirements its pods have that are not shared between pods.
         self._weights: Counter[str] = Counter()
         # The pod that `shrink` decoded last: the informer calls `heard` right after, if at all.
@@ -55,7 +58,12 @@ class Pods:
         """Decode a pod for the informer, which itself keeps only the name."""
         found = meta or decode_meta(raw)
         bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
-        self._next = decoded(decode_obj(raw), self._monotonic(), self._seen.get(found.uid))
+        before = self._seen.get(found.uid)
+        if before is not None and before.version == found.resource_version and self._is_as_it_was_read(before):
+            # The answer to an own write had it already: decoding is most of what a large reclaim costs.
+            self._next = before
+        else:
+            self._next = decoded(decode_obj(raw), self._monotonic(), before)
         return bare, b"" if self._next is None else b"{}"
 
     def heard(self, change: Change) -> None:
@@ -71,12 +79,13 @@ class Pods:
         seen = decoded(obj, self._monotonic())
         uid = str(mapping(obj.get("metadata")).get("uid") or "")
         self._doubts.pop(uid, None)
+        ended = self._ends.pop(uid, None) is not None
         if seen is None:
             self._forget(uid)
         elif uid not in self._seen:
             # The pod was deleted since, and the watch has shown that.
             return
-        elif _older(self._seen[uid].version, seen.version):
+        elif _older(self._seen[uid].version, seen.version) or (ended and not seen.pod.ending):
             self._own[uid] = _Own(seen.version, self._monotonic() + _WRITE_SHOWN_WITHIN_SECONDS)
             self._take(seen)
         elif seen.version == self._seen[uid].version:
@@ -90,10 +99,19 @@ class Pods:
         """Note that an unanswered write may have changed the pod to this."""
         self._doubts[pod.uid] = pod
 
+    def ends(self, uid: str) -> None:
+        """Note that the host has accepted a pod's end, in an answer without the pod; its watch shows the rest."""
+        seen = self._seen.get(uid)
+        if seen is not None and not seen.pod.ending:
+            self._ends[uid] = self._monotonic() + _WRITE_SHOWN_WITHIN_SECONDS
+            self._take(seen)
+
     def doubts(self) -> list[Pod]:
         """Pods that must be read again: a write got no answer, or the watch has not shown it in time."""
         now = self._monotonic()
-        late = [uid for uid, own in self._own.items() if own.until <= now]
+        late = {uid for uid, own in self._own.items() if own.until <= now}
+        late |= {uid for uid, until in self._ends.items() if until <= now}
+        late -= self._doubts.keys()
         return [*self._doubts.values(), *(self._seen[uid].pod for uid in late if uid in self._seen)]
 
     def __len__(self) -> int:
@@ -117,8 +135,17 @@ class Pods:
         """Whether any pod has the gate, or is being reclaimed."""
         return any(seen.reclaim is not None or seen.pod.stage in GATED for seen in self._seen.values())
 
+    def _is_as_it_was_read(self, seen: Seen) -> bool:
+        """Whether nothing of it was replaced here: an end that no watch has shown, or needs beyond its tenant's share."""
+        return seen.pod.uid not in self._ends and seen.pod.needs is not read.NOWHERE
+
     def _take(self, seen: Seen) -> None:
         before = self._seen.get(seen.pod.uid)
+        if seen.pod.ending:
+            self._ends.pop(seen.pod.uid, None)
+        elif seen.pod.uid in self._ends:
+            # An event from before the end that was accepted.
+            seen = replace(seen, pod=replace(seen.pod, ending=True))
         if before is not None:
             seen = replace(seen, since=before.since)
         seen = self._bounded(seen, before)
@@ -155,6 +182,7 @@ class Pods:
 
     def _forget(self, uid: str) -> None:
         self._own.pop(uid, None)
+        self._ends.pop(uid, None)
         self._doubts.pop(uid, None)
         gone = self._seen.pop(uid, None)
         if gone is not None:

@@ -2,7 +2,7 @@
 
     no node ──> DROP: it is recreated, gated
     else NOTE ──> its gang was not bound ──> DROP
-         NOTE ──> MARK ──> EVICT, again while a disruption budget refuses ──> deadline ──> DELETE
+         NOTE ──> EVICT, marked and again while a disruption budget refuses ──> deadline ──> MARK ──> DELETE
          its deletion would take longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
          NOTE ──> a worker of Slurm: drained by its cluster's reconcile ──> deadline and a while more ──> MARK ──> DELETE
 
@@ -53,9 +53,10 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
     worker = pod.slurm_worker if reclaimed.worker is None else reclaimed.worker
     if worker and now < reclaimed.by + _SLURM_EXTRA_SECONDS:
         return Next(None, reclaimed.by + _SLURM_EXTRA_SECONDS)
-    if not seen.disrupted:
-        return Next(ReclaimStep.MARK)
-    return Next(ReclaimStep.EVICT, reclaimed.by) if now < reclaimed.by else Next(ReclaimStep.DELETE)
+    if now < reclaimed.by:
+        return Next(ReclaimStep.EVICT, reclaimed.by)
+    # An eviction sets the condition by itself, and a deletion does not.
+    return Next(ReclaimStep.DELETE if seen.disrupted else ReclaimStep.MARK)
 
 
 def last_grace(seen: Seen) -> int:

@@ -65,8 +65,9 @@ class Slicer:
             wished=str(wished) if wished else None,
         )
         if chosen is None:
-            whole = self._settings.service_range
-            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"the service range {whole} has no free /{self._settings.slice_prefix}")
+            whole, size = self._settings.service_range, self._settings.slice_prefix
+            way_out = "set a larger services.range in the chart, or delete tenants"
+            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"the service range {whole} has no free /{size}; {way_out}")
         try:
             await self._client.create(kinds.SERVICE_CIDRS, _cidr_object(observed.name, name, chosen))
         except AlreadyExists:

@@ -13,8 +13,15 @@ from tests.kit import yamlfiles
 HERE: Final = Path(__file__).parent
 CASES: Final[dict[str, Any]] = {case["id"]: case for case in yamlfiles.load(samples.HERE / "adversarial.yaml")}
 PODS: Final = {name: case for name, case in CASES.items() if "object" not in case}
-# By operation, the cases that the host lets in, and why that is harmless.
+# By operation, the cases that the host lets in, and why that is harmless; and those of which an API server ignores the attack.
 HARMLESS: Final[dict[str, dict[str, str]]] = yamlfiles.load(HERE / "harmless.yaml")
+# The outcome of an attack that is accepted and changes nothing. It is neither refused nor let in, and is listed by name.
+IGNORED: Final = "ignored"
+
+
+def ignored(operation: str) -> dict[str, str]:
+    """The cases whose attack an API server ignores at an operation, and why."""
+    return HARMLESS.get(f"ignored in {operation}", {})
 
 
 def view_of(changes: Any) -> TenantView:

@@ -1,9 +1,9 @@
 """A pytest plugin: what a run has shown of each row, as `build/adversarial.json`; `make adversarial` loads it.
 
-    {"A1": {"rules alone": {"inputs": 3, "passed": 3, "failed": 0, "decided_by": {"PodSecurityViolation": 3}}, ...}, ...}
+    {"A1": {"rules alone": {"inputs": 3, "ignored": 0, "passed": 3, "failed": 0, "decided_by": {...: 3}}, ...}, ...}
 
 An input is one case at one operation, or one set of parameters of a test that a row names. `decided_by` names the
-component that refused it.
+component that refused it. An attack that an API server ignores shows no check at work: it is an input, and has not passed.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.adversarial import rows
+from tests.adversarial.cases import IGNORED
 
 FILE: Final = Path("build/adversarial.json")
 DECIDED_BY: Final = "decided_by"
@@ -67,9 +68,11 @@ def _level(row: rows.Row, level: str, seen: Iterable[Seen]) -> dict[str, Any]:
     inputs = [entry for one in seen for entry in _inputs(row, level, one)]
     if not inputs:
         return {}
-    passed = sum(good for good, _ in inputs)
+    good = Counter(decider for passed, decider in inputs if passed)
+    failed = sum(not passed for passed, _ in inputs)
     deciders = Counter(decider for _, decider in inputs if decider)
-    return {"inputs": len(inputs), "passed": passed, "failed": len(inputs) - passed, DECIDED_BY: dict(sorted(deciders.items()))}
+    counts = {"inputs": len(inputs), IGNORED: good[IGNORED], "passed": good.total() - good[IGNORED], "failed": failed}
+    return counts | {DECIDED_BY: dict(sorted(deciders.items()))}
 
 
 def _inputs(row: rows.Row, level: str, one: Seen) -> Iterator[tuple[bool, str]]:

@@ -83,6 +83,12 @@ def over(mirror: Obj, changes: Obj) -> Obj:
     return found
 
 
+def content(obj: Obj) -> Obj:
+    """What an object says, without what API servers count and note: equal before and after a change that is ignored."""
+    meta = {key: obj["metadata"].get(key) for key in ("labels", "annotations", "finalizers", "ownerReferences")}
+    return {key: value for key, value in obj.items() if key not in {"metadata", "status"}} | {"metadata": meta}
+
+
 def honest_of(kind: str, view: TenantView) -> Obj:
     """The mirror of an honest object of a kind that cases smuggle something into."""
     entry = KINDS[kind]

@@ -8,6 +8,8 @@ import pytest
 from bulkhead.api import ledger
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Stage
+from controller.dispatch import hostpod
+from controller.dispatch import seen as seen_module
 from controller.dispatch.seen import MOST_REQUIREMENTS_OF_A_TENANT, Pods
 from tests.controller.dispatch.pods import end, host_pod, seen, show
 
@@ -135,6 +137,29 @@ def test_the_needs_of_a_pod_without_a_gate_are_read_only_once(monkeypatch: pytes
     (now,) = pods.all()
     assert now.stage is Stage.BOUND
     assert now.needs is before.needs
+
+
+def test_an_own_write_is_decoded_once_and_a_pod_that_was_changed_here_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decodes: list[str] = []
+
+    def counted(obj: Any, *more: Any) -> Any:
+        decodes.append(obj["metadata"]["resourceVersion"])
+        return hostpod.decoded(obj, *more)
+
+    monkeypatch.setattr(seen_module, "decoded", counted)
+    world.pods.answered(host_pod(version=9))
+    show(world.pods, host_pod(version=9))
+    assert decodes == ["9"]
+    show(world.pods, host_pod(version=10))
+    assert decodes == ["9", "10"]
+    # It counts as ending, which the host has not shown: a relist with the same version proves nothing, and it is still read.
+    world.pods.ends("uid-p")
+    show(world.pods, host_pod(version=10))
+    assert decodes == ["9", "10", "10"]
+    world.time += 31
+    assert [pod.uid for pod in world.pods.doubts()] == ["uid-p"]
 
 
 def test_what_a_gated_pod_needs_may_change() -> None:

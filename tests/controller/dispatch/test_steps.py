@@ -28,7 +28,7 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
     ("pod", "cause", "now", "expected"),
     [
         ({}, "ReclaimedBorrowed", 0, Next(ReclaimStep.NOTE)),
-        ({"notes": NOTE}, "ReclaimedBorrowed", 0, Next(ReclaimStep.MARK)),
+        ({"notes": NOTE}, "ReclaimedBorrowed", 0, Next(ReclaimStep.EVICT, DEADLINE)),
         ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", 0, Next(ReclaimStep.EVICT, DEADLINE)),
         ({"notes": NOTE}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.MARK)),
         ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
@@ -39,7 +39,7 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
         ({"notes": NOTE}, "GangNotBound", 0, Next(ReclaimStep.DROP)),
         (SLURM, "ReclaimedBorrowed", DEADLINE + 29, Next(None, DEADLINE + 30)),
         (SLURM, "ReclaimedBorrowed", DEADLINE + 30, Next(ReclaimStep.MARK)),
-        (FORGED, "ReclaimedBorrowed", 0, Next(ReclaimStep.MARK)),
+        (FORGED, "ReclaimedBorrowed", 0, Next(ReclaimStep.EVICT, DEADLINE)),
         (FORGED | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(ReclaimStep.DELETE)),
         (SLURM | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE + 30, Next(ReclaimStep.DELETE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),

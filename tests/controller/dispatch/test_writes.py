@@ -8,6 +8,7 @@ import pytest
 from bulkhead.api import labels, ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Reclaimed
+from bulkhead.api.objects import Obj
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
 from bulkhead.ledger.model import Admission, Cause, Needs, Node, Pod, PodVerdict, Reclaim, Stage, Why
 from controller.dispatch import patches
@@ -260,20 +261,121 @@ def test_what_is_avoided_is_bounded_for_each_tenant() -> None:
     assert {key: len(nodes) for key, nodes in avoided.at(1.0).items()} == {("a", Needs()): 128, ("b", Needs()): 1}
 
 
-async def test_an_eviction_is_believed_when_it_was_seen(world: World) -> None:
+async def test_an_evicted_pod_counts_as_ending_and_is_read_only_if_no_watch_shows_it(world: World) -> None:
     note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
-    marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    show(world.pods, host_pod("a", version=6, notes=note, status=marked))
+    for name in ("a", "b"):
+        show(world.pods, host_pod(name, version=6, notes=note))
     world.host.answer = lambda *_: {}
     await world.reclaims.carry_out([])
-    (pod,) = [each for each in world.pods.all() if each.name == "a"]
-    assert pod.ending
-    going = {"deletionTimestamp": "2026-01-01T00:00:30Z"}
-    world.host.answer = lambda _, name: host_pod(name, version=9, notes=note, status=marked, meta=going)
+    # An event of a moment before undoes nothing.
+    show(world.pods, host_pod("a", version=7, notes=note, status={"hostIP": "10.0.0.1"}))
     await world.writes.read_again()
-    assert world.pods.doubts() == []
     assert await world.reclaims.carry_out([]) is None
-    assert [verb for verb, *_ in world.host.asked] == ["eviction", "get"]
+    assert [pod.ending for pod in world.pods.all() if pod.name in {"a", "b"}] == [True, True]
+    going = {"deletionTimestamp": "2026-01-01T00:00:30Z"}
+    show(world.pods, host_pod("a", version=8, notes=note, meta=going))
+    world.clock.advance(31)
+    world.host.answer = lambda _, name: host_pod(name, version=6, notes=note)
+    await world.writes.read_again()
+    assert [(verb, name) for verb, name, _ in world.host.asked] == [("eviction", "a"), ("eviction", "b"), ("get", "b")]
+    # The host has the last word.
+    assert {pod.name: pod.ending for pod in world.pods.all() if pod.name in {"a", "b"}} == {"a": True, "b": False}
+
+
+async def test_many_pods_are_noted_and_evicted_in_one_turn_a_few_at_a_time(world: World) -> None:
+    names = [f"p{number}" for number in range(200)]
+    for name in names:
+        show(world.pods, host_pod(name))
+    back = [Reclaim(pod, Cause.BORROWED, 1e10) for pod in world.pods.all() if pod.name in names]
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
+    world.host.answer = lambda verb, name: {} if verb == "eviction" else host_pod(name, version=9, notes=note)
+    assert await world.reclaims.carry_out(back) is None
+    verbs = [verb for verb, *_ in world.host.asked]
+    assert (verbs.count("patch pods"), verbs.count("eviction"), len(verbs)) == (200, 200, 400), "two writes each, no read"
+    assert verbs.index("eviction") < 100, "the first are evicted before the last are noted"
+
+
+async def test_after_its_time_a_turn_begins_no_more_workloads_and_the_next_one_goes_on(world: World) -> None:
+    names = [f"p{number}" for number in range(200)]
+    for name in names:
+        show(world.pods, host_pod(name))
+    back = [Reclaim(pod, Cause.BORROWED, 1e10) for pod in world.pods.all() if pod.name in names]
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
+
+    def slowly(verb: str, name: str) -> Obj:
+        world.clock.advance(0.02)
+        return {} if verb == "eviction" else host_pod(name, version=9, notes=note)
+
+    world.host.answer = slowly
+    due = await world.reclaims.carry_out(back)
+    assert due is not None
+    assert due <= world.clock.now().timestamp()
+    noted = {name for verb, name, _ in world.host.asked if verb == "patch pods"}
+    assert len(noted) < 200
+    assert {name for verb, name, _ in world.host.asked if verb == "eviction"} == noted, "none is left halfway"
+    for _ in range(5):
+        await world.reclaims.carry_out([reclaim for reclaim in back if reclaim.pod.name not in noted])
+    assert {name for verb, name, _ in world.host.asked if verb == "eviction"} == set(names)
+
+
+async def test_pods_that_a_budget_holds_keep_no_others_from_their_turn(world: World) -> None:
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
+    for number in range(200):
+        show(world.pods, host_pod(f"held{number}", notes=note))
+
+    def slowly(verb: str, name: str) -> Obj | KubeError:
+        world.clock.advance(0.02)
+        refused = verb == "eviction" and name.startswith("held")
+        return Throttled(429, "", "budget") if refused else host_pod(name, version=9, notes=note)
+
+    world.host.answer = slowly
+    await world.reclaims.carry_out([])
+    show(world.pods, host_pod("late", notes=note))
+    for _ in range(3):
+        world.clock.advance(2)
+        await world.reclaims.carry_out([])
+    assert ("eviction", "late") in {(verb, name) for verb, name, _ in world.host.asked}
+
+
+async def test_a_pod_whose_eviction_is_refused_is_marked_once(world: World) -> None:
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", "because"))}
+    marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    show(world.pods, host_pod("a", version=6, notes=note))
+    world.host.answer = lambda verb, name: (
+        Throttled(429, "", "budget") if verb == "eviction" else host_pod(name, version=9, notes=note, status=marked)
+    )
+    for _ in range(2):
+        await world.reclaims.carry_out([])
+        world.clock.advance(2)
+    assert [verb for verb, *_ in world.host.asked] == ["eviction", "patch status", "eviction"]
+    (condition,) = world.host.asked[1][2]["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == ("ReclaimedBorrowed", "because")
+
+
+async def test_a_text_whose_numbers_change_while_quota_is_reclaimed_is_written_rarely(world: World) -> None:
+    show(world.pods, host_pod("x", gated=True))
+    verdicts, uid = Verdicts(world.writes, world.pods, world.clock), "uid-x"
+    world.clock.advance(1)
+    version = itertools.count(9)
+
+    def taken(_: str, name: str) -> Obj:
+        annotations = world.host.asked[-1][2]["metadata"]["annotations"]
+        return host_pod(name, version=next(version), gated=True, notes=annotations)
+
+    world.host.answer = taken
+    for number in range(59):
+        await verdicts.carry_out({uid: PodVerdict(Why.RECLAIMING, f"{number} are reclaimed")}, {})
+        world.clock.advance(1)
+    assert len(world.host.asked) == 1
+    due = await verdicts.carry_out({uid: PodVerdict(Why.RECLAIMING, "59 are reclaimed")}, {})
+    assert due == 1.0
+    # Another reason is told as soon as ever.
+    await verdicts.carry_out({uid: PodVerdict(Why.QUOTA, "asks 1")}, {})
+    assert len(world.host.asked) == 2
+    await verdicts.carry_out({uid: PodVerdict(Why.QUOTA, "asks 2")}, {})
+    world.clock.advance(2)
+    await verdicts.carry_out({uid: PodVerdict(Why.QUOTA, "asks 3")}, {})
+    assert len(world.host.asked) == 3
 
 
 async def test_another_pod_of_the_name_is_not_the_one_that_was_meant(world: World) -> None:

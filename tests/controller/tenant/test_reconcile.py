@@ -26,6 +26,7 @@ from controller.tenant.reconcile import ReconcileFailed
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, kinds_of, nameless, ready, take_down
 from tests.kit.crds import install
 from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
@@ -234,6 +235,28 @@ async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> No
         assert len(chosen) == 2
         for name in ("left", "right"):
             await take_down(world, name)
+
+
+async def test_tenants_beyond_the_service_range_are_refused_and_cost_the_others_nothing(client: Client) -> None:
+    """H6: however many Tenants an admin creates, only as many planes run as the range has slices."""
+    async with ControllerHost(client, settings=Settings(service_range="10.200.0.0/22", slice_prefix=22)) as world:
+        await ask(client, "served")
+        await world.settle("served")
+        before = await fingerprint(client, "served")
+        await ask(client, "surplus")
+        refused = await world.settle("surplus")
+        assert ready(refused) == ("False", Reason.ADDRESSES_EXHAUSTED)
+        assert "services.range" in str(refused["status"]["conditions"])
+        assert not {kind for kind, *_ in await kinds_of(client, "surplus")} & {"StatefulSet", "Service", "ServiceCIDR"}
+        assert await fingerprint(client, "served") == before
+        # A tenant that ends makes room for the next one, once the host has forgotten the addresses.
+        await take_down(world, "served")
+
+        async def has_slice() -> bool:
+            return ready(await world.settle("surplus"))[1] != Reason.ADDRESSES_EXHAUSTED
+
+        await until(has_slice, "the slice to be given to the other tenant")
+        await take_down(world, "surplus")
 
 
 async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_another(client: Client) -> None:
