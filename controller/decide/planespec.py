@@ -19,7 +19,7 @@ from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget
+from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget, usual_cpu_limit
 from controller.plane.sections import (
     DRAIN_SECONDS,
     STORAGE_SIZE,
@@ -334,14 +334,20 @@ def _budgets(case: Case) -> Budgets:
         asked = section_of(resources, field)
         requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
         usual = usual_budget(attribute, quota, _replicas(control))
+        cpu = str(requests.get("cpu", usual.cpu))
         found[attribute] = Budget(
-            cpu=str(requests.get("cpu", usual.cpu)),
+            cpu=cpu,
             memory=str(requests.get("memory", usual.memory)),
             memory_limit_mib=_memory_limit(limits) or usual.memory_limit_mib,
-            cpu_limit=text_or_none(limits, "cpu"),
+            cpu_limit=text_or_none(limits, "cpu") or (usual_cpu_limit(attribute, cpu) if limits_cpu(case.bounds) else None),
             cores=usual.cores,
         )
     return Budgets(**found)
+
+
+def limits_cpu(bounds: Mapping[str, Any]) -> bool:
+    """Whether components without a CPU limit of their own get one in proportion to their request."""
+    return section_of(bounds, "controlPlane").get("cpuLimits") != "None"
 
 
 def _memory_limit(limits: Mapping[str, Any]) -> int | None:
