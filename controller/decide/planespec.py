@@ -191,9 +191,12 @@ def _isolation(case: Case) -> Isolation:
     asked, offered = case.merged("isolation"), section_of(case.bounds, "isolation")
     # If the class sets it, it applies to all its tenants, and no tenant adds profiles.
     own_users = any(section_of(side, "isolation").get("userNamespaces") is True for side in (case.bounds, case.spec))
+    # A class that prefers them bounds nothing: a Tenant may do without.
+    declined = section_of(case.spec, "isolation").get("userNamespaces") is False
     return Isolation(
         pod_security=str(asked.get("podSecurity") or "baseline"),
         user_namespaces=own_users,
+        prefer_user_namespaces=offered.get("preferUserNamespaces") is True and not own_users and not declined,
         drop_privileges=drops_privileges(case),
         seccomp_profiles=tuple(offered.get("allowedSeccompProfiles") or ()),
         apparmor_profiles=tuple(offered.get("allowedAppArmorProfiles") or ()),

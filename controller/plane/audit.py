@@ -31,7 +31,7 @@ _HEALTH: Final[Obj] = {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*
 _LEASES: Final[Obj] = {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]}
 _EVENTS: Final[Obj] = {"level": "None", "resources": [{"group": "", "resources": ["events"]}]}
 _OWN_READS: Final[Obj] = {"level": "None", "verbs": _READ, "users": [SYNCER_USER, DNS_USER]}
-# A tenant's admin can have a token of these accounts, so what they read of Secrets is recorded; the rest is the noise of controllers.
+# A tenant's admin can have a token of these accounts, so what they read of Secrets is recorded. The rest is noise.
 _SYSTEM: Final = ["system:serviceaccounts:kube-system"]
 _SYSTEM_READS: Final[tuple[Obj, ...]] = (
     {"level": "Metadata", "verbs": _READ, "userGroups": _SYSTEM, "resources": [{"group": "", "resources": ["secrets"]}]},

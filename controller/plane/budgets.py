@@ -13,7 +13,7 @@ from controller.plane.sizing import needed_mib
 _MAX_THREADS: Final = 256
 # Requests of disk are small: planes write to their volume, and limits are for what goes wrong.
 _DISK_REQUEST: Final = "16Mi"
-# A container may use this many times the CPU that it requests, in whole cores, and at least the cores that its start keeps busy.
+# A container may use this many times the CPU that it requests, in whole cores, and at least what its start keeps busy.
 CPU_BURST: Final = 40
 _STARTING_CORES: Final = {"apiserver": 2}
 

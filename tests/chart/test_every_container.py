@@ -28,10 +28,15 @@ CPU: Final = DISK | {"limits.cpu"}
 CONTAINERS: Final = {
     "chart": {"controller": DISK, "haproxy": DISK, "routes": DISK, "routes-keeper": DISK},
     "plane": {
-        **{"etcd": CPU, "kube-apiserver": CPU, "kube-controller-manager": CPU, "audit": CPU},
-        **{"syncer": CPU, "coredns": CPU},
+        "etcd": CPU,
+        "kube-apiserver": CPU,
+        "kube-controller-manager": CPU,
+        "audit": CPU,
+        "syncer": CPU,
+        "coredns": CPU,
     },
-    "slurm": dict.fromkeys(("slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login"), MEMORY) | {"slurmd": MEMORY | {"limits.cpu"}},
+    "slurm": dict.fromkeys(("slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login"), MEMORY)
+    | {"slurmd": MEMORY | {"limits.cpu"}},
     "preflight": {"probe": DISK},
 }
 # emptyDirs without a size, with the reason.
@@ -86,7 +91,7 @@ def lacking(source: str, pod: Obj) -> list[str]:
 def planes() -> dict[str, list[Obj]]:
     specs = {name: plane_spec(**changes) for name, changes in PLANES.items()}
     specs["of a class"] = plane_for(tenant(), tenant_class())
-    return {name: render(spec, material(spec)).everything() for name, spec in specs.items()}
+    return {name: list(render(spec, material(spec)).everything()) for name, spec in specs.items()}
 
 
 def sources() -> dict[str, list[Obj]]:

@@ -18,7 +18,15 @@ import pytest
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, FLOW_SCHEMAS, LEASES, NAMESPACES, resource_of
+from bulkhead.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    FLOW_SCHEMAS,
+    LEASES,
+    NAMESPACES,
+    resource_of,
+)
 from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
@@ -56,18 +64,21 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
     """An admin, whose requests are exempt; both accounts may do what they do here."""
     async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name} for name in (CONTROLLER, SYNCER)]
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-        await client.apply(CLUSTER_ROLE_BINDINGS, binding("both", role, subjects))
-        leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
-        made = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "leases"}}
-        await client.apply(CLUSTER_ROLES, made | {"rules": [leases]})
-        of_leases = binding("leases", role | {"name": "leases"}, subjects)
-        await client.apply(CLUSTER_ROLE_BINDINGS, of_leases)
+        rules = [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]},
+        ]
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "both"}}
+        await client.apply(CLUSTER_ROLES, head | {"kind": "ClusterRole", "rules": rules})
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "both"}
+        await client.apply(CLUSTER_ROLE_BINDINGS, head | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects})
         for name in (SYSTEM, WORK):
             await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for number in range(12):
             meta = {"name": f"large-{number}", "namespace": WORK}
-            await client.apply(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "x" * 900_000}})
+            await client.apply(
+                CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": "x" * 900_000}}
+            )
         yield client
 
 
@@ -76,11 +87,6 @@ async def controller(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
     config = server.config_for(CONTROLLER, *groups(CONTROLLER))
     async with Client(config, user_agent="tests", field_manager="controller") as client:
         yield client
-
-
-def binding(name: str, role: Obj, subjects: list[Obj]) -> Obj:
-    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
-    return head | {"roleRef": role, "subjects": subjects}
 
 
 @contextlib.contextmanager
@@ -133,13 +139,16 @@ async def reads(controller: Client) -> None:
 async def test_a_flood_of_one_syncer_does_not_cost_the_controller_its_lease(
     server: ApiServer, admin: Client, controller: Client, tmp_path: Path
 ) -> None:
+    async def free() -> bool:
+        return await renewal(controller) < RENEWAL_SECONDS
+
+    async def full() -> bool:
+        return await waiting(admin) > FLOODING // 10
+
+    await until(free, "the API server to know the controller's rights")
     quiet = [await renewal(controller) for _ in range(RENEWALS)]
     assert max(quiet) < RENEWAL_SECONDS
     with flood(server, tmp_path):
-
-        async def full() -> bool:
-            return await waiting(admin) > FLOODING // 10
-
         await until(full, "the flood to hold its seats")
         # The positive control: with what Kubernetes has by itself, the flood takes the controller's seats too.
         assert await renewal(controller) == float("inf")
@@ -148,10 +157,6 @@ async def test_a_flood_of_one_syncer_does_not_cost_the_controller_its_lease(
 
         for obj in flow_control():
             await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
-
-        async def free() -> bool:
-            return await renewal(controller) < RENEWAL_SECONDS
-
         await until(free, "the lease to be renewed")
         during = [await renewal(controller) for _ in range(RENEWALS)]
         assert sorted(during)[RENEWALS // 2] < 1.0, f"quiet {quiet}, during the flood {during}"
@@ -159,7 +164,6 @@ async def test_a_flood_of_one_syncer_does_not_cost_the_controller_its_lease(
         await reads(controller)
         # The flood is as it was.
         assert await full()
-    print(f"renewals: quiet at most {max(quiet):.3f} s, during the flood {max(during):.3f} s")
 
 
 async def test_an_api_server_takes_the_flows_as_they_are_rendered(admin: Client) -> None:
@@ -169,7 +173,9 @@ async def test_an_api_server_takes_the_flows_as_they_are_rendered(admin: Client)
     async def known() -> bool:
         """A flow without its level is not in force; the API server says so in a condition."""
         flows = [await admin.get(FLOW_SCHEMAS, name) for name in ("bulkhead-lease", "bulkhead-controller")]
-        return all(condition["status"] == "False" for flow in flows for condition in dangling(flow)) and all(map(dangling, flows))
+        return all(condition["status"] == "False" for flow in flows for condition in dangling(flow)) and all(
+            map(dangling, flows)
+        )
 
     await until(known, "the flows to be in force")
 

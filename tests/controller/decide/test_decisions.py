@@ -169,7 +169,8 @@ def test_cpu_limits_of_a_plane_follow_what_its_class_requests(said: dict[str, An
 
 def test_a_cpu_limit_is_as_many_cores_as_go_runs_threads() -> None:
     """Fewer threads than cores are never throttled, so a start takes as long as without a limit."""
-    budgets = plane_for(tenant(), tenant_class(controlPlane={"resources": {"apiServer": {"requests": {"cpu": "260m"}}}})).budgets
+    larger = {"resources": {"apiServer": {"requests": {"cpu": "260m"}}}}
+    budgets = plane_for(tenant(), tenant_class(controlPlane=larger)).budgets
     for budget in (budgets.etcd, budgets.apiserver, budgets.controller_manager, budgets.dns):
         assert {"name": "GOMAXPROCS", "value": budget.cpu_limit} in budget.go_env(100)
 

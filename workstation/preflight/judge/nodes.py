@@ -70,7 +70,7 @@ def images(observed: Observed, _values: Values) -> Finding:
     open_ = [name for name, policy in policies.items() if policy in {"", "NeverVerify"}]
     if open_:
         return warning(
-            f"{len(open_)} of {len(policies)} nodes let any pod use any image that they have, also private ones of other tenants",
+            f"{len(open_)} of {len(policies)} nodes let a pod use any image that they have, also private ones of others",
             f"set {_PULLS}: AlwaysVerify in these kubelets' configuration, before Kubernetes 1.35 with the feature gate "
             "KubeletEnsureSecretPulledImages; until then tenants must not keep secrets in images",
             open_,
@@ -89,7 +89,7 @@ def logs(observed: Observed, _values: Values) -> Finding:
         return warning(
             f"{len(much)} of {len(kept)} nodes keep up to {max(kept.values())} MiB of a container's output, and containers of "
             f"planes may take {containerlogs.LIMIT_MIB} MiB of disk: a plane that prints much would be evicted",
-            f"lower containerLogMaxSize or containerLogMaxFiles so that both together stay below {containerlogs.LIMIT_MIB // 2} MiB",
+            f"lower containerLogMaxSize or containerLogMaxFiles: at most {containerlogs.LIMIT_MIB // 2} MiB together",
             much,
         )
     return ok(f"kubelets keep {max(kept.values())} MiB of a container's output at most")
