@@ -159,7 +159,7 @@ def _service(api: Api, name: str, address: str, port: int) -> Iterator[None]:
     ports: list[Obj] = [{"name": "main", "port": port, "protocol": "TCP"}]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"name": "main", "port": port}]}}
     marked = meta | {"labels": {"kubernetes.io/service-name": name}}
-    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": marked, "addressType": "IPv4"}
+    slice_: Obj = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": marked, "addressType": "IPv4"}
     slice_ |= {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": ports}
     endpoints = path_of("ConfigMap", SPACE).removesuffix("configmaps") + "endpoints"
     subsets: list[Obj] = [{"addresses": [{"ip": address}], "ports": ports}]

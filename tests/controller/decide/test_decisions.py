@@ -120,6 +120,13 @@ def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_nam
     for asked, bounds in ((True, None), (True, False), (None, True), (True, True)):
         assert built({"userNamespaces": asked}, {"userNamespaces": bounds}).isolation.user_namespaces
     assert not built({"userNamespaces": False}, {"userNamespaces": None}).isolation.user_namespaces
+    # Preferred, a Tenant may decline them; required, by either side, nothing is left to prefer.
+    prefers = {"preferUserNamespaces": True}
+    assert built({}, prefers).isolation.prefer_user_namespaces
+    assert not built({"userNamespaces": False}, prefers).isolation.prefer_user_namespaces
+    assert not built({"userNamespaces": True}, prefers).isolation.prefer_user_namespaces
+    assert not built({}, prefers | {"userNamespaces": True}).isolation.prefer_user_namespaces
+    assert not built({}, {}).isolation.prefer_user_namespaces
 
 
 def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
