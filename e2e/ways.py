@@ -6,6 +6,7 @@ answer, an error or a deadline. What it made is removed again. Whether anything 
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
 from e2e.api import Api, ApiError, Obj, UnreachableError, path_of
@@ -15,6 +16,7 @@ from e2e.workloads import expect
 Way: TypeAlias = Callable[[Api, str, str, int], None]
 SPACE: Final = "default"
 _SECONDS: Final = 6.0
+_TRIES: Final = 3  # the syncer may write its own status at any moment
 _REGISTRATION: Final = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
@@ -79,48 +81,47 @@ def extension(api: Api, name: str, address: str, port: int) -> None:
         with _ended():
             api.request("POST", _REGISTRATION, body=body)
         try:
-            for _ in range(3):
-                with _ended():
-                    api.request("GET", f"/apis/{group}/v1", timeout=_SECONDS)
+            _asked(api, f"/apis/{group}/v1")
         finally:
             with _ended():
                 api.request("DELETE", f"{_REGISTRATION}/v1.{group}")
 
 
 def service_proxy(api: Api, name: str, address: str, port: int) -> None:
-    """The proxy of a Service with an endpoint made by hand."""
-    with _service(api, name, address, port), _ended():
-        api.request("GET", path_of("Service", SPACE, f"https:{name}:{port}") + "/proxy/", timeout=_SECONDS)
+    """The proxy of a Service with an endpoint made by hand, of a pod whose status says that it has the address."""
+    with _pod(api, name), _service(api, name, address, port):
+        for _ in range(_TRIES):
+            with _ended():
+                _says(api, name, address)
+                api.request("GET", path_of("Service", SPACE, f"https:{name}:{port}") + "/proxy/", timeout=_SECONDS)
 
 
 def pod_proxy(api: Api, name: str, address: str, port: int) -> None:
     """The proxy of a pod whose status says that it has the address."""
-    pod = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "of-the-tenant"}
-    with _made(api, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}, "spec": pod}):
-        for _ in range(3):  # the syncer may write its own status at any moment
+    with _pod(api, name):
+        for _ in range(_TRIES):
             with _ended():
-                status = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
-                api.patch("Pod", name, status, SPACE, subresource="status")
+                _says(api, name, address)
                 api.request("GET", path_of("Pod", SPACE, f"https:{name}:{port}") + "/proxy/", timeout=_SECONDS)
 
 
 def node_proxy(api: Api, name: str, address: str, port: int) -> None:
     """The proxy of a node that the tenant makes, and the log of a pod that is said to run on it."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": name}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
     status = {
         "addresses": [{"type": "InternalIP", "address": address}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+    spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": name}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+    paths = (f"{path_of('Node')}/https:{name}:{port}/proxy/", path_of("Pod", SPACE, name) + "/log")
     with _made(api, node), _made(api, pod):
-        for path in (f"{path_of('Node')}/https:{name}:{port}/proxy/", path_of("Pod", SPACE, name) + "/log"):
-            with _ended():
-                if api.find("Node", name) is None:  # the syncer removes what is not its own
-                    api.create(node)
-                api.patch("Node", name, {"status": status}, subresource="status")
-            with _ended():
-                api.request("GET", path, timeout=_SECONDS, raw=True)
+        for _ in range(_TRIES):
+            for path in paths:
+                with _ended():
+                    api.create(node)  # the syncer removes what is not its own
+                with _ended():
+                    api.request("GET", path, timeout=_SECONDS, raw=True)
 
 
 WAYS: Final[Mapping[str, Way]] = {
@@ -141,6 +142,20 @@ def _ended() -> Iterator[None]:
         yield
 
 
+def _asked(api: Api, path: str) -> None:
+    """Ask until the API server knows the endpoint, and the host has it, or does not get it."""
+
+    def probe() -> None:
+        try:
+            api.request("GET", path, timeout=_SECONDS)
+        except ApiError as error:
+            # Of what it asked it gives the answer, or 502; 404 and 503 are its own as long as it knows no endpoint.
+            expect(error.status not in {404, 503}, error.message)
+
+    with contextlib.suppress(WaitTimeoutError, UnreachableError):
+        until(f"{path} to be asked", probe, seconds=12, interval=0.4, patience=1)
+
+
 @contextlib.contextmanager
 def _made(api: Api, obj: Obj) -> Iterator[None]:
     with _ended():
@@ -150,6 +165,17 @@ def _made(api: Api, obj: Obj) -> Iterator[None]:
     finally:
         with _ended():
             api.delete(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"), grace=0)
+
+
+def _pod(api: Api, name: str) -> AbstractContextManager[None]:
+    """A pod that no scheduler takes."""
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "of-the-tenant"}
+    return _made(api, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": SPACE}, "spec": spec})
+
+
+def _says(api: Api, name: str, address: str) -> None:
+    status = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
+    api.patch("Pod", name, status, SPACE, subresource="status")
 
 
 @contextlib.contextmanager
@@ -162,7 +188,9 @@ def _service(api: Api, name: str, address: str, port: int) -> Iterator[None]:
     slice_: Obj = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": marked, "addressType": "IPv4"}
     slice_ |= {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": ports}
     endpoints = path_of("ConfigMap", SPACE).removesuffix("configmaps") + "endpoints"
-    subsets: list[Obj] = [{"addresses": [{"ip": address}], "ports": ports}]
+    # An API server proxies to no endpoint but a pod's.
+    pod = {"kind": "Pod", "namespace": SPACE, "name": name}
+    subsets: list[Obj] = [{"addresses": [{"ip": address, "targetRef": pod}], "ports": ports}]
     with _made(api, service), _made(api, slice_):
         with _ended():
             api.request("POST", endpoints, body={"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets})

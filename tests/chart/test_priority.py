@@ -90,9 +90,9 @@ async def controller(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
 
 
 @contextlib.contextmanager
-def flood(server: ApiServer, folder: Path) -> Iterator[None]:
-    """One syncer lists all at once, on hundreds of connections, and reads no answer."""
-    config = server.config_for(SYNCER, *groups(SYNCER))
+def flood(server: ApiServer, folder: Path, user: str = SYNCER) -> Iterator[None]:
+    """One account lists all at once, on hundreds of connections, and reads no answer."""
+    config = server.config_for(user, *groups(user))
     cert, key, authority = folder / "crt", folder / "key", folder / "ca"
     for path, content in ((cert, config.client_cert), (key, config.client_key), (authority, config.ca)):
         path.write_bytes(content if isinstance(content, bytes) else str(content).encode())
@@ -111,10 +111,11 @@ def flood(server: ApiServer, folder: Path) -> Iterator[None]:
         yield
 
 
-async def waiting(admin: Client) -> float:
-    """How many requests wait for a seat in the level of ServiceAccounts."""
+async def waiting(admin: Client, level: str = "workload-low") -> float:
+    """How many requests wait for a seat in a level, by default that of ServiceAccounts."""
     text = (await admin.get_raw("/metrics", timeout=60)).decode()
-    lines = re.findall(r"^apiserver_flowcontrol_current_inqueue_requests\{.*workload-low.*\} (\S+)$", text, re.MULTILINE)
+    metric = rf'^apiserver_flowcontrol_current_inqueue_requests\{{.*priority_level="{level}"\}} (\S+)$'
+    lines = re.findall(metric, text, re.MULTILINE)
     return sum(map(float, lines))
 
 
@@ -164,6 +165,27 @@ async def test_a_flood_of_one_syncer_does_not_cost_the_controller_its_lease(
         await reads(controller)
         # The flood is as it was.
         assert await full()
+
+
+async def test_not_even_its_own_reconciles_cost_the_controller_its_lease(
+    server: ApiServer, admin: Client, controller: Client, tmp_path: Path
+) -> None:
+    for obj in flow_control():
+        await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+
+    async def full() -> bool:
+        return await waiting(admin, "bulkhead-controller") > 10
+
+    async def free() -> bool:
+        return await renewal(controller) < RENEWAL_SECONDS
+
+    await until(free, "the API server to know the controller's rights and flows")
+    with flood(server, tmp_path, CONTROLLER):
+        await until(full, "the flood to hold the controller's seats")
+        with pytest.raises((TimeoutError, KubeError)):
+            await reads(controller)
+        during = [await renewal(controller) for _ in range(RENEWALS)]
+        assert max(during) < RENEWAL_SECONDS, during
 
 
 async def test_an_api_server_takes_the_flows_as_they_are_rendered(admin: Client) -> None:

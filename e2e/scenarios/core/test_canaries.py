@@ -21,12 +21,14 @@ from e2e.tenants import Tenant
 CLASS = "e2e-outbound"
 AT_ONCE = 8
 OWN_PORTS = {way: 8450 + number for number, way in enumerate(ways.WAYS)}
-# A probe each 10 ms for each place. It does not listen to SIGTERM, so it goes on until it is killed.
+# A probe each 10 ms, to one place after the other. It ignores SIGTERM, so it goes on until it is killed.
 PROBES = """
 trap '' TERM
 while true; do
-  for place in {places}; do nc -w 1 ${{place%:*}} ${{place#*:}} </dev/null >/dev/null 2>&1 & done
-  usleep 10000
+  for place in {places}; do
+    nc -w 1 ${{place%:*}} ${{place#*:}} </dev/null >/dev/null 2>&1 &
+    usleep 10000
+  done
 done
 """
 
@@ -97,6 +99,7 @@ def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
     ]
     script = PROBES.format(places=" ".join(f"{address}:{port}" for address, port in places))
     spec = workloads.pod_spec(("sh", "-c", script), terminationGracePeriodSeconds=30)
+    spec["containers"][0]["resources"]["limits"]["memory"] = "256Mi"  # each probe waits for a second
     tenant.api.apply(workloads.pod("prober", spec))
     prober = str(workloads.wait_running(tenant.api, "prober")["status"]["podIP"])
 
