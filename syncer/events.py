@@ -28,6 +28,7 @@ from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import event as event_translation
+from syncer.translate.podspec import users
 from syncer.translate.registry import WITH_EVENTS
 from syncer.watch.informers import Caches, Subscription
 
@@ -35,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 RATE: Final = 10.0
 # An event of the host's waits so long for a moment in which nothing else is to be done.
+_NORMAL: Final = frozenset({users.SHARED})  # reasons that say how something is, and warn about nothing
 _GIVE_WAY_SECONDS: Final = 1.0
 _GIVE_WAY_STEP: Final = 0.05
 _QUEUED: Final = 2000
@@ -116,7 +118,7 @@ class Recorder:
             },
             "reason": reason,
             "message": message[:1024],
-            "type": "Warning",
+            "type": "Normal" if reason in _NORMAL else "Warning",
             "source": {"component": "bulkhead"},
             "reportingComponent": "bulkhead",
             "reportingInstance": "",

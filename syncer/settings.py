@@ -99,6 +99,7 @@ class Settings(
     allowed_tolerations: tuple[dict[str, Any], ...] = ()  # what pods may ask for besides
     pod_security: Annotated[str, msgspec.Meta(pattern=r"^(privileged|baseline|restricted)$")] = "baseline"
     user_namespaces: bool = False
+    prefer_user_namespaces: bool = False
     allowed_seccomp_profiles: tuple[_Text, ...] = ()  # empty, as of the next: the runtime's own alone
     allowed_apparmor_profiles: tuple[_Text, ...] = ()
     runtime_class_name: _Text | None = None

@@ -25,6 +25,7 @@ READ_AGAIN: Final = frozenset(
         "enforcedTolerations",
         "podSecurity",
         "userNamespaces",
+        "preferUserNamespaces",
         "allowedSeccompProfiles",
         "allowedAppArmorProfiles",
         "runtimeClassName",

@@ -54,6 +54,10 @@ VOLUME_SNAPSHOT_CLASSES = Resource("snapshot.storage.k8s.io", "v1", "volumesnaps
 
 # scheduling, policy, coordination
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
+FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", False)
+PRIORITY_LEVELS = Resource(
+    "flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", False
+)
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
 POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True)
 # Of the coscheduling plugin, where a tenant has put its definition into its plane.

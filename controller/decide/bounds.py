@@ -18,7 +18,7 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
 from controller.decide import exposure
-from controller.plane.budgets import COMPONENTS, Budget, usual_budget
+from controller.plane.budgets import COMPONENTS, Budget, usual_budget, usual_cpu_limit
 from controller.plane.sections import STORAGE_SIZE
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE
 from controller.sections import over, put, section_of, text_or_none
@@ -271,7 +271,11 @@ def components(question: Question) -> Iterator[Excess]:
     for field, attribute in COMPONENTS.items():
         wanted = section_of(section_of(asked, "resources"), field)
         own, most = (section_of(section_of(offered, part), field) for part in ("resources", "maxResources"))
-        for kind, built_in in _budget(usual_budget(attribute, quota, replicas)).items():
+        budgets = _budget(usual_budget(attribute, quota, replicas))
+        if offered.get("cpuLimits") != "None":
+            most_cpu = _larger(section_of(most, "requests").get("cpu"), section_of(own, "requests").get("cpu"))
+            budgets["limits"]["cpu"] = usual_cpu_limit(attribute, str(most_cpu or budgets["requests"]["cpu"]))
+        for kind, built_in in budgets.items():
             usual, highest = built_in | section_of(own, kind), section_of(most, kind)
             for name, value in sorted(section_of(wanted, kind).items()):
                 limit = _larger(highest.get(name), usual.get(name))

@@ -19,7 +19,7 @@ from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget
+from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget, usual_cpu_limit
 from controller.plane.sections import (
     DRAIN_SECONDS,
     STORAGE_SIZE,
@@ -191,9 +191,12 @@ def _isolation(case: Case) -> Isolation:
     asked, offered = case.merged("isolation"), section_of(case.bounds, "isolation")
     # If the class sets it, it applies to all its tenants, and no tenant adds profiles.
     own_users = any(section_of(side, "isolation").get("userNamespaces") is True for side in (case.bounds, case.spec))
+    # A class that prefers them bounds nothing: a Tenant may do without.
+    declined = section_of(case.spec, "isolation").get("userNamespaces") is False
     return Isolation(
         pod_security=str(asked.get("podSecurity") or "baseline"),
         user_namespaces=own_users,
+        prefer_user_namespaces=offered.get("preferUserNamespaces") is True and not own_users and not declined,
         drop_privileges=drops_privileges(case),
         seccomp_profiles=tuple(offered.get("allowedSeccompProfiles") or ()),
         apparmor_profiles=tuple(offered.get("allowedAppArmorProfiles") or ()),
@@ -334,14 +337,20 @@ def _budgets(case: Case) -> Budgets:
         asked = section_of(resources, field)
         requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
         usual = usual_budget(attribute, quota, _replicas(control))
+        cpu = str(requests.get("cpu", usual.cpu))
         found[attribute] = Budget(
-            cpu=str(requests.get("cpu", usual.cpu)),
+            cpu=cpu,
             memory=str(requests.get("memory", usual.memory)),
             memory_limit_mib=_memory_limit(limits) or usual.memory_limit_mib,
-            cpu_limit=text_or_none(limits, "cpu"),
+            cpu_limit=text_or_none(limits, "cpu") or (usual_cpu_limit(attribute, cpu) if limits_cpu(case.bounds) else None),
             cores=usual.cores,
         )
     return Budgets(**found)
+
+
+def limits_cpu(bounds: Mapping[str, Any]) -> bool:
+    """Whether components without a CPU limit of their own get one in proportion to their request."""
+    return section_of(bounds, "controlPlane").get("cpuLimits") != "None"
 
 
 def _memory_limit(limits: Mapping[str, Any]) -> int | None:

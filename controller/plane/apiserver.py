@@ -38,7 +38,7 @@ def container(spec: PlaneSpec) -> Obj:
             *spec.budgets.apiserver.go_env(60),
         ],
         "ports": [{"name": "api", "containerPort": API_PORT, "protocol": "TCP"}],
-        "resources": spec.budgets.apiserver.resources(),
+        "resources": spec.budgets.apiserver.resources(audit.files_mib(spec.audit)),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
             mount("pki-apiserver", PKI_PATH),

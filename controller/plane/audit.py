@@ -13,6 +13,7 @@ from typing import Final
 
 from bulkhead.api.objects import Obj
 from controller.plane import auditreceiver
+from controller.plane.budgets import Budget
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.sizing import API_SERVER_MIB
@@ -21,13 +22,21 @@ from controller.plane.trail import Audit
 
 AUDIT_PATH: Final = "/var/log/audit"
 READER: Final = "audit"
+READER_BUDGET: Final = Budget("1m", "20Mi", 128, cpu_limit="1")
+# What the API server may print on stdout between two rotations of its log, if the trail is there.
+_PRINTED_MIB: Final = 1024
 _MIB: Final = 1 << 20
 _READ: Final = ["get", "list", "watch"]
 _HEALTH: Final[Obj] = {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/version", "/openapi/*"]}
 _LEASES: Final[Obj] = {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]}
 _EVENTS: Final[Obj] = {"level": "None", "resources": [{"group": "", "resources": ["events"]}]}
 _OWN_READS: Final[Obj] = {"level": "None", "verbs": _READ, "users": [SYNCER_USER, DNS_USER]}
-_SYSTEM_READS: Final[Obj] = {"level": "None", "verbs": _READ, "userGroups": ["system:serviceaccounts:kube-system"]}
+# A tenant's admin can have a token of these accounts, so what they read of Secrets is recorded. The rest is noise.
+_SYSTEM: Final = ["system:serviceaccounts:kube-system"]
+_SYSTEM_READS: Final[tuple[Obj, ...]] = (
+    {"level": "Metadata", "verbs": _READ, "userGroups": _SYSTEM, "resources": [{"group": "", "resources": ["secrets"]}]},
+    {"level": "None", "verbs": _READ, "userGroups": _SYSTEM},
+)
 # May contain credentials. What is sent to exec, attach or portforward is never in a request's body.
 _CONFIDENTIAL: Final = [
     {"group": "", "resources": ["secrets", "secrets/*", "configmaps", "configmaps/*", "serviceaccounts/token"]},
@@ -52,10 +61,10 @@ _LARGEST_EVENT_BYTES: Final = 12 * _MIB
 
 
 def policy(asked: Audit | None) -> Obj:
-    """The audit policy. It leaves out reads by service accounts of kube-system only if no class requests a trail."""
+    """The audit policy. Unless a class requests a trail, it leaves out what accounts of kube-system read, except Secrets."""
     made: Obj = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
     if asked is None:
-        return made | {"rules": [_HEALTH, _LEASES, _EVENTS, _OWN_READS, _SYSTEM_READS, {"level": "Metadata"}]}
+        return made | {"rules": [_HEALTH, _LEASES, _EVENTS, _OWN_READS, *_SYSTEM_READS, {"level": "Metadata"}]}
     rules = [_HEALTH, _LEASES, _EVENTS, _OWN_READS]
     if asked.requests:
         rules += [
@@ -113,6 +122,13 @@ def volumes(asked: Audit | None) -> list[Obj]:
     return [{"name": "audit", "emptyDir": {"sizeLimit": f"{(asked or Audit()).room_mib}Mi"}}]
 
 
+def files_mib(asked: Audit | None) -> int:
+    """How much of the node's disk the trail may take, in MiB; none if it is on etcd's volume."""
+    if asked is not None and asked.sink == "Stdout":
+        return _PRINTED_MIB
+    return sum((asked or Audit()).room_mib for _ in volumes(asked))
+
+
 def readers(spec: PlaneSpec) -> list[Obj]:
     """The container in which `bulkhead audit` runs the reader, if a class requests files."""
     if spec.audit is None or not spec.audit.files:
@@ -123,7 +139,7 @@ def readers(spec: PlaneSpec) -> list[Obj]:
             "image": spec.images.bulkhead,
             "imagePullPolicy": spec.images.pull_policy,
             "command": ["python3", "-m", "bulkhead.auditreader", "--wait"],
-            "resources": {"requests": {"cpu": "1m", "memory": "20Mi"}, "limits": {"memory": "128Mi"}},
+            "resources": READER_BUDGET.resources(),
             "securityContext": CONTAINER_SECURITY,
             "volumeMounts": mounts(spec.audit, read_only=True),
         }

@@ -1,15 +1,21 @@
-"""What each component of a plane requests and may use: CPU, memory, threads. Pure."""
+"""What each component of a plane requests and may use: CPU, memory, disk, threads. Pure."""
 
 import contextlib
 import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bulkhead.api import containerlogs
 from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from controller.plane.sizing import needed_mib
 
 _MAX_THREADS: Final = 256
+# Requests of disk are small: planes write to their volume, and limits are for what goes wrong.
+_DISK_REQUEST: Final = "16Mi"
+# A container may use this many times the CPU that it requests, in whole cores, and at least what its start keeps busy.
+CPU_BURST: Final = 40
+_STARTING_CORES: Final = {"apiserver": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,13 @@ class Budget:
     cpu_limit: str | None = None
     cores: int | None = None
 
-    def resources(self) -> Obj:
-        """The container's `resources`. CPU is limited only if the class says so: throttling an API server helps no one."""
-        limits = {"memory": f"{self.memory_limit_mib}Mi"} | ({"cpu": self.cpu_limit} if self.cpu_limit else {})
-        return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits}
+    def resources(self, files_mib: int = 0) -> Obj:
+        """The container's `resources`; `files_mib` is what it may write to emptyDirs on disk, besides its output."""
+        limits = {"memory": f"{self.memory_limit_mib}Mi", "ephemeral-storage": f"{containerlogs.LIMIT_MIB + files_mib}Mi"}
+        return {
+            "requests": {"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": _DISK_REQUEST},
+            "limits": limits | ({"cpu": self.cpu_limit} if self.cpu_limit else {}),
+        }
 
     def go_env(self, gogc: int) -> list[Obj]:
         """Settings of the Go runtime: a small heap when idle, a soft memory limit below the hard one, and no idle threads.
@@ -54,12 +63,27 @@ class Budget:
         return self.cores
 
 
+def usual_cpu_limit(component: str, request: str) -> str:
+    """The CPU limit of a component that requests this much, if neither class nor Tenant sets one.
+
+    It is whole cores: as many threads as Go runs at once, so that a component is not throttled while it starts.
+    """
+    least = _STARTING_CORES.get(component, 1)
+    with contextlib.suppress(InvalidQuantityError):
+        return str(max(least, math.ceil(parse(request) * CPU_BURST)))
+    return str(least)
+
+
+def _budget(component: str, cpu: str, memory: str, limit_mib: int, cores: int | None = None) -> Budget:
+    return Budget(cpu, memory, limit_mib, usual_cpu_limit(component, cpu), cores)
+
+
 BUDGETS: Final = {
-    "etcd": Budget("20m", "40Mi", needed_mib("etcd"), cores=1),
-    "apiserver": Budget("50m", "180Mi", needed_mib("apiserver")),
-    "controller_manager": Budget("10m", "48Mi", needed_mib("controller_manager"), cores=1),
-    "syncer": Budget("20m", "56Mi", 256),
-    "dns": Budget("5m", "24Mi", 128, cores=1),
+    "etcd": _budget("etcd", "20m", "40Mi", needed_mib("etcd"), cores=1),
+    "apiserver": _budget("apiserver", "50m", "180Mi", needed_mib("apiserver")),
+    "controller_manager": _budget("controller_manager", "10m", "48Mi", needed_mib("controller_manager"), cores=1),
+    "syncer": _budget("syncer", "20m", "56Mi", 256),
+    "dns": _budget("dns", "5m", "24Mi", 128, cores=1),
 }
 
 

@@ -166,6 +166,7 @@ class Isolation:
 
     pod_security: level of Pod Security of the work namespace.
     user_namespaces: whether every pod of the tenant runs in a user namespace of its own.
+    prefer_user_namespaces: whether pods that surely can do so by themselves (`syncer.translate.podspec.users`).
     drop_privileges: from whose pods the plane removes the privileges that the host refuses (`bulkhead.api.privileges`).
     seccomp_profiles, apparmor_profiles: names of the nodes' profiles that pods may use in addition to the runtime's default.
     runtime_class: name of the RuntimeClass of pods that request none; None for the host's default.
@@ -174,6 +175,7 @@ class Isolation:
 
     pod_security: str = "baseline"
     user_namespaces: bool = False
+    prefer_user_namespaces: bool = False
     drop_privileges: str = privileges.NEVER
     seccomp_profiles: tuple[str, ...] = ()
     apparmor_profiles: tuple[str, ...] = ()

@@ -58,6 +58,7 @@ def settings(spec: PlaneSpec) -> Obj:
         **({"drainSeconds": nodes.drain_seconds} if nodes.drain_seconds != DRAIN_SECONDS else {}),
         "podSecurity": isolation.pod_security,
         **({"userNamespaces": True} if isolation.user_namespaces else {}),
+        **({"preferUserNamespaces": True} if isolation.prefer_user_namespaces else {}),
         **({"allowedSeccompProfiles": list(isolation.seccomp_profiles)} if isolation.seccomp_profiles else {}),
         **({"allowedAppArmorProfiles": list(isolation.apparmor_profiles)} if isolation.apparmor_profiles else {}),
         "runtimeClassName": isolation.runtime_class,

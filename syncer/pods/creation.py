@@ -27,7 +27,7 @@ from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
 from syncer.translate import Reason, TenantView, Untranslatable, diff
 from syncer.translate.kinds import pod
-from syncer.translate.podspec import placement, scheduling, tolerations
+from syncer.translate.podspec import placement, scheduling, tolerations, users
 from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Stale
 from syncer.write import refusals
@@ -119,6 +119,8 @@ class PodCreation:
             self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
         if mapped := scheduling.mapped(virtual.get("spec") or {}):
             self._recorder.warn(virtual, scheduling.MAPPED, mapped)
+        if why := users.shared(desired["spec"], virtual.get("spec") or {}, view):
+            self._recorder.warn(virtual, users.SHARED, why)
         # The comparison uses the view from before the create; a later change has queued this key again.
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
         # And `made` may be what an earlier create made, when the marks on nodes were others.

@@ -94,6 +94,7 @@ class TenantView:
     default_requests: Mapping[str, str] = field(default_factory=_empty)  # of a container that names none, by resource
     default_limits: Mapping[str, str] = field(default_factory=_empty)
     user_namespaces: bool = False  # True: every host pod runs with hostUsers: false
+    prefers_user_namespaces: bool = False  # True: host pods that say nothing and surely can do (`podspec.users`)
     seccomp_profiles: frozenset[str] = frozenset()  # of the nodes, by their names below the kubelet's folder
     apparmor_profiles: frozenset[str] = frozenset()  # of the nodes
     pull_secret: str = ""  # of the work namespace, for pods of the platform's own images and no others; empty: there is none
@@ -114,6 +115,7 @@ class TenantView:
     snapshot_classes: frozenset[str] = frozenset()  # names of the VolumeSnapshotClasses that are offered
     default_snapshot_class: str = ""  # the one for snapshots that name none; empty: there is no single one
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
+    nodes_support_user_namespaces: bool = False  # whether all of them report it
     # what the tenant itself wrote on them in its plane
     cordoned: frozenset[str] = frozenset()
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # beside the host's; by node

@@ -319,6 +319,7 @@ class Caches:
     def _host_node_changed(self, change: Change) -> None:
         if change.kind != "modified":
             self.views.discard()
+        self.views.node_changed(change.key, None if change.kind == "deleted" else self.host["Node"].store.get(change.key))
         self._notify("host", "Node", change)
         self._enqueue(Item("Node", change.key), change)
 

@@ -14,9 +14,11 @@ from types import MappingProxyType
 from bulkhead.api.objects import Obj
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from bulkhead.kube.informer import Informer
+from bulkhead.kube.objects import Key
 from syncer.settings import Settings
 from syncer.translate.kinds import networkpolicy, nodemarks
 from syncer.translate.kinds.service import address_of
+from syncer.translate.podspec import users
 from syncer.translate.view import TenantView, Toleration
 
 
@@ -31,6 +33,8 @@ class Views:
         self._built: TenantView | None = None
         # What the tenant itself wrote on virtual nodes.
         self._marks: dict[str, nodemarks.Marks] = {}
+        # Host nodes whose runtime can give pods user namespaces.
+        self._mapping: set[Key] = set()
 
     def offer_storage(self, names: frozenset[str], default: str) -> None:
         """Set which StorageClasses claims may name, and which one those get that name none."""
@@ -73,6 +77,13 @@ class Views:
         self.discard()
         return True
 
+    def node_changed(self, key: Key, node: Obj | None) -> None:
+        """A node of the host is there, or is another one, or is gone (None)."""
+        supports = node is not None and users.supports(node)
+        if supports != (key in self._mapping):
+            (self._mapping.add if supports else self._mapping.discard)(key)
+            self.discard()
+
     def discard(self) -> TenantView | None:
         """Something in the view changed; returns the view from before, if one was built since the last change."""
         before, self._built = self._built, None
@@ -101,6 +112,7 @@ class Views:
             policies_beyond=networkpolicy.beyond(policies),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
             nodes=nodes,
+            nodes_support_user_namespaces=bool(nodes) and self._mapping >= {Key("", name) for name in nodes},
             cordoned=frozenset(name for name, mark in self._marks.items() if mark.cordoned) & nodes,
             node_labels={name: mark.labels for name, mark in self._marks.items() if mark.labels and name in nodes},
             node_taints={name: mark.taints for name, mark in self._marks.items() if mark.taints and name in nodes},
@@ -123,6 +135,7 @@ def static_view(settings: Settings) -> TenantView:
         service_slice=settings.service_slice,
         pod_security=settings.pod_security,
         user_namespaces=settings.user_namespaces,
+        prefers_user_namespaces=settings.prefer_user_namespaces,
         seccomp_profiles=frozenset(settings.allowed_seccomp_profiles),
         apparmor_profiles=frozenset(settings.allowed_apparmor_profiles),
         enforced_node_selector=settings.enforced_node_selector,

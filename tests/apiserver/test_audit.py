@@ -20,6 +20,7 @@ from tests.kit.servers import ApiServer, ServerOptions
 pytestmark = pytest.mark.apiserver
 CANARY = "canary-4711"
 CASES = {"built-in": None, "metadata": Audit(), "requests": Audit(requests=True, file_mib=16), "small": Audit(file_mib=1)}
+CLEANER = "system:serviceaccount:kube-system:generic-garbage-collector"
 
 _REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False)
 
@@ -43,9 +44,11 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Aud
 async def test_what_is_written_down(server: tuple[Audit | None, ApiServer], tmp_path: Path) -> None:
     asked, api = server
     platform = api.config_for(SYNCER_USER, "system:masters")
+    account_of_system = api.config_for(CLEANER, "system:masters", "system:serviceaccounts:kube-system")
     async with (
         Client(api.admin, user_agent="tests", field_manager="tests") as admin,
         Client(platform, user_agent="tests", field_manager="tests") as syncer,
+        Client(account_of_system, user_agent="tests", field_manager="tests") as cleaner,
     ):
         for resource, fields in (
             (SECRETS, {"stringData": {"x": CANARY}}),
@@ -59,6 +62,10 @@ async def test_what_is_written_down(server: tuple[Audit | None, ApiServer], tmp_
         token = await admin.create_subresource(SERVICE_ACCOUNTS, "worker", "token", {"spec": {}}, "default")
         await admin.create(_REVIEWS, {"spec": {"token": token["status"]["token"]}})
         await syncer.get(SECRETS, "told", "default")
+        # An admin of the tenant can have a token of such an account.
+        await cleaner.get(SECRETS, "told", "default")
+        await cleaner.list(SECRETS, "default")
+        await cleaner.get(SERVICES, "told", "default")
         await syncer.create(SERVICES, {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 81}]}}, "default")
         # A body that is too large for a file, and a head: both leave a line behind.
         await admin.create(CONFIG_MAPS, {"metadata": {"name": "large"}, "data": {"x": "<" * 900_000}}, "default")
@@ -73,6 +80,9 @@ async def test_what_is_written_down(server: tuple[Audit | None, ApiServer], tmp_
     assert ("admin", "list", "pods ") in found
     assert (SYNCER_USER, "create", "services own") in found
     assert (SYNCER_USER, "get", "secrets told") not in found
+    assert (CLEANER, "get", "secrets told") in found
+    assert (CLEANER, "list", "secrets ") in found
+    assert ((CLEANER, "get", "services told") in found) is (asked is not None)
     assert CANARY not in raw
     assert token["status"]["token"] not in raw
     assert ("seen-4712" in raw) is bool(asked and asked.requests)

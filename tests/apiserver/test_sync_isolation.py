@@ -4,6 +4,7 @@ from typing import Any
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
+from bulkhead.kube.resources import NODES
 from tests.kit.syncerbed import SyncerBed, until
 
 FILTERED = {"type": "RuntimeDefault"}
@@ -58,3 +59,37 @@ async def test_what_the_class_offers_and_asks_for_reaches_every_pod(host_client:
         await refused(bed, "host-users", "spec.hostUsers")
         await bed.create(confined(bed, "other", {"seccompProfile": local("tools")}))
         await refused(bed, "other", "seccompProfile.localhostProfile")
+
+
+async def test_a_class_that_prefers_user_namespaces_gives_them_as_soon_as_all_nodes_can(
+    host_client: Client, plane_client: Client
+) -> None:
+    async with SyncerBed.open(host_client, plane_client, preferUserNamespaces=True) as bed:
+        second = f"{bed.node}-second"
+        await bed.make_node(second)
+        await report(host_client, bed.node, supports=True)
+        await bed.idle()
+        await bed.create(bed.pod("early"))
+        assert "hostUsers" not in (await bed.mirrored("early"))["spec"]
+
+        async def told() -> bool:
+            events = [event for event in await bed.events("early") if event["reason"] == "UsersShared"]
+            return bool(events) and "not all nodes" in events[0]["message"] and events[0]["type"] == "Normal"
+
+        await until(told, "the event")
+        await report(host_client, second, supports=True)
+        await bed.idle()
+        await bed.create(bed.pod("late"))
+        assert (await bed.mirrored("late"))["spec"]["hostUsers"] is False
+        # A pod stays as it was made, whatever nodes report later.
+        await report(host_client, second, supports=False)
+        await bed.idle()
+        await bed.create(bed.pod("after"))
+        assert "hostUsers" not in (await bed.mirrored("after"))["spec"]
+        assert (await bed.mirrored("late"))["spec"]["hostUsers"] is False
+        await host_client.delete(NODES, second)
+
+
+async def report(host: Client, node: str, *, supports: bool) -> None:
+    handlers = [{"name": "", "features": {"userNamespaces": supports}}]
+    await host.patch(NODES, node, {"status": {"runtimeHandlers": handlers}}, subresource="status")

@@ -23,6 +23,11 @@ class ClassIsolation(ApiModel):
         "baseline", description="Pod Security level that the host enforces on pods."
     )
     user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    prefer_user_namespaces: bool | None = Field(
+        None,
+        description="Whether pods run in a user namespace of their own where that is sure to work: all nodes of the tenant "
+        "report it, and the pod has no claim, no device, no runtime class and no user above 65535. Other pods get an event.",
+    )
     drop_privileges: DropPrivileges | None = Field(None, description=DROPS)
     allowed_seccomp_profiles: Annotated[list[SeccompProfile], Field(max_length=16)] | None = Field(
         None,

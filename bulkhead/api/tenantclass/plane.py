@@ -51,6 +51,11 @@ class ClassControlPlane(ApiModel):
         description="The most that a tenant may request instead, for each request and limit; by default the values in "
         "resources, or the built-in ones.",
     )
+    cpu_limits: Literal["Proportional", "None"] = Field(
+        "Proportional",
+        description="CPU limits of components that have none in resources: 40 times their request in whole cores, at least "
+        "one, for the API server two; or None. A change restarts planes.",
+    )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
     node_selector: dict[LabelKey, LabelValue] | None = Field(
         None,

@@ -12,7 +12,7 @@ from e2e.commands import kubectl
 from e2e.fleet import Fleet
 from e2e.tenants import Tenant
 
-CLASS = "e2e-confined"
+CLASS, PREFERRING = "e2e-confined", "e2e-preferring"
 # The control group of a pod, in either version of cgroups; the limit applies to all its containers together.
 GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
@@ -28,6 +28,15 @@ def ahead(fleet: Fleet) -> Obj:
 def confined(fleet: Fleet) -> Iterator[Tenant]:
     yield fleet.take(ahead(fleet))
     fleet.leave(CLASS)
+
+
+@pytest.fixture(scope="module")
+def preferring(fleet: Fleet) -> Iterator[Tenant]:
+    """A tenant of a class that prefers user namespaces, with the real node alone: simulated ones report nothing."""
+    isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {}) | {"preferUserNamespaces": True}
+    nodes = {"selector": dict(workloads.REAL)}
+    yield fleet.take(fleet.order_of_own_class(PREFERRING, gpus=0, isolation=isolation, nodes=nodes))
+    fleet.leave(PREFERRING)
 
 
 def inside(tenant: Tenant, pod: str, command: str) -> str:
@@ -68,6 +77,24 @@ def test_the_hosts_users_cannot_be_had_back(confined: Tenant) -> None:
     confined.api.apply(workloads.pod("host-users", workloads.pod_spec(hostUsers=True)))
     condition = workloads.wait_refused(confined.api, "host-users", "NotAllowed")
     assert "spec.hostUsers" in condition["message"]
+
+
+def test_a_class_that_prefers_user_namespaces_gives_them_to_pods_that_can_have_one(preferring: Tenant) -> None:
+    preferring.api.apply(workloads.pod("light"))
+    workloads.wait_running(preferring.api, "light")
+    first, outside, _ = inside(preferring, "light", "head -n 1 /proc/self/uid_map").split()
+    assert first == "0"
+    assert int(outside) >= 65536
+    # Whether a claim's file system can map users, no object says.
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"}}
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    preferring.api.apply(claim | {"spec": size})
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    preferring.api.apply(workloads.pod("heavy", workloads.pod_spec(volumes=[volume])))
+    workloads.wait_running(preferring.api, "heavy")
+    assert inside(preferring, "heavy", "head -n 1 /proc/self/uid_map").split()[1] == "0"
+    events = preferring.api.list("Event", "default", fields="involvedObject.name=heavy")
+    assert any(event["reason"] == "UsersShared" and "volume data" in event["message"] for event in events)
 
 
 def item(path: str, field: str) -> dict[str, object]:

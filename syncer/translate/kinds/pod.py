@@ -28,6 +28,7 @@ from syncer.translate.podspec import (
     pulls,
     scheduling,
     tolerations,
+    users,
     volumes,
 )
 from syncer.translate.podspec import security as security_contexts
@@ -155,6 +156,7 @@ def for_creation(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTH
     How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
     """
     desired = to_host(virtual, view, around)
+    users.separate(desired["spec"], schema.mapping(virtual.get("spec"), "spec"), view)
     podsize.shared(desired["spec"], view)
     podsize.check(desired, view)
     if (virtual.get("spec") or {}).get("ephemeralContainers"):

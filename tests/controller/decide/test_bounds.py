@@ -175,6 +175,11 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
         component("apiServer", "limits", cpu="1001m"),
         ("1001m", "1"),
     ),
+    "more CPU than follows from what the class's API servers request": (
+        {},
+        component("apiServer", "limits", cpu="3"),
+        ("spec.controlPlane.resources.apiServer.limits.cpu", "3", "2"),
+    ),
     "beyond the most": (
         {"controlPlane": {"maxResources": {"etcd": {"limits": {"memory": "2Gi"}}}}},
         component("etcd", "limits", memory="3Gi"),
@@ -240,7 +245,11 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "the installation's storage": ({}, plane(storage={"className": "usual"})),
     "listed storage": (plane(storage={"allowedClassNames": ["fast"]}), plane(storage={"className": "fast"})),
     "the built in, in other words": ({}, component("apiServer", "limits", memory="3Gi")),
-    "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
+    "a limit where there is none": (plane(cpuLimits="None"), component("apiServer", "limits", cpu="64")),
+    "as much CPU as a request of the class's gives": (
+        component("apiServer", "requests", cpu="500m"), component("apiServer", "limits", cpu="20")),
+    "as much CPU as the most that may be requested gives": (
+        {"controlPlane": {"maxResources": {"dns": {"requests": {"cpu": "50m"}}}}}, component("dns", "limits", cpu="2")),
     "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
     "a provider of the class": (ISSUERS, access(issuer="corp", requiredGroups=["g"])),
     "groups of a provider without a groups claim, which admit no user": (ISSUERS, access(issuer="plain", requiredGroups=["g"])),

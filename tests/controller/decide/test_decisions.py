@@ -23,6 +23,9 @@ from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import NOW, case, changed, material, plane_for, plane_spec, tenant, tenant_class
 
+# What each container may take of a node's disk, whatever else it may take.
+DISK = {"ephemeral-storage": "1024Mi"}
+
 # -- admission
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = {
@@ -117,6 +120,13 @@ def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_nam
     for asked, bounds in ((True, None), (True, False), (None, True), (True, True)):
         assert built({"userNamespaces": asked}, {"userNamespaces": bounds}).isolation.user_namespaces
     assert not built({"userNamespaces": False}, {"userNamespaces": None}).isolation.user_namespaces
+    # Preferred, a Tenant may decline them; required, by either side, nothing is left to prefer.
+    prefers = {"preferUserNamespaces": True}
+    assert built({}, prefers).isolation.prefer_user_namespaces
+    assert not built({"userNamespaces": False}, prefers).isolation.prefer_user_namespaces
+    assert not built({"userNamespaces": True}, prefers).isolation.prefer_user_namespaces
+    assert not built({}, prefers | {"userNamespaces": True}).isolation.prefer_user_namespaces
+    assert not built({}, {}).isolation.prefer_user_namespaces
 
 
 def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
@@ -139,9 +149,37 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
         }
     )
     spec = plane_for(tenant(controlPlane={"resources": resources}), bounds)
-    assert spec.budgets.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
-    assert (spec.budgets.apiserver.cpu, spec.budgets.etcd.resources()["limits"]) == ("50m", {"memory": "1408Mi", "cpu": "1"})
+    assert spec.budgets.apiserver.resources()["limits"] == DISK | {"memory": "2560Mi", "cpu": "2"}
+    assert (spec.budgets.apiserver.cpu, spec.budgets.etcd.resources()["limits"]) == (
+        "50m",
+        DISK | {"memory": "1408Mi", "cpu": "1"},
+    )
     assert (spec.budgets.dns.cpu, spec.budgets.dns.memory_limit_mib) == ("7m", 128)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        ({}, {"etcd": "1", "apiserver": "2", "controller_manager": "1", "syncer": "1", "dns": "1"}),
+        ({"cpuLimits": "None"}, dict.fromkeys(("etcd", "apiserver", "controller_manager", "syncer", "dns"))),
+        ({"resources": {"apiServer": {"requests": {"cpu": "260m"}}}}, {"apiserver": "11", "etcd": "1"}),
+        ({"resources": {"etcd": {"requests": {"cpu": "1m"}}}}, {"apiserver": "2", "etcd": "1"}),
+        # What a class says itself counts as it stands, also where nothing follows from requests.
+        ({"resources": {"etcd": {"limits": {"cpu": "250m"}}}}, {"apiserver": "2", "etcd": "250m"}),
+        ({"cpuLimits": "None", "resources": {"etcd": {"limits": {"cpu": "250m"}}}}, {"apiserver": None, "etcd": "250m"}),
+    ],
+)
+def test_cpu_limits_of_a_plane_follow_what_its_class_requests(said: dict[str, Any], limits: dict[str, str | None]) -> None:
+    budgets = plane_for(tenant(), tenant_class(controlPlane=said)).budgets
+    assert {name: getattr(budgets, name).cpu_limit for name in limits} == limits
+
+
+def test_a_cpu_limit_is_as_many_cores_as_go_runs_threads() -> None:
+    """Fewer threads than cores are never throttled, so a start takes as long as without a limit."""
+    larger = {"resources": {"apiServer": {"requests": {"cpu": "260m"}}}}
+    budgets = plane_for(tenant(), tenant_class(controlPlane=larger)).budgets
+    for budget in (budgets.etcd, budgets.apiserver, budgets.controller_manager, budgets.dns):
+        assert {"name": "GOMAXPROCS", "value": budget.cpu_limit} in budget.go_env(100)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ TAKEN_OVER: dict[str, dict[str, Any]] = {
     "enforcedTolerations": {"nodes": {"tolerations": ({"key": "a", "operator": "Exists"},)}},
     "podSecurity": {"isolation": {"pod_security": "restricted"}},
     "userNamespaces": {"isolation": {"user_namespaces": True}},
+    "preferUserNamespaces": {"isolation": {"prefer_user_namespaces": True}},
     "allowedSeccompProfiles": {"isolation": {"seccomp_profiles": ("a.json",)}},
     "allowedAppArmorProfiles": {"isolation": {"apparmor_profiles": ("a",)}},
     "runtimeClassName": {"isolation": {"runtime_class": "kata"}},

@@ -67,6 +67,8 @@ LOOSE: Final = frozenset({
     "ingress_domains", "offers_snapshots", "network_policies", "policies_beyond", "namespace_labels", "storage_classes",
     "storage_listed", "default_storage_class", "snapshot_classes", "default_snapshot_class", "node_labels", "node_taints",
     "own_node_labels", "judges", "most_per_claim", "pull_secret", "own_images",
+    # They refuse nothing.
+    "prefers_user_namespaces", "nodes_support_user_namespaces",
 })  # fmt: skip
 
 

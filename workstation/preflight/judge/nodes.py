@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from bulkhead.api import containerlogs
 from bulkhead.api.conditions import condition_of
+from bulkhead.api.quantity import InvalidQuantityError, mebibytes
 from bulkhead.api.untrusted import mapping, text
 from workstation.preflight.facts import NotSeenError, Obj, Observed, Probed, Unseen
 from workstation.preflight.findings import Finding, failed, ok, warning
@@ -11,6 +13,7 @@ from workstation.preflight.values import Values
 FACTS = "open"  # the probe pod that reports what it sees of itself
 USER_NAMESPACE = "userns"
 _SIMULATED = "kwok.x-k8s.io/node"
+_PULLS = "imagePullCredentialsVerificationPolicy"
 _FILTERED = 2  # Seccomp of /proc/self/status: a filter is loaded
 
 
@@ -59,6 +62,37 @@ def pids(observed: Observed, _values: Values) -> Finding:
         )
     least = min(config["podPidsLimit"] for config in configs.values())
     return ok(f"podPidsLimit is set on all {len(configs)} nodes that reported it, to at least {least}")
+
+
+def images(observed: Observed, _values: Values) -> Finding:
+    """A pod must not use a private image only because a pod of another tenant had it pulled to the node."""
+    policies = {name: text(config.get(_PULLS)) for name, config in _needed_configs(observed).items()}
+    open_ = [name for name, policy in policies.items() if policy in {"", "NeverVerify"}]
+    if open_:
+        return warning(
+            f"{len(open_)} of {len(policies)} nodes let a pod use any image that they have, also private ones of others",
+            f"set {_PULLS}: AlwaysVerify in these kubelets' configuration, before Kubernetes 1.35 with the feature gate "
+            "KubeletEnsureSecretPulledImages; until then tenants must not keep secrets in images",
+            open_,
+        )
+    loose = [name for name, policy in policies.items() if policy != "AlwaysVerify"]
+    if loose:
+        return ok("images that a kubelet pulled with a credential need it again; on these nodes preloaded ones do not", *loose)
+    return ok(f"every image needs its credential again on all {len(policies)} nodes that reported it ({_PULLS}: AlwaysVerify)")
+
+
+def logs(observed: Observed, _values: Values) -> Finding:
+    """The output that a kubelet keeps of a container must fit into the disk that the containers of the platform may take."""
+    kept = {name: _kept_mib(config) for name, config in _needed_configs(observed).items()}
+    much = [name for name, mib in kept.items() if mib * 2 > containerlogs.LIMIT_MIB]
+    if much:
+        return warning(
+            f"{len(much)} of {len(kept)} nodes keep up to {max(kept.values())} MiB of a container's output, and containers of "
+            f"planes may take {containerlogs.LIMIT_MIB} MiB of disk: a plane that prints much would be evicted",
+            f"lower containerLogMaxSize or containerLogMaxFiles: at most {containerlogs.LIMIT_MIB // 2} MiB together",
+            much,
+        )
+    return ok(f"kubelets keep {max(kept.values())} MiB of a container's output at most")
 
 
 def cgroup(observed: Observed, _values: Values) -> Finding:
@@ -112,6 +146,23 @@ def _configs(observed: Observed) -> Mapping[str, Obj]:
         for name, each in observed.kubelets.items()
         if not isinstance(each, Unseen) and isinstance(each.get("kubeletconfig"), Mapping)
     }
+
+
+def _needed_configs(observed: Observed) -> Mapping[str, Obj]:
+    configs = _configs(observed)
+    if not configs:
+        raise NotSeenError("kubelets' configuration cannot be read (nodes/proxy)")
+    return configs
+
+
+def _kept_mib(config: Obj) -> int:
+    """The output that a kubelet keeps of one container, in MiB: its defaults are 5 files of 10 MiB."""
+    try:
+        size = mebibytes(config.get("containerLogMaxSize") or "10Mi")
+    except InvalidQuantityError:
+        size = 10
+    files = config.get("containerLogMaxFiles")
+    return size * (files if isinstance(files, int) and _positive(files) else 5)
 
 
 def _positive(value: object) -> bool:

@@ -48,6 +48,12 @@ def account() -> Obj:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}, "automountServiceAccountToken": False}
 
 
+_RESOURCES: Final[Obj] = {
+    "requests": {"cpu": "5m", "memory": "16Mi", "ephemeral-storage": "1Mi"},
+    "limits": {"memory": "64Mi", "ephemeral-storage": "64Mi"},
+}
+
+
 def pod(shape: Shape, role: str, order: Mapping[str, Any], *, env: Mapping[str, str] | None = None) -> Obj:
     """A pod that runs the program."""
     source = importlib.resources.files(__package__).joinpath("program.py").read_text(encoding="utf-8")
@@ -140,7 +146,7 @@ def _pod(shape: Shape, role: str, image: str, command: list[str], env: list[Obj]
         "imagePullPolicy": shape.pull_policy,
         "command": command,
         "env": env,
-        "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "resources": _RESOURCES,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
