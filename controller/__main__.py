@@ -43,6 +43,7 @@ from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
+from controller.inside.contents import ContentsReader
 from controller.inside.stores import Stores
 from controller.metering.reservations import Reservations
 from controller.metering.usage import Usage
@@ -168,7 +169,7 @@ class Controller:
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
             Slurm(ordering),
-            StoreRoom(self._stores, tools.interior),
+            StoreRoom(self._stores, tools.interior, ContentsReader(self._planes, self._clock, budget)),
             Shares(self._shares),
         )
         reconciler = Reconciler(tools, facets)
@@ -248,6 +249,7 @@ class Controller:
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
                 reservations = Reservations(self._clock)
+                stores = asyncio.create_task(supervise("stores", self._stores.run), name="stores")
                 usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations)), name="usage")
                 ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
@@ -255,7 +257,7 @@ class Controller:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users)
+                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users, stores)
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)
@@ -263,6 +265,7 @@ class Controller:
                     await self._desks.close()
                     await self._slurm.close()
                     await self._shares.close()
+                    await self._stores.pause()
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:

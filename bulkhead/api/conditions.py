@@ -50,6 +50,7 @@ class ConditionType(_Explained):
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only if it has one."
     AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
     STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
+    STORE_DISK_FAST = "StoreDiskFast", "The disks of the plane's etcd are fast enough; only once enough writes were measured."
     EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only if the spec requests one."
@@ -127,6 +128,7 @@ class Reason(_Explained):
     )
     STORE_FULL = "StoreFull", "The plane's store is full: its API accepts only deletions."
     STORE_FILLING = "StoreFilling", "Most of the plane's store is taken; the message says what to do before it is full."
+    DISK_SLOW = "DiskSlow", "1 % of the writes to a disk of the plane's etcd take 200 ms or longer; the message has the figure."
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",
         "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",

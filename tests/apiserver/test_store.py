@@ -12,6 +12,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
+from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.stores import Stores
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.plane.storestate import Store, must_go
@@ -42,7 +43,8 @@ class Look:
     def __init__(self, plane: PlaneProcesses) -> None:
         self.plane, self.clock = plane, Later()
         self.spec = SPEC
-        self.stores = Stores(self.clock, lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
+        self.access = EtcdAccess(self.clock, port=plane.ports[ETCD_HTTP_PORT])
+        self.stores = Stores(self.clock, lambda _: None, access=self.access)
 
     async def again(self) -> Store:
         """Half a minute after the look before."""
@@ -203,5 +205,5 @@ async def test_a_larger_quota_opens_a_full_store(plane: PlaneProcesses, client: 
 
 
 async def compact(look: Look, revision: int) -> None:
-    async with look.stores.client(look.plane.keys, PODS["plane-0"]) as etcd:
-        await look.stores.compact(etcd, revision)
+    etcd = await look.access.etcd(look.spec.tenant, look.plane.keys, "plane-0", PODS["plane-0"])
+    await etcd.compact(revision)
