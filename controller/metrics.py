@@ -66,7 +66,9 @@ store_leader_changes = Counter(
 )
 store_defragmentations = Counter("bulkhead_tenant_store_defragmentations_total", "Defragmentations of members.", ["tenant"])
 store_openings = Counter(
-    "bulkhead_tenant_store_openings_total", "How often a full store accepted writes again, after its alarm was disarmed.", ["tenant"]
+    "bulkhead_tenant_store_openings_total",
+    "How often a full store accepted writes again, after its alarm was disarmed.",
+    ["tenant"],
 )
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])

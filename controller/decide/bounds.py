@@ -244,7 +244,10 @@ def store_quota(question: Question) -> Iterator[Excess]:
 
 
 def quota_mib(storage: Section) -> int:
-    """The size of a plane's store in MiB, from its Tenant's section merged over its class's: by default it follows the volume."""
+    """The size of a plane's store in MiB, from its Tenant's section merged over its class's.
+
+    By default it follows the volume.
+    """
     try:
         if storage.get("quota"):
             return mebibytes(storage["quota"])

@@ -1,4 +1,4 @@
-"""How the controller reaches the etcd members of planes: by HTTP at the pod's address, with a certificate that is only in memory.
+"""How the controller reaches the etcd members of planes: by HTTP at the pod's address, with a certificate kept in memory only.
 
     controller ── mutual TLS, port 2382, a NetworkPolicy for the controller alone ──> the member's JSON gateway and its metrics
 

@@ -2,9 +2,9 @@
 
     full ──> compact ──> defragment a follower ──> … ──> hand leadership on ──> defragment the former leader ──> disarm
 
-One step at a time: the shell looks again after each. A member is defragmented only while a quorum of the others answers, because
-it serves nothing meanwhile. A tenant that fills its store again and again waits longer each time, so that it cannot keep the
-host's disks busy: three times an hour without a pause, then one minute, two, four, up to half an hour.
+One step at a time: the shell looks again after each. A member is defragmented only while a quorum of the others answers,
+because it serves nothing meanwhile. A tenant that fills its store again and again waits longer each time, so that it cannot
+keep the host's disks busy: three times an hour without a pause, then one minute, two, four, up to half an hour.
 """
 
 from dataclasses import dataclass, replace

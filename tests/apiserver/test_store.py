@@ -12,8 +12,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
+from controller.inside.contents import METRICS_ANSWER_BYTES
 from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.stores import Stores
+from controller.plane.contents import contents_of
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.plane.storestate import Store, must_go
 from controller.tenant.facets.store import report as words
@@ -144,6 +146,11 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert (full.full, verdict.status, verdict.reason) == (True, "False", Reason.STORE_FULL)
     assert "must be freed" in verdict.message
     assert words.FIELD in verdict.message
+    found = contents_of(await client.transport.request("GET", "/metrics", accept="text/plain", max_body=METRICS_ANSWER_BYTES))
+    fattest = found.kinds[0]
+    assert (fattest.name, fattest.count) == ("configmaps", len(made) + 1)
+    assert fattest.size >= sum(900_000 for _ in made)
+    assert "most is in configmaps" in words.verdict(SPEC, full, found).message
     # However often it is looked at: nothing was deleted, so nothing opens.
     assert (await look.again()).full
     # What writes before it deletes waits for room.

@@ -69,12 +69,12 @@ def test_a_full_store_is_said_and_opens_once_its_tenant_has_deleted_enough(host:
     before = restarts(host, tenant)
     made, said = fill(tenant.api, MANY)
     assert "database space exceeded" in said
-    # The controller checks every two minutes.
-    full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=180)
+    full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=60)
     assert "controlPlane.storage.quota" in full["message"]
+    assert f"most is in configmaps {len(made) + 2} (" in full["message"], "and two that every namespace has"
     answers(bob)
     for name in made[: len(made) * 2 // 3]:
         assert tenant.api.delete("ConfigMap", name, "default"), "a full store takes no deletion"
-    until("the plane to take something new", partial(answers, tenant), seconds=240, interval=2.0)
+    until("the plane to take something new", partial(answers, tenant), seconds=180, interval=2.0)
     tenants.wait_ready(host, [tenant.name], seconds=120)
     assert restarts(host, tenant) == before

@@ -13,7 +13,9 @@ from controller.plane.storestate import Member, Store, store_of
 QUOTA = 1000
 
 
-def member(name: str, size: int = QUOTA, used: int = 200, *, leads: bool = False, full: bool = True, revision: int = 50) -> Member:
+def member(
+    name: str, size: int = QUOTA, used: int = 200, *, leads: bool = False, full: bool = True, revision: int = 50
+) -> Member:
     id_ = f"id-{name}"
     return Member(
         name,
@@ -65,8 +67,7 @@ def test_no_member_is_defragmented_while_another_is_silent_and_a_single_one_is()
 
 
 def test_a_leader_that_keeps_leadership_is_defragmented_all_the_same() -> None:
-    small = {f"plane_{at}": member(f"plane-{at}", size=200) for at in (1, 2)}
-    store = three(**small)
+    store = three(plane_1=member("plane-1", size=200), plane_2=member("plane-2", size=200))
     first = next_step(store, Past(), 0.0)
     assert isinstance(first, MoveLeader)
     assert first.to.name in {"plane-1", "plane-2"}

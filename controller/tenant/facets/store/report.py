@@ -98,7 +98,7 @@ def _disks(store: Store) -> Verdict:
 
 
 def _milliseconds(seconds: float) -> int:
-    """Rounded to steps of a fifth or so: 200, 250, 300, 400, 500, 600, 800, 1000, …"""
+    """Rounded down to a step, so that the message does not change all the time."""
     steps = (200, 250, 300, 400, 500, 600, 800, 1000, 1500, 2000, 3000, 4000, 6000, 8000)
     return max((step for step in steps if step <= seconds * 1000), default=150)
 
