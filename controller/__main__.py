@@ -44,6 +44,8 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.contents import ContentsReader
+from controller.inside.etcdaccess import EtcdAccess
+from controller.inside.members import Members
 from controller.inside.stores import Stores
 from controller.metering.reservations import Reservations
 from controller.metering.usage import Usage
@@ -64,6 +66,7 @@ from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.shares.facet import Shares
@@ -149,7 +152,8 @@ class Controller:
         self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
-        self._stores = Stores(self._clock, self._queue.add)
+        etcds = EtcdAccess(self._clock)
+        self._stores = Stores(self._clock, self._queue.add, access=etcds)
         tools = Tools(
             client,
             self._owned,
@@ -168,6 +172,7 @@ class Controller:
             SignIn(self._issuers),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
+            MembersCared(client, tools.interior, Members(etcds)),
             Slurm(ordering),
             StoreRoom(self._stores, tools.interior, ContentsReader(self._planes, self._clock, budget)),
             Shares(self._shares),

@@ -20,6 +20,7 @@ from bulkhead.kube.errors import KubeError, ProtocolError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.work.clock import Clock
 from controller.pki import issue
+from controller.plane.membership import Listed
 from controller.plane.pki import etcd_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import ETCD_HTTP_PORT
@@ -30,6 +31,7 @@ _ANSWER_BYTES: Final = 64 * 1024
 _METRICS_BYTES: Final = 2 << 20
 _REQUEST_DEADLINE_SECONDS: Final = 3.0
 _METRICS_DEADLINE_SECONDS: Final = 5.0
+_CHANGE_DEADLINE_SECONDS: Final = 10.0
 _COMPACT_DEADLINE_SECONDS: Final = 60.0
 _DEFRAGMENT_DEADLINE_SECONDS: Final = 120.0
 _CONNECTIONS: Final = 2
@@ -60,6 +62,19 @@ class _Alarms(msgspec.Struct, gc=False):
     alarms: list[_Alarm] = []
 
 
+class _MemberInfo(msgspec.Struct, gc=False):
+    id: str = msgspec.field(default="", name="ID")
+    name: str = ""
+    peer_urls: list[str] = msgspec.field(default_factory=list, name="peerURLs")
+    client_urls: list[str] = msgspec.field(default_factory=list, name="clientURLs")
+    is_learner: bool = msgspec.field(default=False, name="isLearner")
+
+
+class _MemberList(msgspec.Struct, gc=False):
+    members: list[_MemberInfo] = []
+
+
+_member_list = msgspec.json.Decoder(_MemberList)
 _status = msgspec.json.Decoder(_Status)
 _alarms = msgspec.json.Decoder(_Alarms)
 
@@ -73,7 +88,8 @@ class Etcd:
     async def member(self, name: str) -> Member:
         """Its state, under the name of its pod."""
         status = await self._ask("/v3/maintenance/status", {}, _status)
-        raised = (await self._ask("/v3/maintenance/alarm", {"action": "GET"}, _alarms)).alarms
+        # A learner answers nothing but its status.
+        raised = [] if status.is_learner else (await self._ask("/v3/maintenance/alarm", {"action": "GET"}, _alarms)).alarms
         return Member(
             name,
             size=_number(status.db_size),
@@ -114,6 +130,29 @@ class Etcd:
     async def disarm(self, member: str) -> None:
         """End a member's alarm, so that etcd accepts writes."""
         await self._call("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": member, "alarm": NO_SPACE})
+
+    async def members(self) -> tuple[Listed, ...]:
+        """The members of the cluster, as this one lists them."""
+        found = (await self._ask("/v3/cluster/member/list", {}, _member_list)).members
+        return tuple(
+            # etcd knows names from its flags; a member that has started has published where clients reach it.
+            Listed(member.id, member.name if member.client_urls else "", next(iter(member.peer_urls), ""), member.is_learner)
+            for member in found
+        )
+
+    async def add_learner(self, peer_url: str) -> None:
+        """Add a member without a vote."""
+        await self._call(
+            "/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, seconds=_CHANGE_DEADLINE_SECONDS
+        )
+
+    async def remove(self, member: str) -> None:
+        """Remove a member for ever: with its old data it cannot come back."""
+        await self._call("/v3/cluster/member/remove", {"ID": member}, seconds=_CHANGE_DEADLINE_SECONDS)
+
+    async def promote(self, member: str) -> None:
+        """Let a learner vote; refused until it has caught up."""
+        await self._call("/v3/cluster/member/promote", {"ID": member}, seconds=_CHANGE_DEADLINE_SECONDS)
 
     async def _ask(self, path: str, body: Mapping[str, Any], shape: "msgspec.json.Decoder[Any]") -> Any:
         data = await self._call(path, body)

@@ -2,9 +2,10 @@
 
     every 20 s, and with each reconcile: the state of each member ──> Store ──> conditions and metrics
     once a minute: each member's metrics ──> fsyncs, changes of the leader
-    a store that is full, or mostly empty pages: one step after another, in its own task (`storecare`)
+    a store that is full, or mostly empty pages: one step after another, in a task (`storecare`)
 
-Keys and values are never read or written. What is remembered only spares work: each step is decided from what etcd reports then.
+Keys and values are never read or written. What is remembered only spares work: each step is decided from what etcd reports
+then.
 """
 
 import asyncio

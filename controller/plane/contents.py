@@ -56,7 +56,11 @@ def contents_of(text: bytes) -> Contents:
     kinds = (Kind(name, counts.get(name, 0), sizes.get(name, 0)) for name in counts.keys() | sizes.keys())
     there = (kind for kind in kinds if kind.count > 0 or kind.size > 0)
     most = heapq.nsmallest(MOST_KINDS, there, key=lambda kind: (-kind.size, -kind.count, kind.name))
-    return Contents(tuple(most)) if most else Contents(unread="the plane's API server reports no sizes")
+    return (
+        Contents(tuple(most))
+        if most
+        else Contents(unread="the plane's API server counts once a minute, and has not counted yet")
+    )
 
 
 def _name(group: bytes, resource: bytes) -> str:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from controller.pki.material import assemble
-from controller.plane import etcd
+from controller.plane import etcd, memberrecord
+from controller.plane.memberrecord import Record
 from controller.plane.secrets import KeyMaterial, leaf_secrets
 from controller.plane.spec import (
     ETCD_HTTP_PORT,
@@ -71,10 +72,14 @@ class EtcdMembers:
         return f"https://localhost:{self.ports[pod][ETCD_PEER_PORT]}"
 
     def start(self, *pods: str, environment: Mapping[str, str] | None = None, command: tuple[str, ...] = ()) -> None:
-        """Start members that do not run, with the values that their ConfigMap has now; `command` stands before etcd's own."""
+        """Start members that do not run, with what their ConfigMap has now: the values by the names of its keys.
+
+        `command` stands before etcd's own.
+        """
+        recorded = environment or memberrecord.data(self.spec, Record(founding=True))
         for pod in pods or PODS:
             if not self.runs(pod):
-                self._spawn(pod, environment or {}, command)
+                self._spawn(pod, recorded, command)
 
     def runs(self, pod: str) -> bool:
         """Whether the member has not ended."""
@@ -136,8 +141,10 @@ class EtcdMembers:
     def _spawn(self, pod: str, environment: Mapping[str, str], before: tuple[str, ...]) -> None:
         container = etcd.container(self.spec)
         program, *flags = container["command"]
-        for name, value in environment.items():
-            flags = [flag.replace(f"$({name})", value) for flag in flags]
+        for variable in container["env"]:
+            key = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("key")
+            if key is not None:
+                flags = [flag.replace(f"$({variable['name']})", environment[key]) for flag in flags]
         # Peers reach each other at the listening address alone.
         (self.folder / pod).mkdir(exist_ok=True, mode=0o700)
         path = self.folder / f"{pod}.log"
