@@ -91,7 +91,7 @@ def refused(pod: Obj) -> bool:
     """Whether the etcd of a pod ended because its volume is empty and the record is not open for it."""
     name = str(pod["metadata"]["name"])
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
-        if status.get("name") != "etcd" or mapping(status.get("state")).get("running"):
+        if status.get("name") != "etcd" or "running" in mapping(status.get("state")):
             continue
         end = mapping(mapping(status.get("state")).get("terminated")) or mapping(
             mapping(status.get("lastState")).get("terminated")

@@ -167,21 +167,20 @@ def _opened(standing: Standing, pod: str) -> Decision:
 
 
 def _closed(standing: Standing) -> Decision:
-    refused = [pod for pod in standing.urls if pod in standing.pods and standing.pods[pod].refused]
-    if len(refused) > 1:
-        return Decision(trouble=f"{' and '.join(refused)} have lost their volumes at once, so neither is replaced by itself")
+    # A member that answers has its data, whatever an older look at its pod showed.
+    lost = [pod for pod in standing.urls if pod in standing.pods and standing.pods[pod].refused and pod not in standing.lists]
     for pod in standing.urls:
         member = standing.at(pod)
         if member is not None and not member.name:
             # It has been added and has never started, so it has acknowledged nothing.
             return Decision(Write(Record(open_for=pod, version=standing.record.version)), replacing=pod)
-        if member is not None and member.learner and pod not in refused:
+        if member is not None and member.learner and pod not in lost:
             return Decision(Promote(pod, member), replacing=pod)
-    if not refused:
+    if not lost:
         gone = [pod for pod in standing.urls if standing.at(pod) is None]
         words = "is no member, and its volume is that of a member that was removed: delete the claim of its volume and the pod"
         return Decision(trouble=f"{' and '.join(gone)} {words}") if gone else Decision()
-    return _replaced(standing, refused[0])
+    return _replaced(standing, lost[0])
 
 
 def _replaced(standing: Standing, pod: str) -> Decision:

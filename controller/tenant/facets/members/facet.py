@@ -110,12 +110,23 @@ class MembersCared(Facet):
                 return memberrecord.read(await self.client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, body, spec.namespace))
             case Restart(pod, uid):
                 await self._restart(spec, pod, uid)
+            case membership.Remove(pod, _) if not await self._is_lost(turn, pod):
+                # The informer was late.
+                raise Conflict(409, "Conflict", f"pod {pod} is not the one that was observed")
             case membership.Remove() | membership.Add() | membership.Promote():
                 keys, addresses = turn.need(KeyMaterial), self.interior.addresses(spec)
                 await self.members.change(spec, keys, addresses, standing, step)
             case None:
                 pass
         return standing.record
+
+    async def _is_lost(self, turn: Turn, pod: str) -> bool:
+        """Whether the pod still shows that its volume is empty, as the API server has it: a removal cannot be undone."""
+        try:
+            found = await self.client.get(kinds.PODS, pod, turn.spec.namespace)
+        except NotFound:
+            return False
+        return memberrecord.refused(found) and not is_pending_deletion(found)
 
     async def _restart(self, spec: PlaneSpec, pod: str, uid: str) -> None:
         try:
