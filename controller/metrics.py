@@ -54,7 +54,7 @@ audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by reason.", ["tenant", "why"]
 )
 store_bytes = Gauge(
-    "bulkhead_tenant_store_bytes", "The plane's store: size of the largest file, what of it is used, quota.", ["tenant", "what"]
+    "bulkhead_tenant_store_bytes", "The plane's store: bytes of the largest file, bytes in use, quota.", ["tenant", "what"]
 )
 store_fsync = Gauge(
     "bulkhead_tenant_store_fsync_seconds",

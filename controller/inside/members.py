@@ -1,4 +1,4 @@
-"""The members of planes' etcd: who belongs to the cluster, as each of them lists it, and the requests that change that."""
+"""The members of planes' etcd: the cluster as each member lists it, and the requests that change it."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class Members:
     async def look(
         self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], record: Record, pods: Iterable[Pod]
     ) -> Standing:
-        """Who belongs to the cluster now. `addresses` are those of the plane's pods."""
+        """The members of the cluster now. `addresses` are those of the plane's pods."""
         asked = [pod for pod in pods_of(spec) if pod in addresses]
         answers = await asyncio.gather(*(self._listed(spec, keys, pod, addresses[pod]) for pod in asked))
         found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None}

@@ -1,4 +1,4 @@
-"""Looks after the stores of all planes: how full they are, how fast their disks are, and what frees space in them.
+"""The stores of all planes: how full they are, how fast their disks are, and what frees space in them.
 
     every 20 s, and with each reconcile: the state of each member ──> Store ──> conditions and metrics
     once a minute: each member's metrics ──> fsyncs, changes of the leader
@@ -225,7 +225,7 @@ class Stores:
 
 
 def _worth_a_status(store: Store) -> object:
-    """What of a store changes its tenant's status."""
+    """The parts of a store that change its tenant's status."""
     percent = store.size * 100 // max(1, store.quota)
     step = percent // _STEP_PERCENT if percent >= _FILLING_PERCENT else 0
     slow = None if store.slow is None else tuple(slow.name for slow in store.slow)

@@ -65,7 +65,7 @@ def config_map(spec: PlaneSpec, record: Record) -> Obj:
 
 
 def data(spec: PlaneSpec, record: Record) -> dict[str, str]:
-    """The two flags, and for whom the record is open."""
+    """The two flags, and the pod for which the record is open."""
     pods = pods_of(spec)
     if record.founding:
         members = {pod: pod for pod in pods}

@@ -156,7 +156,7 @@ def _founded(standing: Standing) -> Decision:
 
 
 def _opened(standing: Standing, pod: str) -> Decision:
-    """The record is open: close it as soon as the member has started, or if it is not in the list any more."""
+    """The record is open: close it as soon as the member has started, or if it is no longer in the list."""
     member = standing.at(pod) if pod in standing.urls else None
     if member is None or member.name:
         return Decision(Write(Record(version=standing.record.version)), replacing=pod)
@@ -178,7 +178,9 @@ def _closed(standing: Standing) -> Decision:
             return Decision(Promote(pod, member), replacing=pod)
     if not lost:
         gone = [pod for pod in standing.urls if standing.at(pod) is None]
-        words = "is no member, and its volume is that of a member that was removed: delete the claim of its volume and the pod"
+        words = (
+            "is not a member, and its volume is that of a member that was removed: delete the claim of its volume and the pod"
+        )
         return Decision(trouble=f"{' and '.join(gone)} {words}") if gone else Decision()
     return _replaced(standing, lost[0])
 
@@ -212,4 +214,4 @@ def _lacks_room(standing: Standing, pod: Pod) -> str:
 def _of_no_quorum(standing: Standing) -> str:
     if standing.lists and not standing.listed:
         return "the members do not agree yet who belongs to the cluster"
-    return f"{len(standing.lists)} of {len(standing.urls)} members answer, which is no quorum, so nothing is changed by itself"
+    return f"{len(standing.lists)} of {len(standing.urls)} members answer, fewer than a quorum, so nothing is changed by itself"

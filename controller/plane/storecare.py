@@ -26,7 +26,7 @@ _CALM_PAUSE_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is remembered of one store. A controller that starts anew has forgotten it, and is generous for an hour.
+    """What is remembered of one store. A controller that starts again has forgotten it, and is generous for an hour.
 
     seen_at, seen_revision: when the revision of a full store was read, and the revision.
     earlier: the revision that it had at least `HISTORY_KEPT_SECONDS` before the last look; 0 if there was no such look.

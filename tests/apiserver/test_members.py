@@ -194,7 +194,7 @@ async def test_two_members_that_lose_their_volumes_at_once_are_left_as_they_are(
         standing, decision = await bed.turn()
         assert not standing.quorate
         assert decision.step is None
-    assert "no quorum" in decision.trouble
+    assert "fewer than a quorum" in decision.trouble
     assert bed.steps == []
 
 

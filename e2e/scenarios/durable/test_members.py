@@ -67,7 +67,7 @@ def healed(host: Api, tenant: Tenant, former: str, degraded: list[str]) -> None:
         raise NotYetError(told)
     there = claim(host, tenant)
     if there is None or there["metadata"]["uid"] == former:
-        raise NotYetError("the volume is the one of before")
+        raise NotYetError("the volume is still the old one")
     if found["PlaneReady"]["reason"] != "Ready":
         raise NotYetError(found["PlaneReady"]["message"])
 

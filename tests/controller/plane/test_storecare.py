@@ -43,11 +43,11 @@ def cared_for(store: Store, past: Past, now: float, used: int) -> tuple[list[sto
         past = storecare.done(past, step, now)
         members = list(store.members)
         if isinstance(step, Defragment):
-            members = [replace(each, size=used) if each.name == step.member.name else each for each in members]
+            members = [replace(one, size=used) if one.name == step.member.name else one for one in members]
         if isinstance(step, MoveLeader):
-            members = [replace(each, leader=step.to.id) for each in members]
+            members = [replace(one, leader=step.to.id) for one in members]
         if isinstance(step, Disarm):
-            members = [replace(each, alarms=()) for each in members]
+            members = [replace(one, alarms=()) for one in members]
         store = replace(store, members=tuple(members))
     return steps, past, store
 
@@ -142,8 +142,8 @@ def test_whatever_members_report_the_work_ends_and_keeps_a_quorum(
 ) -> None:
     members: list[Member | str] = []
     for at, (size, used, answers, full, learner) in enumerate(found):
-        one = member(f"plane-{at}", max(size, used), used, leads=at == 0, full=full)
-        members.append(replace(one, learner=learner) if answers else "silent")
+        found_member = member(f"plane-{at}", max(size, used), used, leads=at == 0, full=full)
+        members.append(replace(found_member, learner=learner) if answers else "silent")
     store, past = store_of(members, 3), Past(earlier=earlier)
     for _ in range(14):
         step = next_step(store, past, 0.0)
@@ -151,10 +151,10 @@ def test_whatever_members_report_the_work_ends_and_keeps_a_quorum(
             return
         past = storecare.done(past, step, 0.0)
         if isinstance(step, Defragment):
-            voters = [each for each in store.members if not each.learner and each.name != step.member.name]
+            voters = [one for one in store.members if not one.learner and one.name != step.member.name]
             assert len(voters) >= 2
-            kept = (replace(each, size=each.used) if each.name == step.member.name else each for each in store.members)
+            kept = (replace(one, size=one.used) if one.name == step.member.name else one for one in store.members)
             store = replace(store, members=tuple(kept))
         elif isinstance(step, Disarm):
-            store = replace(store, members=tuple(replace(each, alarms=()) for each in store.members))
+            store = replace(store, members=tuple(replace(one, alarms=()) for one in store.members))
     pytest.fail("it goes on for ever")
