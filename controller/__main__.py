@@ -43,6 +43,9 @@ from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
+from controller.inside.contents import ContentsReader
+from controller.inside.etcdaccess import EtcdAccess
+from controller.inside.members import Members
 from controller.inside.stores import Stores
 from controller.metering.reservations import Reservations
 from controller.metering.usage import Usage
@@ -63,6 +66,7 @@ from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.shares.facet import Shares
@@ -148,7 +152,8 @@ class Controller:
         self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
-        self._stores = Stores(self._clock, self._queue.add)
+        etcds = EtcdAccess(self._clock)
+        self._stores = Stores(self._clock, self._queue.add, access=etcds)
         tools = Tools(
             client,
             self._owned,
@@ -167,8 +172,9 @@ class Controller:
             SignIn(self._issuers),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
+            MembersCared(client, tools.interior, Members(etcds)),
             Slurm(ordering),
-            StoreRoom(self._stores, tools.interior),
+            StoreRoom(self._stores, tools.interior, ContentsReader(self._planes, self._clock, budget)),
             Shares(self._shares),
         )
         reconciler = Reconciler(tools, facets)
@@ -248,6 +254,7 @@ class Controller:
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
                 reservations = Reservations(self._clock)
+                stores = asyncio.create_task(supervise("stores", self._stores.run), name="stores")
                 usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations)), name="usage")
                 ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
@@ -255,7 +262,7 @@ class Controller:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users)
+                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users, stores)
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)
@@ -263,6 +270,7 @@ class Controller:
                     await self._desks.close()
                     await self._slurm.close()
                     await self._shares.close()
+                    await self._stores.pause()
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:

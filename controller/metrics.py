@@ -1,7 +1,7 @@
 """The controller's Prometheus metrics. Their names and labels are a public interface.
 
-Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`) are
-few and fixed in a release. `forget` drops the series of a deleted tenant.
+Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`,
+`member`) are few and fixed in a release. `forget` drops the series of a deleted tenant.
 """
 
 from collections.abc import Mapping
@@ -53,6 +53,23 @@ tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by reason.", ["tenant", "why"]
 )
+store_bytes = Gauge(
+    "bulkhead_tenant_store_bytes", "The plane's store: bytes of the largest file, bytes in use, quota.", ["tenant", "what"]
+)
+store_fsync = Gauge(
+    "bulkhead_tenant_store_fsync_seconds",
+    "Seconds that 99 % of the fsyncs of an etcd member took in the last minutes.",
+    ["tenant", "member"],
+)
+store_leader_changes = Counter(
+    "bulkhead_tenant_store_leader_changes_total", "Changes of the leader that an etcd member has seen.", ["tenant", "member"]
+)
+store_defragmentations = Counter("bulkhead_tenant_store_defragmentations_total", "Defragmentations of members.", ["tenant"])
+store_openings = Counter(
+    "bulkhead_tenant_store_openings_total",
+    "How often a full store accepted writes again, after its alarm was disarmed.",
+    ["tenant"],
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
@@ -61,6 +78,9 @@ ready_seconds = Histogram(
     buckets=(1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 300),
 )
 LOSSES = ("buffered", "truncate", "webhook")
+_OF_STORES = ("size", "used", "quota")
+# Members of a plane; the label `member` has no other values.
+_MEMBERS = ("plane-0", "plane-1", "plane-2")
 _seen_ready: set[str] = set()
 
 
@@ -95,6 +115,12 @@ def report_losses(tenant: str, total: Mapping[str, int]) -> None:
         audit_lost.labels(tenant, why).set(total.get(why, 0))
 
 
+def report_store(tenant: str, *, size: int, used: int, quota: int) -> None:
+    """Set the gauges of a plane's store, in bytes."""
+    for what, number in zip(_OF_STORES, (size, used, quota), strict=True):
+        store_bytes.labels(tenant, what).set(number)
+
+
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
     """Observe the time to a tenant's first Ready; returns the seconds, or None if it was observed before."""
     if uid in _seen_ready:
@@ -113,6 +139,11 @@ def forget(tenant: str) -> None:
         (members_down, [(tenant,)]),
         (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
         (audit_lost, [(tenant, why) for why in LOSSES]),
+        (store_bytes, [(tenant, what) for what in _OF_STORES]),
+        (store_fsync, [(tenant, member) for member in _MEMBERS]),
+        (store_leader_changes, [(tenant, member) for member in _MEMBERS]),
+        (store_defragmentations, [(tenant,)]),
+        (store_openings, [(tenant,)]),
     ):
         for values in names:
             try:

@@ -50,6 +50,8 @@ class ConditionType(_Explained):
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only if it has one."
     AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
     STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
+    STORE_DISK_FAST = "StoreDiskFast", "The disks of the plane's etcd are fast enough; only once enough writes were measured."
+    DEGRADED = "Degraded", "The plane serves, but a member of its etcd is missing or being replaced; only while that is so."
     EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only if the spec requests one."
@@ -61,6 +63,10 @@ class Reason(_Explained):
     # Good
     READY = "Ready", "Everything that this condition covers is in place and answers."
     MEMBERS_DOWN = "MembersDown", "The plane serves, but some of its members do not; the message names each with its cause."
+    MEMBER_REPLACED = (
+        "MemberReplaced",
+        "A member of the plane's etcd lost its volume and is being replaced, while the others serve.",
+    )
     APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
 
     # On the way
@@ -127,6 +133,15 @@ class Reason(_Explained):
     )
     STORE_FULL = "StoreFull", "The plane's store is full: its API accepts only deletions."
     STORE_FILLING = "StoreFilling", "Most of the plane's store is taken; the message says what to do before it is full."
+    MEMBER_LOST = (
+        "MemberLost",
+        "A member of the plane's etcd lost its volume and cannot be replaced yet; the message says why and what to do.",
+    )
+    QUORUM_LOST = (
+        "QuorumLost",
+        "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
+    )
+    DISK_SLOW = "DiskSlow", "1 % of the writes to a disk of the plane's etcd take 200 ms or longer; the message has the figure."
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",
         "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",

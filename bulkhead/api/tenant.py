@@ -69,8 +69,9 @@ class Storage(ApiModel):
     )
     quota: StoreQuota | None = Field(
         None,
-        description="How much data the plane's store may hold, for example 1Gi; at most a quarter of the volume. A full store "
-        "refuses new objects (condition StoreHasRoom). A change restarts the plane.",
+        description="How much data the plane's store may hold, for example 1Gi; at most a quarter of the volume. By default "
+        "the class's; if that has none, a quarter of the volume, at least 512Mi and at most 2Gi. A full store refuses new "
+        "objects (condition StoreHasRoom). A change restarts the plane.",
     )
     class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes. Immutable.")
 

@@ -20,7 +20,7 @@ from controller import cohorts
 from controller.decide import exposure
 from controller.plane.budgets import COMPONENTS, Budget, usual_budget, usual_cpu_limit
 from controller.plane.sections import STORAGE_SIZE
-from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE
+from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE, quota_of_volume
 from controller.sections import over, put, section_of, text_or_none
 from controller.shares.spec import FIELDS, offered
 
@@ -225,7 +225,7 @@ def storage_size(question: Question) -> Iterator[Excess]:
 def store_quota(question: Question) -> Iterator[Excess]:
     """A store must not be larger than the class allows, nor than its volume has room for, in addition to copies and logs."""
     asked, offered = (section_of(side, "storage") for side in _control_plane(question))
-    most = _larger(offered.get("maxQuota"), offered.get("quota") or f"{STORE_QUOTA_MIB}Mi")
+    most = _most_quota(offered)
     path = ("controlPlane", "storage", "quota")
     wanted = asked.get("quota")
     if wanted and _more(wanted, most):
@@ -244,11 +244,25 @@ def store_quota(question: Question) -> Iterator[Excess]:
 
 
 def quota_mib(storage: Section) -> int:
-    """The size of a plane's store in MiB, from its Tenant's section merged over its class's."""
+    """The size of a plane's store in MiB, from its Tenant's section merged over its class's.
+
+    By default it follows the volume.
+    """
     try:
-        return mebibytes(storage.get("quota") or f"{STORE_QUOTA_MIB}Mi")
+        if storage.get("quota"):
+            return mebibytes(storage["quota"])
+        most = max(STORE_QUOTA_MIB, mebibytes(storage["maxQuota"])) if storage.get("maxQuota") else None
+        followed = quota_of_volume(mebibytes(storage.get("size") or STORAGE_SIZE))
     except InvalidQuantityError:
         return STORE_QUOTA_MIB
+    return followed if most is None else min(followed, most)
+
+
+def _most_quota(offered: Section) -> Any:
+    """The largest quota that a class allows: by default its own, or what follows from the largest volume."""
+    if offered.get("quota") or offered.get("maxQuota"):
+        return _larger(offered.get("maxQuota"), offered.get("quota") or f"{STORE_QUOTA_MIB}Mi")
+    return f"{quota_mib({'size': _larger(offered.get('maxSize'), offered.get('size') or STORAGE_SIZE)})}Mi"
 
 
 def storage_class(question: Question) -> Iterator[Excess]:

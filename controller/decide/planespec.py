@@ -150,8 +150,15 @@ def _storage(case: Case) -> Storage:
         template_class=class_name,
         volume_size=size,
         volume_class=class_name,
-        quota_mib=quota_mib(asked),
+        quota_mib=_quota_mib(case),
     )
+
+
+def _quota_mib(case: Case) -> int:
+    """The size of the store in MiB. If it follows the volume, then the volume that is there, not the one that it grows to."""
+    asked = section_of(case.merged("controlPlane"), "storage")
+    claims = claims_of(case.existing.values(), names.plane_namespace(str(case.tenant["metadata"]["name"])))
+    return quota_mib({**asked, "size": room(str(asked.get("size") or STORAGE_SIZE), claims)})
 
 
 def _quota(case: Case) -> Quota:
@@ -331,7 +338,7 @@ def can_serve_pod_groups(version: str) -> bool:
 def _budgets(case: Case) -> Budgets:
     """The components' budgets from class and Tenant, merged over the defaults for such a store."""
     control = case.merged("controlPlane")
-    quota, resources = quota_mib(section_of(control, "storage")), section_of(control, "resources")
+    quota, resources = _quota_mib(case), section_of(control, "resources")
     found: dict[str, Budget] = {}
     for field, attribute in COMPONENTS.items():
         asked = section_of(resources, field)

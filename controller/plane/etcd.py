@@ -8,6 +8,8 @@ node reach it.
 """
 
 from bulkhead.api.objects import Obj
+from controller.plane import memberrecord
+from controller.plane.memberrecord import Record, peer_url
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.sizing import snapshot_flags
 from controller.plane.spec import (
@@ -15,14 +17,15 @@ from controller.plane.spec import (
     ETCD_METRICS_PORT,
     ETCD_PEER_PORT,
     ETCD_PORT,
-    PEERS,
     PKI_PATH,
-    PLANE,
     PlaneSpec,
 )
 
 DATA_PATH = "/var/lib/etcd"
 _MEMBERS = "--initial-cluster="
+# Environment variables of planes with several members.
+_CLUSTER, _STATE = "MEMBERS", "MEMBERS_STATE"
+SEVERAL = 3  # members of a plane that has more than one
 
 
 def container(spec: PlaneSpec) -> Obj:
@@ -35,6 +38,7 @@ def container(spec: PlaneSpec) -> Obj:
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
+            *_recorded(spec),
             *spec.budgets.etcd.go_env(100),
         ],
         "ports": [{"name": "etcd-metrics", "containerPort": ETCD_METRICS_PORT, "protocol": "TCP"}],
@@ -46,20 +50,40 @@ def container(spec: PlaneSpec) -> Obj:
         "startupProbe": probe("/livez", ETCD_METRICS_PORT, period=1, failures=120),
         "livenessProbe": probe("/livez", ETCD_METRICS_PORT, period=10, failures=6),
         "readinessProbe": probe("/readyz", ETCD_METRICS_PORT, period=10, failures=3),
+        # Why a member without data did not start is the last line of its log (`controller.plane.memberrecord`).
+        **({"terminationMessagePolicy": "FallbackToLogsOnError"} if spec.control_plane.replicas > 1 else {}),
     }
 
 
 def members_of(stateful_set: Obj) -> int:
     """The number of members with which a plane's etcd was started, whatever its scale is now; 0 if that cannot be read."""
     containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
-    flags = [flag for entry in containers for flag in entry.get("command") or () if flag.startswith(_MEMBERS)]
-    return len(flags[0].removeprefix(_MEMBERS).split(",")) if flags else 0
+    etcd: Obj = next((entry for entry in containers if entry.get("name") == "etcd"), {})
+    flags = [flag for flag in etcd.get("command") or () if flag.startswith(_MEMBERS)]
+    if not flags:
+        return 0
+    if flags[0] == f"{_MEMBERS}$({_CLUSTER})":
+        return SEVERAL
+    return len(flags[0].removeprefix(_MEMBERS).split(","))
+
+
+def _recorded(spec: PlaneSpec) -> list[Obj]:
+    """The flags that a member reads at each start; the only member of a plane has them as they are."""
+    if spec.control_plane.replicas == 1:
+        return []
+    keys = {_STATE: memberrecord.STATE, _CLUSTER: memberrecord.CLUSTER}
+    return [
+        {"name": name, "valueFrom": {"configMapKeyRef": {"name": memberrecord.CONFIG_MAP, "key": key}}}
+        for name, key in keys.items()
+    ]
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    peer = _peer_url(spec, "$(POD_NAME)")
+    peer = peer_url(spec, "$(POD_NAME)")
+    alone = memberrecord.data(spec, Record(founding=True))
+    one = spec.control_plane.replicas == 1
+    cluster, state = (alone[memberrecord.CLUSTER], alone[memberrecord.STATE]) if one else (f"$({_CLUSTER})", f"$({_STATE})")
     listen = "127.0.0.1" if spec.control_plane.replicas == 1 else "0.0.0.0"  # noqa: S104 - peers come from other pods, over mutual TLS
-    members = ",".join(f"{PLANE}-{i}={_peer_url(spec, f'{PLANE}-{i}')}" for i in range(spec.control_plane.replicas))
     return [
         "--name=$(POD_NAME)",
         f"--data-dir={DATA_PATH}/data",
@@ -68,9 +92,9 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--advertise-client-urls=https://127.0.0.1:{ETCD_PORT}",
         f"--listen-peer-urls=https://{listen}:{ETCD_PEER_PORT}",
         f"--initial-advertise-peer-urls={peer}",
-        f"{_MEMBERS}{members}",
+        f"{_MEMBERS}{cluster}",
         f"--initial-cluster-token={spec.uid}",
-        "--initial-cluster-state=new",
+        f"--initial-cluster-state={state}",
         f"--listen-metrics-urls=http://0.0.0.0:{ETCD_METRICS_PORT}",
         "--client-cert-auth=true",
         f"--trusted-ca-file={PKI_PATH}/ca.crt",
@@ -89,9 +113,3 @@ def _flags(spec: PlaneSpec) -> list[str]:
         "--max-wals=3",
         "--log-level=warn",
     ]
-
-
-def _peer_url(spec: PlaneSpec, member: str) -> str:
-    if spec.control_plane.replicas == 1:
-        return f"https://127.0.0.1:{ETCD_PEER_PORT}"
-    return f"https://{member}.{PEERS}.{spec.namespace}.svc:{ETCD_PEER_PORT}"

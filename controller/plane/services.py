@@ -1,7 +1,7 @@
 """The host Services of a plane, each at a fixed address of the tenant's slice, and the ServiceCIDR of the slice.
 
-The API server's Service publishes pods before they are ready: a starting plane is then reachable the moment it listens, and the
-address of a plane that is down refuses connections instead of dropping packets.
+The API server's Service publishes the only pod of a plane before it is ready: a starting plane is then reachable the moment it
+listens, and the address of a plane that is down refuses connections instead of dropping packets.
 """
 
 from bulkhead.api.objects import Obj
@@ -33,8 +33,10 @@ def service_cidr(spec: PlaneSpec) -> Obj:
 
 def services(spec: PlaneSpec) -> list[Obj]:
     """The API server, DNS and kubelet shim Services, and the headless one that names the StatefulSet's pods."""
+    # Of several members, those that do not serve are left out.
+    alone = spec.control_plane.replicas == 1
     return [
-        _service(spec, PLANE, PLANE, spec.api_address, [_port("https", "TCP", 443, API_PORT)], publishNotReadyAddresses=True),
+        _service(spec, PLANE, PLANE, spec.api_address, [_port("https", "TCP", 443, API_PORT)], publishNotReadyAddresses=alone),
         _service(
             spec,
             DNS,

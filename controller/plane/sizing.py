@@ -19,6 +19,8 @@ from typing import Final
 STORE_QUOTA_MIB: Final = 512
 # A volume holds the data, its copy during a defragmentation, etcd's logs and perhaps an audit trail.
 VOLUME_SHARE: Final = 4
+# A volume may be large for its speed alone: what a store holds is read as a whole, so more than this has to be asked for.
+_MOST_FOLLOWED_MIB: Final = 2048
 _STORE_FACTOR: Final = 4
 _PEERS_MIB: Final = 192
 API_SERVER_MIB: Final = 1024  # for everything except its store
@@ -41,6 +43,11 @@ _NEEDS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "apiserver": _apiserver,
     "controller_manager": _controller_manager,
 }
+
+
+def quota_of_volume(volume_mib: int) -> int:
+    """The size in MiB of a store for which neither class nor Tenant sets one."""
+    return min(_MOST_FOLLOWED_MIB, max(STORE_QUOTA_MIB, volume_mib // VOLUME_SHARE))
 
 
 def needed_mib(component: str, quota_mib: int = STORE_QUOTA_MIB, replicas: int = 1) -> int:

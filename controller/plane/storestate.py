@@ -1,11 +1,12 @@
-"""How full a plane's store is, as its etcd members report, and what frees space in it. Pure.
+"""How full a plane's store is, as its etcd members report. Pure.
 
     every write keeps the previous version ──> compaction forgets old versions ──> free pages inside the file
                                                defragmentation rewrites the file without them
     the file reaches the quota ──> alarm NOSPACE: etcd refuses writes, except deletions, until the alarm is disarmed
 
 etcd compacts by itself every ten minutes, but neither defragments nor disarms the alarm. A tenant cannot do either from inside
-its plane, so a plane that was full once would stay read-only however much its tenant deletes.
+its plane, so a plane that was full once would stay read-only however much its tenant deletes. `controller.plane.storecare`
+decides what is done about it.
 """
 
 from collections.abc import Iterable
@@ -30,19 +31,48 @@ class Member:
     quota: int = 0  # bytes that its file may take, as it runs now
     revision: int = 0
     alarms: tuple[str, ...] = ()  # the members that have raised NOSPACE, as far as this one knows
+    id: str = ""
+    leader: str = ""  # the ID of the member that it follows; empty if it follows none
+    learner: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is the leader."""
+        return bool(self.id) and self.id == self.leader
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A member whose disk is slow."""
+
+    name: str
+    seconds: float  # 99 % of its fsyncs take at most this long
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """All members, or why they were not asked."""
+    """The members that answered, and why the others did not."""
 
     members: tuple[Member, ...] = ()
-    unread: str = ""
+    silent: tuple[str, ...] = ()  # one sentence each
+    wanted: int = 1  # members that the plane should have
+    slow: tuple[Slow, ...] | None = None  # None while too few fsyncs were seen
+    rests_until: str = ""  # the time of day before which a store that was filled again and again is not opened
+
+    @property
+    def quorate(self) -> bool:
+        """Whether enough members answer that what they report holds for the plane."""
+        return len([member for member in self.members if not member.learner]) > self.wanted // 2
+
+    @property
+    def unread(self) -> str:
+        """Why the state of the store is unknown; empty if it is known."""
+        return "" if self.quorate else "; ".join(self.silent) or "the plane's pod has no address yet"
 
     @property
     def full(self) -> bool:
         """Whether etcd refuses new objects."""
-        return any(member.alarms for member in self.members)
+        return self.quorate and any(member.alarms for member in self.members)
 
     @property
     def used(self) -> int:
@@ -79,8 +109,9 @@ def compacts_to(store: Store, earlier: int, done: int) -> int:
 
 
 def to_defragment(store: Store) -> tuple[Member, ...]:
-    """The members whose file is worth a defragmentation."""
-    return tuple(member for member in store.members if _worth(member, full=store.full))
+    """The members whose file is worth a defragmentation, the leader last."""
+    worth = (member for member in store.members if _worth(member, full=store.full))
+    return tuple(sorted(worth, key=lambda member: member.leads))
 
 
 def opens(store: Store) -> bool:
@@ -102,8 +133,11 @@ def _worth(member: Member, *, full: bool) -> bool:
     return member.size >= quota * _LARGE_SHARE and free >= quota * _WORTH_FREEING_SHARE
 
 
-def store_of(members: Iterable[Member | str]) -> Store:
-    """The state of all members together; if one did not answer, it is unknown."""
+def store_of(members: Iterable[Member | str], wanted: int | None = None) -> Store:
+    """The state of all members together; a text is the reason why one did not answer."""
     found = list(members)
-    silent = [member for member in found if isinstance(member, str)]
-    return Store(unread=silent[0]) if silent else Store(tuple(member for member in found if isinstance(member, Member)))
+    return Store(
+        tuple(member for member in found if isinstance(member, Member)),
+        tuple(member for member in found if isinstance(member, str)),
+        len(found) if wanted is None else wanted,
+    )

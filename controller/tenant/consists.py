@@ -17,6 +17,7 @@ from controller.tenant.facets.exposure.facet import Exposed
 from controller.tenant.facets.ground.facet import Ground
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.keys.facet import Keys, Presented
+from controller.tenant.facets.members.facet import MembersCared, MembersRecorded
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
@@ -36,6 +37,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
     Keys,  # after the ground: keys must never be created twice, so their Secrets are read before
+    MembersRecorded,  # before the pods that read the record
     Objects,  # after the keys; everything that protects the tenant is in place once this is through
     Presented,
     Plane,
@@ -47,6 +49,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     AuditTrail,
     StoreRoom,
     # These act even if an earlier facet has failed.
+    MembersCared,
     Extras,
     Volumes,
     Shares,
@@ -59,6 +62,7 @@ def built_in(tools: Tools) -> tuple[Facet, ...]:
     return (
         Ground(tools.client, tools.applier, tools.clock),
         Keys(tools.renewals, tools.known),
+        MembersRecorded(tools.client),
         Objects(tools.applier),
         Presented(tools.client, tools.owned),
         Plane(tools.interior),

@@ -12,7 +12,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
+from controller.inside.contents import METRICS_ANSWER_BYTES
+from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.stores import Stores
+from controller.plane.contents import Contents, contents_of
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.plane.storestate import Store, must_go
 from controller.tenant.facets.store import report as words
@@ -41,13 +44,15 @@ class Look:
 
     def __init__(self, plane: PlaneProcesses) -> None:
         self.plane, self.clock = plane, Later()
-        self.spec = SPEC
-        self.stores = Stores(self.clock, lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
+        self.spec, self.last = SPEC, Store()
+        self.access = EtcdAccess(self.clock, port=plane.ports[ETCD_HTTP_PORT])
+        self.stores = Stores(self.clock, lambda _: None, access=self.access)
 
     async def again(self) -> Store:
-        """Half a minute after the look before."""
-        self.clock.added += 30.0
-        return await self.stores.look(self.spec, self.plane.keys, PODS)
+        """Half a minute after the look before, or after the pause of a store that is filled again and again."""
+        self.clock.added += 1800.0 if self.last.rests_until else 30.0
+        self.last = await self.stores.look(self.spec, self.plane.keys, PODS)
+        return self.last
 
     async def until(self, holds: Callable[[Store], bool], what: str) -> Store:
         """Looks, each half a minute after the one before, until one shows what it should."""
@@ -142,6 +147,17 @@ async def test_a_store_that_is_full_says_so_and_opens_once_its_tenant_has_delete
     assert (full.full, verdict.status, verdict.reason) == (True, "False", Reason.STORE_FULL)
     assert "must be freed" in verdict.message
     assert words.FIELD in verdict.message
+
+    async def counted() -> Contents | None:
+        found = contents_of(
+            await client.transport.request("GET", "/metrics", accept="text/plain", max_body=METRICS_ANSWER_BYTES)
+        )
+        return found if found.kinds and found.kinds[0].name == "configmaps" and found.kinds[0].count >= len(made) else None
+
+    # The API server counts once a minute.
+    found: Contents = await until(counted, "the API server has counted", 150.0)
+    assert found.kinds[0].size >= len(made) * 900_000
+    assert "most is in configmaps" in words.verdict(SPEC, full, found).message
     # However often it is looked at: nothing was deleted, so nothing opens.
     assert (await look.again()).full
     # What writes before it deletes waits for room.
@@ -203,5 +219,5 @@ async def test_a_larger_quota_opens_a_full_store(plane: PlaneProcesses, client: 
 
 
 async def compact(look: Look, revision: int) -> None:
-    async with look.stores.client(look.plane.keys, PODS["plane-0"]) as etcd:
-        await look.stores.compact(etcd, revision)
+    etcd = await look.access.etcd(look.spec.tenant, look.plane.keys, "plane-0", PODS["plane-0"])
+    await etcd.compact(revision)

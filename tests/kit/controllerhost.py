@@ -17,6 +17,7 @@ from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
+from controller.inside.contents import ContentsReader
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
 from controller.settings import Settings
@@ -82,7 +83,7 @@ class ControllerHost:
         ]
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
-        facets += [StoreRoom(stores, tools.interior)] if stores is not None else []
+        facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:

@@ -10,6 +10,7 @@ from bulkhead.api.planeidentity import Recorded
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.plane.auditlosses import Losses
+from controller.plane.contents import Contents
 from controller.plane.spec import PlaneSpec
 from controller.plane.storestate import Store
 from controller.refusal import Refusal
@@ -61,6 +62,7 @@ class Findings:
     claims: tuple[Obj, ...] = ()
     volumes: Mapping[str, str] | None = None
     store: Store | None = None
+    contents: Contents | None = None
     certificate_authority: str = ""
     losses: Losses | None = None
 
@@ -80,7 +82,7 @@ def reports(tenant: Obj, spec: PlaneSpec, found: Findings) -> tuple[Report, ...]
         quota.report(spec, found.quotas),
         egress.report(spec),
         slurm.report(tenant, found.slurm, unseen=ConditionType.SLURM_READY in found.unseen),
-        store.report(spec, found.store),
+        store.report(spec, found.store, found.contents),
         objects.refusals(spec, found.refused),
         volumes.report(spec, found.claims, found.volumes),
         shares.report(found.shares),

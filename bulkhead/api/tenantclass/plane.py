@@ -23,13 +23,15 @@ class ClassStorage(ApiModel):
 
     size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
     max_size: StorageSize | None = Field(None, description="Largest size that a tenant may request; size by default.")
-    quota: StoreQuota = Field(
-        "512Mi",
-        description="How much data a plane's store may hold, 100Mi to 8Gi and at most a quarter of the volume. The memory "
-        "limits of etcd, API server and controller manager follow from it unless they are set. A change restarts "
-        "planes.",
+    quota: StoreQuota | None = Field(
+        None,
+        description="How much data a plane's store may hold, 100Mi to 8Gi and at most a quarter of the volume. By default it "
+        "follows the volume: a quarter of it, at least 512Mi and at most 2Gi. The memory limits of etcd, API server and "
+        "controller manager follow from it unless they are set. A change restarts planes.",
     )
-    max_quota: StoreQuota | None = Field(None, description="Largest quota that a tenant may request; quota by default.")
+    max_quota: StoreQuota | None = Field(
+        None, description="Largest quota that a tenant may have; by default quota, or what follows from the largest volume."
+    )
     class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default if empty.")
     allowed_class_names: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,

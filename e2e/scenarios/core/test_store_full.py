@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -9,7 +10,7 @@ import pytest
 
 from e2e import tenants, workloads
 from e2e.api import Api, ApiError, Obj
-from e2e.poll import until
+from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
 LARGE = 960_000
@@ -43,6 +44,13 @@ def answers(tenant: Tenant) -> None:
     tenant.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beat", "namespace": "default"}})
 
 
+def names_what_fills_it(host: Api, tenant: Tenant, most: int) -> None:
+    message = str(tenants.conditions(host.get("Tenant", tenant.name))["Ready"]["message"])
+    found = re.search(r"most is in configmaps (\d+) \((\d+)Mi\)", message)
+    if found is None or int(found[1]) < most:
+        raise NotYetError(message)
+
+
 @pytest.mark.fresh(gpus=0)
 def test_220_large_configmaps_end_no_plane(host: Api, tenant: Tenant, bob: Tenant) -> None:
     before, others = restarts(host, tenant), restarts(host, bob)
@@ -69,12 +77,13 @@ def test_a_full_store_is_said_and_opens_once_its_tenant_has_deleted_enough(host:
     before = restarts(host, tenant)
     made, said = fill(tenant.api, MANY)
     assert "database space exceeded" in said
-    # The controller checks every two minutes.
-    full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=180)
+    full = tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="StoreFull", seconds=60)
     assert "controlPlane.storage.quota" in full["message"]
+    # Its API server counts once a minute.
+    until("what fills it to be told", partial(names_what_fills_it, host, tenant, len(made)), seconds=90, interval=2.0)
     answers(bob)
     for name in made[: len(made) * 2 // 3]:
         assert tenant.api.delete("ConfigMap", name, "default"), "a full store takes no deletion"
-    until("the plane to take something new", partial(answers, tenant), seconds=240, interval=2.0)
+    until("the plane to take something new", partial(answers, tenant), seconds=180, interval=2.0)
     tenants.wait_ready(host, [tenant.name], seconds=120)
     assert restarts(host, tenant) == before

@@ -165,6 +165,11 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
         plane(storage={"quota": "513Mi"}),
         ("513Mi", "a quarter of the volume of 2Gi"),
     ),
+    "more data than follows from the largest volume": (
+        plane(storage={"size": "2Gi", "maxSize": "6Gi"}),
+        plane(storage={"size": "6Gi", "quota": "1537Mi"}),
+        ("1537Mi", "1536Mi"),
+    ),
     "a volume too small for the class's data": (
         plane(storage={"size": "8Gi", "quota": "2Gi"}),
         plane(storage={"size": "4Gi"}),
@@ -233,6 +238,10 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a largest below the own": (plane(storage={"size": "4Gi", "maxSize": "1Gi"}), plane(storage={"size": "4Gi"})),
     "less data": ({}, plane(storage={"quota": "100Mi"})),
     "as much data as the most": (plane(storage={"size": "4Gi", "maxQuota": "1Gi"}), plane(storage={"quota": "1024Mi"})),
+    "as much data as follows from the largest volume": (
+        plane(storage={"size": "2Gi", "maxSize": "6Gi"}),
+        plane(storage={"size": "6Gi", "quota": "1536Mi"}),
+    ),
     "the built in data on a small volume, as ever": (plane(storage={"size": "1Gi", "quota": "512Mi"}), {}),
     "memory for more data": (
         plane(storage={"size": "4Gi", "maxQuota": "1Gi"}),

@@ -178,3 +178,28 @@ def test_audit_files_are_as_large_as_the_volumes_are_and_not_as_they_are_to_be()
     assert small is not None
     assert large is not None
     assert (small.file_mib, large.file_mib) == (128, 1024)
+
+
+def quota(offer: Obj, asked: Obj, *claims: Obj) -> int:
+    made = plane_for(
+        tenant(controlPlane={"storage": asked}), tenant_class(controlPlane={"storage": offer}), existing=by_slot(claims)
+    )
+    return made.storage.quota_mib
+
+
+def test_the_quota_of_a_store_follows_the_volume_that_is_there() -> None:
+    assert [quota({"maxSize": "100Gi"}, {"size": size}) for size in ("1Gi", "2Gi", "6Gi", "64Gi")] == [512, 512, 1536, 2048]
+    # Growth is online: the plane starts again once its volumes have the space.
+    assert quota({"maxSize": "100Gi"}, {"size": "6Gi"}, claim(0, "6Gi", "2Gi")) == 512
+    assert quota({"maxSize": "100Gi"}, {"size": "6Gi"}, claim(0, "6Gi"), claim(1, "6Gi", "4Gi")) == 1024
+    # What class or Tenant set stays.
+    assert quota({"maxSize": "100Gi", "quota": "512Mi"}, {"size": "6Gi"}) == 512
+    assert quota({"maxSize": "100Gi", "maxQuota": "1Gi"}, {"size": "6Gi"}) == 1024
+    assert quota({"maxSize": "100Gi"}, {"size": "6Gi", "quota": "600Mi"}) == 600
+
+
+def test_the_memory_of_the_programs_follows_the_quota_that_follows_the_volume() -> None:
+    made = plane_for(
+        tenant(controlPlane={"storage": {"size": "6Gi"}}), tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}})
+    )
+    assert made.budgets.apiserver.memory_limit_mib == 1024 + 4 * 1536

@@ -7,6 +7,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.decide.plan import Plan
 from controller.inside.access import PlaneHealth
+from controller.plane.membership import Standing
 from controller.plane.secrets import KeyMaterial
 from controller.tenant.facets.plane.report import Found, report
 from controller.tenant.interior import Interior
@@ -31,6 +32,7 @@ class Plane(Facet):
         """The plane as it answered last."""
         turn = seen.turn
         health, pulls = turn.of(PlaneHealth) or PlaneHealth(), turn.of(PullTrouble)
+        standing = turn.of(Standing)
         found = Found(
             ready=health.ready and health.bootstrapped,
             message=health.message,
@@ -38,6 +40,7 @@ class Plane(Facet):
             identity=turn.of(Recorded) or Recorded(),
             pods=tuple(seen.named(kinds.PODS).values()),
             pull_trouble=pulls.words if pulls is not None else "",
+            etcd_quorate=standing is not None and standing.quorate,
         )
         return report(turn.observed.tenant, turn.spec, found)
 

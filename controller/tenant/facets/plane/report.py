@@ -28,19 +28,21 @@ class Found:
     identity: Recorded = field(default_factory=Recorded)  # of its data, as the host has recorded it
     pods: Sequence[Obj] = ()  # of the plane, its syncer and its DNS
     pull_trouble: str = ""
+    etcd_quorate: bool = False  # a quorum of its etcd members answers, whatever its pods show
 
 
 def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
     """`tenant` has the previous status."""
     was, seen = was_true(tenant, ConditionType.PLANE_READY), _members(spec, found)
     why = _lost(tenant, found)
+    formed = was or bool((tenant.get("status") or {}).get("planeClusterUID"))
     lost = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, why)) if why else None
     # The status keeps the identity for which the host's objects were created, until an admin accepts another one.
     uid = found.identity.uid or ("" if lost else found.uid)
     # It answers again, but its syncer may not have reported yet with which data.
     came_back = found.ready and not was
     return Report(
-        conditions={ConditionType.PLANE_READY: lost or _plane(found, seen, was=was)},
+        conditions={ConditionType.PLANE_READY: lost or _plane(found, seen, was=was, formed=formed)},
         needed=(ConditionType.PLANE_READY,),
         fields={"planeClusterUID": uid} if uid else {},
         in_full={"versions": _versions(spec)},
@@ -64,11 +66,12 @@ def _of_lost_data(tenant: Obj, lost: str) -> str:
     )
 
 
-def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
+def _plane(found: Found, seen: Members, *, was: bool, formed: bool) -> Verdict:
     if found.ready and seen.quorate:
-        if seen.down:
-            return Verdict("True", Reason.MEMBERS_DOWN, f"the API server answers; {seen.note}")
-        return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
+        return _serving(seen)
+    if formed and seen.wanted > 1 and not seen.quorate and not found.etcd_quorate:
+        remedy = "nothing is changed by itself: bring their pods back with their volumes; with a quorum the plane goes on"
+        return Verdict("False", Reason.QUORUM_LOST, f"{_of_members(seen, '')}; {remedy}")
     # If a quorum is up, trouble of one of several members is not the reason that a plane does not answer.
     trouble = None if seen.quorate else seen.trouble
     if trouble is not None and trouble.reason is not None:
@@ -80,6 +83,12 @@ def _plane(found: Found, seen: Members, *, was: bool) -> Verdict:
     if not pods:
         return Verdict("False", Reason.PROVISIONING, "the plane's pod is being created")
     return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(seen, _waiting(pods[0], found)))
+
+
+def _serving(seen: Members) -> Verdict:
+    if seen.down:
+        return Verdict("True", Reason.MEMBERS_DOWN, f"the API server answers; {seen.note}")
+    return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
 
 
 def _waiting(pod: Obj, found: Found) -> str:

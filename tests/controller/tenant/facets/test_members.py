@@ -70,7 +70,8 @@ def test_a_plane_without_its_quorum_is_not_ready_and_names_its_members(which: in
     pods = [serving(number) if number == which else crashing(number) for number in range(3)]
     found = said(pods)
     assert found["Ready"] == found["PlaneReady"]
-    assert found["Ready"][:2] == ("False", "Crashing")
+    assert found["Ready"][:2] == ("False", "QuorumLost")
+    assert "nothing is changed by itself" in found["Ready"][2]
     assert "1 of the plane's 3 members serve, and 2 must: " in found["Ready"][2]
     for number in {0, 1, 2} - {which}:
         assert f"pod plane-{number}, container etcd" in found["Ready"][2]

@@ -1,0 +1,88 @@
+"""The members of planes' etcd: the cluster as each member lists it, and the requests that change it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from bulkhead.kube.errors import KubeError
+from controller.inside.etcdaccess import Etcd, EtcdAccess
+from controller.plane.memberrecord import Record, peer_url, pods_of
+from controller.plane.membership import Add, Listed, Pod, Promote, Remove, Standing
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import PlaneSpec
+
+_log = logging.getLogger(__name__)
+# What etcd answers while a learner has not caught up.
+_NOT_READY: Final = "in sync with leader"
+
+
+class Members:
+    """Asks members and changes the cluster; nothing is remembered."""
+
+    def __init__(self, access: EtcdAccess, url: Callable[[PlaneSpec, str], str] = peer_url) -> None:
+        """`url`: the peer URL of each pod."""
+        self._access = access
+        self._url = url
+
+    async def look(
+        self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], record: Record, pods: Iterable[Pod]
+    ) -> Standing:
+        """The members of the cluster now. `addresses` are those of the plane's pods."""
+        asked = [pod for pod in pods_of(spec) if pod in addresses]
+        answers = await asyncio.gather(*(self._listed(spec, keys, pod, addresses[pod]) for pod in asked))
+        found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None}
+        return Standing(
+            urls={pod: self._url(spec, pod) for pod in pods_of(spec)},
+            record=record,
+            pods={pod.name: pod for pod in pods},
+            lists={pod: members for pod, (members, _) in found.items()},
+            size=max((size for _, size in found.values()), default=0),
+        )
+
+    async def change(
+        self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], standing: Standing, step: Remove | Add | Promote
+    ) -> None:
+        """Do one step, by the first member that answers. Raises KubeError."""
+        pod = min(pod for pod in standing.lists if pod != step.pod)
+        etcd = await self._access.etcd(spec.tenant, keys, pod, addresses[pod])
+        _log.info("a member is replaced: %s", _words(step), extra={"tenant": spec.tenant})
+        await _apply(etcd, step)
+
+    async def _listed(
+        self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str
+    ) -> tuple[tuple[Listed, ...], int] | None:
+        """The members as one of them lists them, and the size of its file; None if it does not answer, leads nor follows."""
+        try:
+            etcd = await self._access.etcd(spec.tenant, keys, pod, address)
+            state = await etcd.member(pod)
+            if not state.leader or state.learner:
+                return None
+            return await etcd.members(), state.size
+        except (KubeError, TimeoutError) as error:
+            _log.info("the etcd of pod %s does not answer: %s", pod, error, extra={"tenant": spec.tenant})
+            return None
+
+
+async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:
+    match step:
+        case Remove(_, member):
+            await etcd.remove(member.id)
+        case Add(_, url):
+            await etcd.add_learner(url)
+        case Promote(_, member):
+            try:
+                await etcd.promote(member.id)
+            except KubeError as error:
+                if _NOT_READY not in str(error):
+                    raise
+
+
+def _words(step: Remove | Add | Promote) -> str:
+    match step:
+        case Remove(pod, member):
+            return f"removing member {member.id} of {pod}, whose volume is lost"
+        case Add(pod, url):
+            return f"adding a learner for {pod} at {url}"
+        case Promote(pod, member):
+            return f"promoting member {member.id} of {pod}"

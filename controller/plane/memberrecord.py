@@ -1,0 +1,105 @@
+"""The record by which an etcd member with an empty volume may start, and as what. Pure.
+
+    Founding ── a quorum has started ──> Closed <── the replacement has started ── Open(plane-2)
+                                           └──── plane-2's old member is removed, a learner added ────┘
+
+A member that lost its volume must not come back under its old ID: it has forgotten what it acknowledged, and could elect a
+leader that lacks it. etcd does not check that. So the containers of a plane of three read two flags from this record, a
+ConfigMap, at each start. A member that has data ignores both. One that has none finds its own name in the list only if it may
+start; else etcd refuses, by its own check of its flags, and ends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api import labels
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, text
+from controller.plane.spec import ETCD_PEER_PORT, PEERS, PLANE, PlaneSpec
+
+CONFIG_MAP: Final = "plane-members"
+STATE: Final = "state"
+CLUSTER: Final = "cluster"
+_OPEN: Final = "open"
+# What etcd says if its name is not in the list, with its name behind it. Exactly a member without data says it.
+_REFUSAL: Final = "couldn't find local name"
+# A name that no pod has, and an address that nothing answers.
+_NONE: Final = f"no-member=https://replaced.invalid:{ETCD_PEER_PORT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Which members without data may start: all while the cluster is founded, later at most the one in `open_for`."""
+
+    founding: bool = False
+    open_for: str = ""  # the name of a pod
+    version: str = ""  # of the ConfigMap that was read
+
+    @property
+    def closed(self) -> bool:
+        """Whether no member without data may start."""
+        return not self.founding and not self.open_for
+
+
+def pods_of(spec: PlaneSpec) -> tuple[str, ...]:
+    """The names of a plane's pods."""
+    return tuple(f"{PLANE}-{number}" for number in range(spec.control_plane.replicas))
+
+
+def peer_url(spec: PlaneSpec, pod: str) -> str:
+    """The URL at which a member's peers reach it; with one member there is none but itself."""
+    if spec.control_plane.replicas == 1:
+        return f"https://127.0.0.1:{ETCD_PEER_PORT}"
+    return f"https://{pod}.{PEERS}.{spec.namespace}.svc:{ETCD_PEER_PORT}"
+
+
+def config_map(spec: PlaneSpec, record: Record) -> Obj:
+    """The record as the plane's pods read it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP, "namespace": spec.namespace, "labels": labels.made_for(spec.tenant, PLANE)},
+        "data": data(spec, record),
+    }
+
+
+def data(spec: PlaneSpec, record: Record) -> dict[str, str]:
+    """The two flags, and the pod for which the record is open."""
+    pods = pods_of(spec)
+    if record.founding:
+        members = {pod: pod for pod in pods}
+    elif record.open_for:
+        # etcd compares the URLs with those of the cluster, and looks for its own name alone.
+        members = {pod: pod if pod == record.open_for else f"kept-{pod}" for pod in pods}
+    else:
+        members = {}
+    named = ",".join(f"{name}={peer_url(spec, pod)}" for pod, name in members.items())
+    return {STATE: "new" if record.founding else "existing", CLUSTER: named or _NONE, _OPEN: record.open_for}
+
+
+def read(found: Mapping[str, Any]) -> Record:
+    """The record in a ConfigMap; one that is damaged is closed."""
+    content = mapping(found.get("data"))
+    version = text(mapping(found.get("metadata")).get("resourceVersion"))
+    if content.get(STATE) == "new":
+        return Record(founding=True, version=version)
+    return Record(open_for=text(content.get(_OPEN)), version=version)
+
+
+def refused(pod: Obj) -> bool:
+    """Whether the etcd of a pod ended because its volume is empty and the record is not open for it."""
+    name = str(pod["metadata"]["name"])
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        if status.get("name") != "etcd" or "running" in mapping(status.get("state")):
+            continue
+        end = mapping(mapping(status.get("state")).get("terminated")) or mapping(
+            mapping(status.get("lastState")).get("terminated")
+        )
+        return is_refusal(name, text(end.get("message")))
+    return False
+
+
+def is_refusal(name: str, message: str) -> bool:
+    """Whether the end of a member's log says that it found no data and may not start."""
+    return f'{_REFUSAL} "{name}"' in message.replace("\\", "")

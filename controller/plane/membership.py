@@ -1,0 +1,217 @@
+"""The next step by which a plane of three members heals. Pure: what the members say, the record and the pods are passed in.
+
+    a pod's etcd found an empty volume ──> room? ──> remove its old member ──> add it as a learner ──> open the record ──> start
+                                                      promote it <── close the record <── the learner has started
+
+One step at a time, each decided from what a quorum says now, so that a controller may die between any two. A member is
+removed only if every other voter answers: a plane that has lost two members is left as it is. Only a refusal of the pod's own
+etcd shows that a volume is lost; a member that is merely silent may come back with its data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from controller.plane.memberrecord import Record
+
+_MIB: Final = 1 << 20
+# In addition to the data and its copy while it arrives: etcd's log.
+_LOG_MIB: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A member as the cluster lists it."""
+
+    id: str
+    name: str  # of its pod; empty before it has started for the first time
+    peer_url: str
+    learner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of the plane, as far as it matters here."""
+
+    name: str
+    uid: str = ""
+    refused: bool = False  # its etcd found no data and may not start
+    capacity: int | None = None  # bytes of its volume; None if it has none yet
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The members of a plane at one moment.
+
+    urls: the peer URL of each pod, in the order of the pods.
+    lists: for each pod whose etcd answers and follows a leader, the cluster's members as it lists them.
+    size: bytes of the largest file.
+    """
+
+    urls: Mapping[str, str]
+    record: Record
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def listed(self) -> tuple[Listed, ...]:
+        """The members; empty if those that answer do not agree."""
+        found = {frozenset(members) for members in self.lists.values()}
+        return tuple(sorted(found.pop(), key=lambda member: member.peer_url)) if len(found) == 1 else ()
+
+    @property
+    def voters(self) -> tuple[Listed, ...]:
+        """The members that count for a quorum."""
+        return tuple(member for member in self.listed if not member.learner)
+
+    @property
+    def quorate(self) -> bool:
+        """Whether a quorum answers."""
+        return bool(self.voters) and self._answering(self.voters) > len(self.voters) // 2
+
+    def _answering(self, members: tuple[Listed, ...]) -> int:
+        return len([member for member in members if member.name in self.lists])
+
+    def all_others_answer(self, member: Listed) -> bool:
+        """Whether every other voter answers, and whether they are a quorum of all."""
+        others = tuple(voter for voter in self.voters if voter.id != member.id)
+        return self._answering(others) == len(others) and len(others) > len(self.voters) // 2
+
+    def at(self, pod: str) -> Listed | None:
+        """The member at the URL of a pod."""
+        return next((member for member in self.listed if member.peer_url == self.urls[pod]), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write the record."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove the member that a pod had."""
+
+    pod: str
+    member: Listed
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add a member at a pod's URL, as a learner."""
+
+    pod: str
+    peer_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Delete a pod that waits longer and longer between its tries, so that it tries now."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Let a learner vote; etcd refuses until it has caught up."""
+
+    pod: str
+    member: Listed
+
+
+Step: TypeAlias = Write | Remove | Add | Restart | Promote
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do next, and what to say; no step if nothing can be done, or if it is the members' turn."""
+
+    step: Step | None = None
+    replacing: str = ""  # the pod whose member is being replaced
+    trouble: str = ""  # why a member that is lost is not replaced
+
+
+def decide(standing: Standing) -> Decision:
+    """The next step."""
+    if not standing.quorate:
+        return Decision(trouble=_of_no_quorum(standing))
+    record = standing.record
+    if record.founding:
+        return _founded(standing)
+    if record.open_for:
+        return _opened(standing, record.open_for)
+    return _closed(standing)
+
+
+def _founded(standing: Standing) -> Decision:
+    """A quorum has started: from now on, a member without data has lost it, except those that never started."""
+    started = [pod for pod in standing.urls if (member := standing.at(pod)) is not None and member.name]
+    missing = [pod for pod in standing.urls if pod not in started]
+    if len(started) <= len(standing.urls) // 2 or len(missing) > 1:
+        return Decision()
+    return Decision(Write(Record(open_for=missing[0] if missing else "", version=standing.record.version)))
+
+
+def _opened(standing: Standing, pod: str) -> Decision:
+    """The record is open: close it as soon as the member has started, or if it is no longer in the list."""
+    member = standing.at(pod) if pod in standing.urls else None
+    if member is None or member.name:
+        return Decision(Write(Record(version=standing.record.version)), replacing=pod)
+    found = standing.pods.get(pod)
+    if found is not None and found.refused:
+        return Decision(Restart(pod, found.uid), replacing=pod)
+    return Decision(replacing=pod)
+
+
+def _closed(standing: Standing) -> Decision:
+    # A member that answers has its data, whatever an older look at its pod showed.
+    lost = [pod for pod in standing.urls if pod in standing.pods and standing.pods[pod].refused and pod not in standing.lists]
+    for pod in standing.urls:
+        member = standing.at(pod)
+        if member is not None and not member.name:
+            # It has been added and has never started, so it has acknowledged nothing.
+            return Decision(Write(Record(open_for=pod, version=standing.record.version)), replacing=pod)
+        if member is not None and member.learner and pod not in lost:
+            return Decision(Promote(pod, member), replacing=pod)
+    if not lost:
+        gone = [pod for pod in standing.urls if standing.at(pod) is None]
+        words = (
+            "is not a member, and its volume is that of a member that was removed: delete the claim of its volume and the pod"
+        )
+        return Decision(trouble=f"{' and '.join(gone)} {words}") if gone else Decision()
+    return _replaced(standing, lost[0])
+
+
+def _replaced(standing: Standing, pod: str) -> Decision:
+    """A pod has an empty volume: its old member goes, if all others answer and the new one has room."""
+    member = standing.at(pod)
+    if short := _lacks_room(standing, standing.pods[pod]):
+        return Decision(trouble=f"{pod} has lost its volume, and {short}")
+    if member is None:
+        return Decision(Add(pod, standing.urls[pod]), replacing=pod)
+    if not member.learner and not standing.all_others_answer(member):
+        silent = ", ".join(
+            voter.name for voter in standing.voters if voter.name not in standing.lists and voter.id != member.id
+        )
+        return Decision(trouble=f"{pod} has lost its volume and is replaced once {silent or 'every other member'} answers")
+    return Decision(Remove(pod, member), replacing=pod)
+
+
+def _lacks_room(standing: Standing, pod: Pod) -> str:
+    """Why the volume of a new member is too small; empty if it is not."""
+    if pod.capacity is None:
+        return "its new volume is not bound yet"
+    needed = 2 * standing.size + _LOG_MIB * _MIB
+    if pod.capacity >= needed:
+        return ""
+    has, needs = pod.capacity // _MIB, -(-needed // _MIB)
+    return f"its new volume of {has}Mi is too small: {needs}Mi are needed; raise controlPlane.storage.size"
+
+
+def _of_no_quorum(standing: Standing) -> str:
+    if standing.lists and not standing.listed:
+        return "the members do not agree yet who belongs to the cluster"
+    return f"{len(standing.lists)} of {len(standing.urls)} members answer, fewer than a quorum, so nothing is changed by itself"

@@ -1,0 +1,34 @@
+"""The report on a plane's members: whether one is missing, and what is done about it. Pure."""
+
+from typing import Final
+
+from bulkhead.api.conditions import ConditionType, Reason
+from controller.plane.membership import Decision, Standing
+from controller.tenant.status import Report
+from controller.verdict import Verdict
+
+_SOON_SECONDS: Final = 5.0
+_LATER_SECONDS: Final = 15.0
+
+
+def report(standing: Standing | None, decision: Decision | None, down: str) -> Report:
+    """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
+    if standing is None or decision is None:
+        return Report(conditions={ConditionType.DEGRADED: None})
+    found = verdict(standing, decision, down)
+    busy = decision.step is not None or decision.replacing
+    again = _SOON_SECONDS if busy or standing.record.founding else _LATER_SECONDS if found is not None else None
+    return Report(conditions={ConditionType.DEGRADED: found}, again=again)
+
+
+def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None:
+    """The condition Degraded; None if every member serves."""
+    if not standing.quorate:
+        # PlaneReady says so, and why.
+        return None
+    if decision.replacing and not standing.record.founding:
+        words = f"{decision.replacing} has lost its volume; its member is being replaced, and the others serve meanwhile"
+        return Verdict("True", Reason.MEMBER_REPLACED, words)
+    if decision.trouble:
+        return Verdict("True", Reason.MEMBER_LOST, decision.trouble)
+    return Verdict("True", Reason.MEMBERS_DOWN, down) if down else None
