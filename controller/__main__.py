@@ -36,6 +36,7 @@ from controller.host.classusers import ClassUsers
 from controller.host.cohorts import Cohorts
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
+from controller.host.identitykeys import IdentityKeys
 from controller.host.issuers import Issuers, over_https
 from controller.host.logins import Logins
 from controller.host.owned import Owned
@@ -62,6 +63,7 @@ from controller.slurm.ssh.desks import Desks
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
+from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
@@ -165,6 +167,7 @@ class Controller:
             *built_in(tools),
             Nodes(self._dedication),
             SignIn(self._issuers),
+            Identity(client, self._clock, IdentityKeys(client, settings.system_namespace, self._clock)),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
             Slurm(ordering),

@@ -133,6 +133,10 @@ class Reason(_Explained):
     )
     DATA_LOST = "DataLost", "The plane lost its volume, or an older copy of its data came back. Nothing is deleted on the host."
     KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
+    IDENTITY_IN_DOUBT = (
+        "IdentityInDoubt",
+        "The record of who the plane is does not fit the plane or the Tenant; nothing of the plane is changed.",
+    )
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin

@@ -15,6 +15,7 @@ from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
 from controller.tenant.facets.egress.facet import Egress
 from controller.tenant.facets.exposure.facet import Exposed
 from controller.tenant.facets.ground.facet import Ground
+from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.keys.facet import Keys, Presented
 from controller.tenant.facets.nodes.facet import Nodes
@@ -33,6 +34,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
     Ground,
+    Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
     Keys,  # after the ground: keys must never be created twice, so their Secrets are read before
