@@ -3,8 +3,8 @@
     id       the identity: drawn at random with the plane, or taken over from one that is older than this record
     tenant   the Tenant that holds the plane now, by name and UID; the controller signs the record again when that changes
 
-Issuer, names of mirrored objects and etcd's cluster token follow from `id`. The record holds no secret. Pure: `bulkhead.signing`
-signs its text (docs/decisions/0046-who-a-plane-is.md).
+Issuer, names of mirrored objects and etcd's cluster token follow from `id`. The record holds no secret. Pure: its text is
+signed by `bulkhead.signing` (docs/decisions/0046-who-a-plane-is.md).
 """
 
 import json
