@@ -9,11 +9,17 @@ STORE: Final = "etcd.age"
 PLANE: Final = "plane.age"
 MANIFEST: Final = "manifest.json"
 PARTS: Final = (STORE, PLANE)
+_ATTEMPT: Final = re.compile(r"[0-9a-f]{16}")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class LayoutError(ValueError):
     """A name cannot be part of a path."""
+
+
+def is_attempt(text: str) -> bool:
+    """Whether a text can name an attempt."""
+    return _ATTEMPT.fullmatch(text) is not None
 
 
 def folder(identity: str, snapshot: str) -> str:

@@ -8,12 +8,23 @@ from typing import Any, Final
 
 from bulkhead.api import planerecord
 from bulkhead.api.untrusted import mapping
-from bulkhead.snapshots.layout import PARTS
+from bulkhead.snapshots.layout import PARTS, is_attempt
 
 PURPOSE: Final = "bulkhead.dev/snapshot-manifest/v1"
 FORMAT: Final = 1
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_TEXTS: Final = ("snapshot", "identity", "tenant", "tenantUID", "created", "kubernetes", "etcd", "bulkhead", "serviceSlice")
+_TEXTS: Final = (
+    "snapshot",
+    "attempt",
+    "identity",
+    "tenant",
+    "tenantUID",
+    "created",
+    "kubernetes",
+    "etcd",
+    "bulkhead",
+    "serviceSlice",
+)
 _FIELDS: Final = frozenset({"format", "parts", "recipients", "record", *_TEXTS})
 _LONGEST: Final = 512
 _MOST_RECIPIENTS: Final = 16
@@ -37,12 +48,14 @@ class Part:
 class Manifest:
     """What a snapshot is of.
 
+    attempt: the folder of its parts, below that of the snapshot.
     record: the plane's record (`bulkhead.api.planerecord`), as it is signed.
     kubernetes, etcd, bulkhead: versions that the plane ran.
     recipients: the age public keys that the parts are encrypted to.
     """
 
     snapshot: str
+    attempt: str
     identity: str
     tenant: str
     tenant_uid: str
@@ -65,6 +78,7 @@ class Manifest:
         content = {
             "format": FORMAT,
             "snapshot": self.snapshot,
+            "attempt": self.attempt,
             "identity": self.identity,
             "tenant": self.tenant,
             "tenantUID": self.tenant_uid,
@@ -102,8 +116,11 @@ def read(text: str) -> Manifest:
             raise ManifestError(f"the manifest's {field} is not a text of at most {_LONGEST} characters")
     if not planerecord.is_identity(found["identity"]):
         raise ManifestError("the manifest's identity is not a UUID")
+    if not is_attempt(found["attempt"]):
+        raise ManifestError("the manifest's attempt is not one")
     return Manifest(
         snapshot=found["snapshot"],
+        attempt=found["attempt"],
         identity=found["identity"],
         tenant=found["tenant"],
         tenant_uid=found["tenantUID"],

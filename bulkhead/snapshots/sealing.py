@@ -9,8 +9,9 @@ wait. A stream that was cut or changed does not decrypt to its end, and raises.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 import pyrage
@@ -59,8 +60,10 @@ class _Through:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="age")
         self._ended = False
         self._failed: BaseException | None = None  # what the source raised
+        self._waiting: Future[Any] | None = None  # what the thread waits for
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """What comes out; close it if it is not read to its end."""
         running = self._loop.run_in_executor(self._pool, self._run)
         try:
             while (chunk := await self._out.get()) is not None:
@@ -72,6 +75,8 @@ class _Through:
             self._ended = True
             # The thread waits for room here, or for the source: both end with this.
             while not running.done():
+                if self._waiting is not None:
+                    self._waiting.cancel()
                 while not self._out.empty():
                     self._out.get_nowait()
                 await asyncio.sleep(0.01)
@@ -83,9 +88,10 @@ class _Through:
             self._work(self, self)
             self.flush()
             last: BaseException | None = None
-        except (pyrage.EncryptError, pyrage.DecryptError, OSError, ValueError) as error:
+        except (pyrage.EncryptError, pyrage.DecryptError, OSError, ValueError, CancelledError) as error:
             last = self._reason(error)
-        self._ask(self._out.put(last))
+        if not self._ended:
+            self._ask(self._out.put(last))
 
     def _reason(self, error: BaseException) -> BaseException:
         # What the source raised is told as it is: age wraps it.
@@ -127,7 +133,8 @@ class _Through:
         if self._ended:
             waiting.close()
             raise OSError("nobody takes the stream any more")
-        return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
+        self._waiting = asyncio.run_coroutine_threadsafe(waiting, self._loop)
+        return self._waiting.result()
 
 
 class Sealing:
@@ -140,10 +147,12 @@ class Sealing:
         self._through = _Through(chunks, lambda source, sink: pyrage.encrypt_io(source, sink, keys))
         self._digest = hashlib.sha256()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._through:
-            self._digest.update(chunk)
-            yield chunk
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The ciphertext; close it if it is not read to its end."""
+        async with aclosing(self._through.stream()) as chunks:
+            async for chunk in chunks:
+                self._digest.update(chunk)
+                yield chunk
 
     @property
     def plain(self) -> int:
@@ -168,5 +177,6 @@ class Opening:
         known = cast("Sequence[Any]", list(keys))
         self._through = _Through(chunks, lambda source, sink: pyrage.decrypt_io(source, sink, known))
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._through.__aiter__()
+    def stream(self) -> AsyncGenerator[bytes, None]:
+        """The content; close it if it is not read to its end."""
+        return self._through.stream()

@@ -1,23 +1,23 @@
-"""Where snapshots are stored: an S3 bucket, or a directory, which may be a volume that a pod mounts.
-
-    s3://bucket/prefix     by obstore, with credentials from the environment, as every S3 client reads them
-    file:///backups        a directory that exists
+"""Reads and writes the objects of snapshots, in an S3 bucket or in a directory, by obstore.
 
 One object at a time, streamed: memory is bounded by a few parts of a multipart upload. Every failure is a TargetError that says
 what to do, without credentials. An upload that is broken off leaves no object behind.
 """
 
-import re
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, S3Store
+
+from bulkhead.snapshots.place import Place
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
 
 _PART_BYTES: Final = 8 * 1024 * 1024
 _PARTS_AT_ONCE: Final = 2
@@ -26,8 +26,6 @@ _RETRIES: Final = 5
 _RETRY_SECONDS: Final = 60
 _REQUEST_SECONDS: Final = 60
 _WORDS: Final = 300
-_BUCKET: Final = re.compile(r"[a-z0-9][-a-z0-9.]{1,61}[a-z0-9]")
-_PREFIX: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*(/[A-Za-z0-9][-A-Za-z0-9_.]*)*)?")
 
 
 class TargetError(OSError):
@@ -38,42 +36,6 @@ class AbsentError(TargetError):
     """There is no such object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A target as it is configured. `parse` has checked it."""
-
-    scheme: str
-    root: str  # bucket or directory
-    prefix: str = ""
-    endpoint: str = ""
-    region: str = ""
-    plain_http: bool = False
-
-    def __str__(self) -> str:
-        return f"s3://{self.root}/{self.prefix}".rstrip("/") if self.scheme == "s3" else f"file://{self.root}"
-
-
-def parse(url: str, *, endpoint: str = "", region: str = "", plain_http: bool = False) -> Place:
-    """A target from its URL. Raises ValueError."""
-    parts = urlsplit(url)
-    prefix = parts.path.strip("/")
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{url[:100]!r} must have no credentials, query or fragment")
-    if parts.scheme == "file":
-        if parts.netloc or not parts.path.startswith("/") or ".." in Path(parts.path).parts:
-            raise ValueError(f"{url[:100]!r} must be file:///DIRECTORY")
-        return Place("file", parts.path.rstrip("/") or "/")
-    if parts.scheme != "s3" or not _BUCKET.fullmatch(parts.netloc) or not _PREFIX.fullmatch(prefix):
-        raise ValueError(f"{url[:100]!r} must be s3://BUCKET/PREFIX or file:///DIRECTORY")
-    if endpoint:
-        found = urlsplit(endpoint)
-        if found.scheme not in {"https", "http"} or not found.hostname or found.username or found.query:
-            raise ValueError(f"the endpoint {endpoint[:100]!r} must be https://HOST:PORT")
-        if found.scheme == "http" and not plain_http:
-            raise ValueError(f"the endpoint {endpoint[:100]!r} is not encrypted: it must be allowed explicitly")
-    return Place("s3", parts.netloc, prefix, endpoint, region, plain_http)
-
-
 class Target:
     """Reads and writes objects at one place."""
 
@@ -81,17 +43,19 @@ class Target:
         self.place = place
         self._store = _local(place) if place.scheme == "file" else _s3(place, credentials or {})
 
-    async def put(self, path: str, chunks: AsyncIterable[bytes]) -> None:
+    async def put(self, path: str, chunks: AsyncGenerator[bytes, None]) -> None:
         """Store a stream of any length; on any error there is no such object. Raises TargetError, or what the stream raises."""
         try:
-            await obstore.put_async(
-                self._store,
-                path,
-                cast("AsyncIterator[bytes]", chunks.__aiter__()),
-                use_multipart=True,
-                chunk_size=_PART_BYTES,
-                max_concurrency=_PARTS_AT_ONCE,
-            )
+            # The library drops the stream if an upload fails; what feeds it has to end then.
+            async with aclosing(chunks):
+                await obstore.put_async(
+                    self._store,
+                    path,
+                    chunks,
+                    use_multipart=True,
+                    chunk_size=_PART_BYTES,
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
         except (BaseError, FileNotFoundError, PermissionError) as error:
             raise self._error("store", path, error) from error
 
@@ -120,6 +84,15 @@ class Target:
         except (BaseError, FileNotFoundError, PermissionError) as error:
             raise self._error("read", path, error) from error
 
+    async def delete(self, path: str) -> None:
+        """Delete an object; nothing happens if there is none. Raises TargetError."""
+        try:
+            await obstore.delete_async(self._store, path)
+        except FileNotFoundError:
+            return
+        except (BaseError, PermissionError) as error:
+            raise self._error("delete", path, error) from error
+
     async def size(self, path: str) -> int | None:
         """The size of an object; None if there is none. Raises TargetError."""
         try:
@@ -143,8 +116,8 @@ def _local(place: Place) -> LocalStore:
 
 
 def _s3(place: Place, credentials: Mapping[str, str]) -> S3Store:
-    retry = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-    client = {"allow_http": place.plain_http, "timeout": timedelta(seconds=_REQUEST_SECONDS)}
+    retry: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+    client: ClientConfig = {"allow_http": place.plain_http, "timeout": timedelta(seconds=_REQUEST_SECONDS)}
     config: dict[str, object] = dict(credentials)
     if place.endpoint:
         config |= {"endpoint": place.endpoint, "virtual_hosted_style_request": False}

@@ -25,6 +25,7 @@ from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.facets.volumes.facet import Volumes
 from controller.tenant.tools import Tools
@@ -48,6 +49,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Slurm,
     AuditTrail,
     StoreRoom,
+    TenantSnapshots,
     # These act even if an earlier facet has failed.
     Extras,
     Volumes,
