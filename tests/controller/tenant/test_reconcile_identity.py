@@ -1,4 +1,4 @@
-"""Who a plane is, on a real API server: new planes, planes of before, records that were exchanged, lost and signed by older keys."""
+"""Who a plane is, on a real API server: new planes, planes of before, records that were exchanged, lost or signed earlier."""
 
 import base64
 import contextlib
