@@ -8,10 +8,10 @@ wait. A stream that was cut or changed does not decrypt to its end, and raises.
 """
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import aclosing
 from typing import Any, Final, cast
 
 import pyrage
@@ -88,9 +88,10 @@ class _Through:
             self._work(self, self)
             self.flush()
             last: BaseException | None = None
-        except (pyrage.EncryptError, pyrage.DecryptError, OSError, ValueError, CancelledError) as error:
+        except BaseException as error:  # noqa: BLE001 - handed over, whatever it is: otherwise the reader waits for ever
             last = self._reason(error)
-        if not self._ended:
+        # A reader that has gone away takes nothing.
+        with contextlib.suppress(OSError, CancelledError, asyncio.CancelledError):
             self._ask(self._out.put(last))
 
     def _reason(self, error: BaseException) -> BaseException:
@@ -149,7 +150,7 @@ class Sealing:
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The ciphertext; close it if it is not read to its end."""
-        async with aclosing(self._through.stream()) as chunks:
+        async with contextlib.aclosing(self._through.stream()) as chunks:
             async for chunk in chunks:
                 self._digest.update(chunk)
                 yield chunk

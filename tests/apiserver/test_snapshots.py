@@ -6,7 +6,6 @@ etcd + API server ──> controller's tasks ──> rclone's S3 ──> judged,
 import asyncio
 import base64
 import contextlib
-import hashlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.snapshots import bundle
+from bulkhead.snapshots import bundle, reading
 from bulkhead.snapshots.frames import Frames, TornError
-from bulkhead.snapshots.judge import RefusedError, Stored, Taker, judge, opened
-from bulkhead.snapshots.layout import MANIFEST, PARTS, PLANE, STORE, folder
+from bulkhead.snapshots.judge import RefusedError, Taker
+from bulkhead.snapshots.layout import MANIFEST, STORE, folder
 from bulkhead.snapshots.manifest import Manifest
-from bulkhead.snapshots.sealing import Opening, SealError
-from bulkhead.snapshots.target import AbsentError, Target
+from bulkhead.snapshots.sealing import SealError
+from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
 from controller.inside.stores import Stores
 from controller.pki.material import files_of
@@ -150,32 +149,11 @@ async def here(host_client: Client, plane: PlaneProcesses, endpoint: Bucket) -> 
 
 
 async def manifest_of(target: Target, name: str) -> Manifest:
-    try:
-        envelope: str | None = (await target.small(f"{folder(ID, name)}/{MANIFEST}")).decode()
-    except AbsentError:
-        envelope = None
-    return opened(envelope, RING)
+    return await reading.inspect(target, RING, ID, name, Taker(MOST, ID, SPEC.version, "v3.6.16"))
 
 
-async def stored(target: Target, found: Manifest) -> Stored:
-    home = f"{folder(ID, found.snapshot)}/{found.attempt}"
-    sizes = {name: await target.size(f"{home}/{name}") for name in PARTS}
-    return Stored({name: size for name, size in sizes.items() if size is not None})
-
-
-async def content(target: Target, found: Manifest, name: str, key: Any = KEY) -> bytes:
-    """What a restore reads, with every check that it makes."""
-    path, digest = f"{folder(ID, found.snapshot)}/{found.attempt}/{name}", hashlib.sha256()
-
-    async def read() -> AsyncIterator[bytes]:
-        async for chunk in target.chunks(path):
-            digest.update(chunk)
-            yield chunk
-
-    data = b"".join([chunk async for chunk in Opening(read(), [key]).stream()])
-    assert digest.hexdigest() == found.parts[name].sha256
-    assert len(data) == found.parts[name].plain
-    return data
+async def store_of(target: Target, found: Manifest, key: Any = KEY) -> bytes:
+    return b"".join([chunk async for chunk in reading.store(target, found, [key])])
 
 
 def restored(folder: Path, store: bytes, keys: bundle.Bundle) -> PlaneProcesses:
@@ -208,7 +186,6 @@ async def test_what_is_stored_makes_the_plane_again(
     late = await inside.create(kinds.CONFIG_MAPS, {"metadata": {"name": "late", "namespace": "default"}, "data": {"a": "b"}})
     assert "MiB of the store" in message
     found = await manifest_of(here.target, "whole")
-    assert judge(found, await stored(here.target, found), Taker(MOST, ID, SPEC.version, "v3.6.16")) == ()
     # Nothing that leaves the host can be read there: neither keys nor what they encrypt.
     for path in endpoint.objects().values():
         data = path.read_bytes()
@@ -218,10 +195,10 @@ async def test_what_is_stored_makes_the_plane_again(
     assert status["identity"] == ID
     assert status["location"].endswith(f"{ID}/whole/manifest.json")
     assert status["storedBytes"] == found.size > status["storeBytes"] > 0
-    keys = bundle.read(await content(here.target, found, PLANE))
+    keys = await reading.plane(here.target, found, [KEY])
     assert keys.tenant["spec"] == {"class": "standard"}
     assert (keys.record, keys.service_slice) == (RECORD, SPEC.service_slice)
-    again = restored(tmp_path / "again", await content(here.target, found, STORE), keys)
+    again = restored(tmp_path / "again", await store_of(here.target, found), keys)
     try:
         again.start(ETCD, API_SERVER)
         again.wait()
@@ -301,7 +278,7 @@ async def test_a_store_that_goes_away_in_between_leaves_nothing_and_the_next_att
     await here.ends("broken", SnapshotReason.STORED)
     assert next(cut, None) is None  # it did break
     found = await manifest_of(here.target, "broken")
-    assert judge(found, await stored(here.target, found), Taker(MOST, ID)) == ()
+    assert await store_of(here.target, found)
     # Of the attempt that failed nothing is left, and its folder is not that of the manifest.
     folders = {key.split("/")[-2] for key in endpoint.objects() if "/broken/" in key and key.endswith(".age")}
     assert folders == {found.attempt}
@@ -329,35 +306,48 @@ async def test_a_controller_that_dies_takes_it_again(
         successor.order(request)
         await successor.ends("orphaned", SnapshotReason.STORED)
         found = await manifest_of(here.target, "orphaned")
-        assert judge(found, await stored(here.target, found), Taker(MOST, ID)) == ()
+        assert await store_of(here.target, found)
 
 
-async def test_what_was_changed_in_the_bucket_is_refused(here: Installation, endpoint: Bucket) -> None:
-    await here.ask("prey")
-    await here.ends("prey", SnapshotReason.STORED)
-    found = await manifest_of(here.target, "prey")
+async def test_what_was_changed_in_the_bucket_is_refused(here: Installation) -> None:
+    for name in ("prey", "other"):
+        await here.ask(name)
+        await here.ends(name, SnapshotReason.STORED)
+    target = here.target
+    found, other = await manifest_of(target, "prey"), await manifest_of(target, "other")
     home = f"{folder(ID, 'prey')}/{found.attempt}"
-    whole = await here.target.small(f"{home}/{STORE}", MOST)
+    whole = await target.small(f"{home}/{STORE}", MOST)
     with pytest.raises(SealError, match="No matching keys"):
-        await content(here.target, found, STORE, pyrage.x25519.Identity.generate())
+        await store_of(target, found, pyrage.x25519.Identity.generate())
     # One bit, and the size is the same.
-    await here.target.put_small(f"{home}/{STORE}", whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
-    assert judge(found, await stored(here.target, found), Taker(MOST, ID)) == ()
+    await target.put_small(f"{home}/{STORE}", whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    assert await manifest_of(target, "prey") == found
     with pytest.raises(SealError):
-        await content(here.target, found, STORE)
-    # Encrypted anew by somebody who knows the public key, with the same size: the digest is signed.
-    forged = pyrage.encrypt(await content_of(whole), [KEY.to_public()])
-    await here.target.put_small(f"{home}/{STORE}", forged)
-    with pytest.raises(AssertionError):
-        await content(here.target, found, STORE)
-    await here.target.put_small(f"{home}/{STORE}", whole[:-1])
-    assert "truncated" in "; ".join(judge(found, await stored(here.target, found), Taker(MOST, ID)))
-    await here.target.put_small(f"{home}/{STORE}", whole)
-    assert (await content(here.target, found, STORE))[:16]  # a control
-
-
-async def content_of(sealed: bytes) -> bytes:
-    return pyrage.decrypt(sealed, [KEY])
+        await store_of(target, found)
+    # Encrypted anew by somebody who knows the public key, with the same size: what is signed is the digest.
+    await target.put_small(f"{home}/{STORE}", pyrage.encrypt(pyrage.decrypt(whole, [KEY]), [KEY.to_public()]))
+    with pytest.raises(RefusedError, match=r"is signed|longer"):
+        await store_of(target, found)
+    # That of another snapshot of the same plane.
+    theirs = await target.small(f"{folder(ID, 'other')}/{other.attempt}/{STORE}", MOST)
+    await target.put_small(f"{home}/{STORE}", theirs)
+    with pytest.raises(RefusedError, match=r"is signed|truncated|longer"):
+        await store_of(target, await manifest_of(target, "prey"))
+    await target.put_small(f"{home}/{STORE}", whole[:-1])
+    with pytest.raises(RefusedError, match="truncated"):
+        await manifest_of(target, "prey")
+    with pytest.raises(SealError):
+        await store_of(target, found)
+    await target.delete(f"{home}/{STORE}")
+    with pytest.raises(RefusedError, match="missing"):
+        await manifest_of(target, "prey")
+    await target.put_small(f"{home}/{STORE}", whole)
+    assert len(await store_of(target, await manifest_of(target, "prey"))) == found.parts[STORE].plain  # a control
+    # A whole snapshot under another's name.
+    envelope = await target.small(f"{folder(ID, 'other')}/{MANIFEST}")
+    await target.put_small(f"{folder(ID, 'prey')}/{MANIFEST}", envelope)
+    with pytest.raises(RefusedError, match="moved here"):
+        await manifest_of(target, "prey")
 
 
 async def test_of_many_at_once_a_few_are_taken_and_the_others_wait(here: Installation) -> None:

@@ -170,7 +170,15 @@ _RECIPES = {
     "contour": _contour,
     "kueue": _kueue,
 }
-ON_REQUEST = ("etcdutl", "dex", "registry", "kubernetes-1.34", "metallb", "contour", "kueue")  # fetched only if a caller asks for them
+ON_REQUEST = (
+    "etcdutl",
+    "dex",
+    "registry",
+    "kubernetes-1.34",
+    "metallb",
+    "contour",
+    "kueue",
+)  # fetched only if a caller asks for them
 COMPONENTS = tuple(_RECIPES)
 
 
