@@ -4,9 +4,7 @@ etcd + API server ──> controller's tasks ──> rclone's S3 ──> judged,
 """
 
 import asyncio
-import base64
 import contextlib
-import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.snapshots import bundle, reading
+from bulkhead.snapshots import reading
 from bulkhead.snapshots.frames import Frames, TornError
 from bulkhead.snapshots.judge import RefusedError, Taker
 from bulkhead.snapshots.layout import MANIFEST, STORE, folder
@@ -34,7 +32,7 @@ from bulkhead.work.clock import SystemClock
 from controller.inside.stores import Stores
 from controller.pki.material import files_of
 from controller.plane.secrets import authority_secrets
-from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT, ETCD_PEER_PORT
+from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.snapshots import loop
 from controller.snapshots.loop import SnapshotTasks
 from controller.snapshots.spec import Order
@@ -43,7 +41,7 @@ from tests.kit.bucket import Bucket, bucket
 from tests.kit.controllerhost import FixedKeys
 from tests.kit.crds import install
 from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
-from tests.kit.servers import binary
+from tests.kit.restoring import BUMPED, restored
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
@@ -54,7 +52,6 @@ KEY = pyrage.x25519.Identity.generate()
 RING = FixedKeys.held
 RECORD = RING.sign(planerecord.PURPOSE, PlaneRecord(ID, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text())
 MOST = 1 << 30
-BUMPED = 1_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -156,23 +153,6 @@ async def store_of(target: Target, found: Manifest, key: Any = KEY) -> bytes:
     return b"".join([chunk async for chunk in reading.store(target, found, [key])])
 
 
-def restored(folder: Path, store: bytes, keys: bundle.Bundle) -> PlaneProcesses:
-    """A plane of the same identity from a snapshot, on another machine."""
-    secrets: dict[str, Obj] = {
-        name: {"metadata": {"name": name}, "data": {file: base64.b64encode(data).decode() for file, data in files.items()}}
-        for name, files in keys.secrets.items()
-    }
-    made = PlaneProcesses(folder, SPEC, secrets=secrets)
-    file = folder / "etcd.db"
-    file.write_bytes(store)
-    peer = f"https://127.0.0.1:{made.ports[ETCD_PEER_PORT]}"
-    command = [binary("etcdutl"), "snapshot", "restore", file, f"--data-dir={folder / ETCD / 'data'}", "--name=plane-0"]
-    command += [f"--initial-cluster=plane-0={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster-token={ID}"]
-    command += [f"--bump-revision={BUMPED}", "--mark-compacted"]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
-    return made
-
-
 async def test_what_is_stored_makes_the_plane_again(
     here: Installation, inside: Client, tmp_path: Path, endpoint: Bucket
 ) -> None:
@@ -198,7 +178,7 @@ async def test_what_is_stored_makes_the_plane_again(
     keys = await reading.plane(here.target, found, [KEY])
     assert keys.tenant["spec"] == {"class": "standard"}
     assert (keys.record, keys.service_slice) == (RECORD, SPEC.service_slice)
-    again = restored(tmp_path / "again", await store_of(here.target, found), keys)
+    again = restored(tmp_path / "again", SPEC, await store_of(here.target, found), keys)
     try:
         again.start(ETCD, API_SERVER)
         again.wait()

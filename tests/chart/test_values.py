@@ -251,7 +251,7 @@ def test_where_snapshots_go_reaches_the_controller() -> None:
     assert str(settings.backup_place) == "s3://backups/of-this-host"
     assert settings.backup_place.plain_http
     assert settings.backup_recipients == (RECIPIENT,)
-    assert "AWS_ACCESS_KEY_ID" in given
+    assert "AWS_ACCESS_KEY_ID" not in given  # from the Secret, and never as a value
     volume = environment("--set", "backup.volumeClaim=disk", "--set", f"backup.recipients={{{RECIPIENT}}}")
     assert str(load(volume).backup_place) == "file:///backups"
 
