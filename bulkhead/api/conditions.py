@@ -135,7 +135,7 @@ class Reason(_Explained):
     KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
     IDENTITY_IN_DOUBT = (
         "IdentityInDoubt",
-        "The record of who the plane is does not fit the plane or the Tenant; nothing of the plane is changed.",
+        "The record of the plane's identity does not fit the plane or the Tenant; nothing of the plane is changed.",
     )
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 

@@ -1,4 +1,4 @@
-"""Who a plane is: a record of the controller's, signed, on the host beside the plane and in every snapshot of it.
+"""The identity of a plane: a record of the controller's, signed, on the host beside the plane and in every snapshot of it.
 
     id       the identity: drawn at random with the plane, or taken over from one that is older than this record
     tenant   the Tenant that holds the plane now, by name and UID; the controller signs the record again when that changes

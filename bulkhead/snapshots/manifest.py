@@ -144,7 +144,7 @@ def _record(found: Any) -> str:
 def _recipients(found: Any) -> tuple[str, ...]:
     if not isinstance(found, list) or not 0 < len(found) <= _MOST_RECIPIENTS:
         raise ManifestError(f"the manifest must name 1 to {_MOST_RECIPIENTS} recipients")
-    if not all(isinstance(each, str) and 0 < len(each) <= 4 * _LONGEST for each in found):
+    if not all(isinstance(key, str) and 0 < len(key) <= 4 * _LONGEST for key in found):
         raise ManifestError("a recipient of the manifest is not a text")
     return tuple(found)
 

@@ -3,7 +3,7 @@
     manifest ──> judged ──> etcd.age ──> digest, age ──> the store, whose last 32 bytes are the digest of the rest
                        └──> plane.age ──> digest, age ──> bundle, with the keys without which the store cannot be read
 
-What is yielded counts only once the stream has ended without an error. Whoever knows the public keys can encrypt something
+What is yielded counts only once the stream has ended without an error. Any holder of the public keys can encrypt something
 else, so the signed digest of the ciphertext is what makes it ours.
 """
 

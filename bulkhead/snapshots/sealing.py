@@ -133,7 +133,7 @@ class _Through:
     def _ask(self, waiting: Any) -> Any:
         if self._ended:
             waiting.close()
-            raise OSError("nobody takes the stream any more")
+            raise OSError("the reader of the stream has gone away")
         self._waiting = asyncio.run_coroutine_threadsafe(waiting, self._loop)
         return self._waiting.result()
 

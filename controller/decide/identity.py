@@ -1,4 +1,4 @@
-"""Who a plane is: whether its record counts, and what to write where there is none. Pure.
+"""The identity of a plane: whether its record counts, and what to write where there is none. Pure.
 
     record there ── signed, of this Tenant, as the plane runs ──> Known (signed again if an older key signed it)
                  └─ anything else ──> Doubt: nothing of the plane is changed

@@ -68,7 +68,7 @@ class PlaneSpec:
 
     tenant: name of the Tenant.
     uid: UID of the Tenant, a different one if a Tenant of that name is recreated.
-    identity: who the plane is (`bulkhead.api.planerecord`), whatever Tenant holds it.
+    identity: that of the plane (`bulkhead.api.planerecord`), whatever Tenant holds it.
     version: version of Kubernetes that the plane runs, such as `v1.36.3`.
     service_slice: the tenant's slice of the host's service range, a CIDR; empty before one is chosen.
     audit: the audit trail that the class requests; None for the built-in one.

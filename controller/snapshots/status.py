@@ -16,7 +16,7 @@ class Progress:
     """How far an attempt is."""
 
     attempt: int = 1
-    store: int = 0  # bytes of the store; 0 before etcd has said
+    store: int = 0  # bytes of the store; 0 until etcd reports it
     stored: int = 0
 
 

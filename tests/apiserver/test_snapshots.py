@@ -102,7 +102,7 @@ class Installation:
     def order(self, request: Obj) -> None:
         keys = self.plane.keys
         tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {"class": "standard"}}
-        secrets = {str(each["metadata"]["name"]): files_of(each) for each in authority_secrets(SPEC, keys)}
+        secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, keys)}
         self.tasks.order(Order(request, tenant, SPEC, keys, RECORD, secrets, self.addresses))
 
     async def reason(self, name: str) -> tuple[str, str]:
@@ -188,10 +188,10 @@ async def test_what_is_stored_makes_the_plane_again(
             assert (after["data"], after["metadata"]["uid"]) == (before["data"], before["metadata"]["uid"])
             listed = await client.list(kinds.CONFIG_MAPS, "default")
             assert "late" not in {obj["metadata"]["name"] for obj in listed.items}
-            # No watch of before sees the past, and no version is used twice.
+            # No earlier watch sees the past, and no version is used twice.
             assert int(listed.resource_version) > BUMPED
             assert await expired(client, late["metadata"]["resourceVersion"])
-        # A token of before is valid: issuer and key are the same.
+        # An earlier token is valid: issuer and key are the same.
         config = KubeConfig(server=again.admin.server, ca=again.admin.ca, token=issued["status"]["token"])
         async with Client(config, user_agent="robot", field_manager="robot") as robot:
             data = await robot.transport.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=REVIEW)
@@ -304,7 +304,7 @@ async def test_what_was_changed_in_the_bucket_is_refused(here: Installation) -> 
     assert await manifest_of(target, "prey") == found
     with pytest.raises(SealError):
         await store_of(target, found)
-    # Encrypted anew by somebody who knows the public key, with the same size: what is signed is the digest.
+    # Encrypted again with the public key that everyone may have, with the same size: what is signed is the digest.
     await target.put_small(f"{home}/{STORE}", pyrage.encrypt(pyrage.decrypt(whole, [KEY]), [KEY.to_public()]))
     with pytest.raises(RefusedError, match=r"is signed|longer"):
         await store_of(target, found)

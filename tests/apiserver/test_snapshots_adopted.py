@@ -60,7 +60,7 @@ async def copied(plane: PlaneProcesses, folder: Path) -> PlaneProcesses:
 
     stores = Stores(SystemClock(), lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
     record = RING.sign(planerecord.PURPOSE, PlaneRecord(ID, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text())
-    secrets = {str(each["metadata"]["name"]): files_of(each) for each in authority_secrets(SPEC, plane.keys)}
+    secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, plane.keys)}
     tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {}}
     order = Order({"metadata": {"name": "one", "uid": "u"}}, tenant, SPEC, plane.keys, record, secrets, {"plane-0": POD_IP})
     means = Means(stores.client, lambda: target, (str(KEY.to_public()),), ring)

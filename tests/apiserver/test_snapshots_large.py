@@ -104,7 +104,7 @@ async def test_memory_does_not_follow_the_size_of_the_store(plane: PlaneProcesse
         return RING
 
     record = RING.sign(planerecord.PURPOSE, PlaneRecord(ID, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text())
-    secrets = {str(each["metadata"]["name"]): files_of(each) for each in authority_secrets(SPEC, plane.keys)}
+    secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, plane.keys)}
     tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {}}
     order = Order({"metadata": {"name": "large", "uid": "u"}}, tenant, SPEC, plane.keys, record, secrets, {"plane-0": POD_IP})
     with bucket(tmp_path / "s3") as made:

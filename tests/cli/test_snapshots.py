@@ -43,7 +43,7 @@ async def say(client: Client, name: str, wanted: Obj) -> None:
 async def seen(client: Client, name: str) -> Obj:
     async def there() -> Obj | None:
         found = (await client.list(kinds.TENANT_SNAPSHOTS)).items
-        return next((each for each in found if each["metadata"]["name"] == name), None)
+        return next((request for request in found if request["metadata"]["name"] == name), None)
 
     found: Obj = await until(there, f"TenantSnapshot {name}")
     return found
@@ -128,8 +128,8 @@ async def test_it_is_verified_with_the_admins_key_and_every_fault_is_said(
     here = ("--directory", str(root))
     assert "is not complete" in (await verify(*here))[1]
     await say(host_client, name, status.stored(request, made, f"file:///backups/{ID}/{name}/manifest.json", NOW))
-    code, said = await verify(*here)
-    assert (code, "is whole" in said, "with 1 Secrets" in said) == (0, True, True), said
+    code, message = await verify(*here)
+    assert (code, "is whole" in message, "with 1 Secrets" in message) == (0, True, True), message
     assert "--directory" in (await verify())[1]
     path = root / folder(ID, name) / GOLDEN.attempt / STORE
     whole = path.read_bytes()
@@ -137,13 +137,13 @@ async def test_it_is_verified_with_the_admins_key_and_every_fault_is_said(
         path.unlink(missing_ok=True)
         if wrong is not None:
             path.write_bytes(wrong)
-        code, said = await verify(*here)
-        assert (code, words in said) == (1, True), said
+        code, message = await verify(*here)
+        assert (code, words in message) == (1, True), message
     path.write_bytes(whole)
     key.write_text(str(pyrage.x25519.Identity.generate()))
     assert "No matching keys" in (await verify(*here))[1]
     key.write_text("secret words")
-    code, said = await verify(*here)
-    assert (code, "not an age private key" in said, "secret words" in said) == (1, True, False)
+    code, message = await verify(*here)
+    assert (code, "not an age private key" in message, "secret words" in message) == (1, True, False)
     key.unlink()
     assert (await verify(*here))[0] == 2

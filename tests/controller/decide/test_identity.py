@@ -70,7 +70,7 @@ DOUBTS = {
     "another purpose": (signed(purpose="bulkhead.dev/other"), "another purpose"),
     "another installation": (signed(ring=STRANGER), "not known here"),
     "another tenant": (signed(replace(RECORD, tenant="blue")), "Tenant blue"),
-    "a Tenant of before": (signed(replace(RECORD, tenant_uid=OTHER)), f"UID {OTHER}"),
+    "an earlier Tenant": (signed(replace(RECORD, tenant_uid=OTHER)), f"UID {OTHER}"),
     "another plane": (signed(replace(RECORD, id=OTHER)), "StatefulSet runs"),
     "not a record": (RING.sign(PURPOSE, '{"id":1}'), "must have"),
     "not an identity": (RING.sign(PURPOSE, RECORD.text().replace(ID, "x.evil")), "not a UUID"),

@@ -1,4 +1,4 @@
-"""Who a plane is, on a real API server: new planes, planes of before, records that were exchanged, lost or signed earlier."""
+"""The identity of planes, on a real API server: new and earlier planes, records that were exchanged, lost or signed before."""
 
 import base64
 import contextlib
@@ -164,7 +164,7 @@ async def test_a_rotated_key_signs_each_record_again_and_the_older_ones_still_co
         newer = await envelope_of(client, "turned")
         assert second.verify(PURPOSE, newer).key == second.current
         assert await record_of(client, "turned", second) == record
-        # A backup of before: it counts, and is signed again.
+        # An old backup: it counts, and is signed again.
         await put(client, "turned", older)
         await world.settle("turned")
         assert await envelope_of(client, "turned") == newer

@@ -43,7 +43,7 @@ def add_snapshot(actions: Actions) -> None:
         "snapshot",
         help="store a copy of a tenant's plane, encrypted, where the installation keeps them",
         description="Take a snapshot of a tenant's plane: everything in its API, and its keys. The plane runs on meanwhile. "
-        "Where snapshots are stored, and to whom they are encrypted, the chart's values say (backup).",
+        "Where snapshots are stored, and for which keys, the chart's values say (backup).",
     )
     add_host(parser)
     add_tenant(parser, "name")

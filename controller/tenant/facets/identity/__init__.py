@@ -1,4 +1,4 @@
-"""Who a plane is: its signed record, checked in every reconcile before anything follows from it.
+"""The identity of a plane: its signed record, checked in every reconcile before anything follows from it.
 
 Its page: docs/decisions/0046-who-a-plane-is.md.
 """

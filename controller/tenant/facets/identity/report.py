@@ -1,4 +1,4 @@
-"""The report on who a plane is: its identity, once its record counts. Pure."""
+"""The report on the identity of a plane, once its record counts. Pure."""
 
 from controller.tenant.status import Report
 
