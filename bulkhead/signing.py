@@ -1,4 +1,4 @@
-"""Texts that the controller signs, so that it recognises them after they have left the host, and notices if they were moved or changed.
+"""Texts that the controller signs: it recognises them after they have left the host, and notices if they were changed.
 
     text ──> Ring.sign(purpose) ──> {"text", "key", "signature"} as JSON ──> stored anywhere ──> Ring.verify(purpose) ──> text
 

@@ -16,6 +16,7 @@ from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.stores import Stores
@@ -23,6 +24,7 @@ from controller.pki.renewals import Renewals
 from controller.pki.signingkeys import new_files, ring_of
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
+from controller.snapshots.loop import SnapshotTasks
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
@@ -31,6 +33,7 @@ from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
@@ -66,6 +69,7 @@ class ControllerHost:
         stores: Stores | None = None,
         renewals: Renewals | None = None,
         identity: Keys | None = None,
+        snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -96,6 +100,7 @@ class ControllerHost:
         ]
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
+        facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [StoreRoom(stores, tools.interior)] if stores is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
