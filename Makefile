@@ -22,7 +22,7 @@ TEST_PROCESSES ?= 3
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
 # Scenarios of the core suite wait for planes, so two run at a time.
 SUITE ?= core
-SUITES := core slurm nodes install upgrade devices registry
+SUITES := core slurm nodes install upgrade devices registry durable
 UP.core := host up
 UP.slurm := host up --slurm
 PROCESSES.core := -n 2
@@ -185,7 +185,7 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
 	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
 
-e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upgrade, devices, registry (root)
+e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upgrade, devices, registry, durable (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)

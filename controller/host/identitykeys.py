@@ -15,7 +15,7 @@ from typing import Final
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
 from bulkhead.signing import Ring, SignatureError
 from bulkhead.work.clock import Clock
 from controller.decide.identity import KEYS
@@ -74,6 +74,11 @@ class IdentityKeys:
             return await self._client.create(kinds.SECRETS, body, self._namespace)
         except AlreadyExists:
             return await self._client.get(kinds.SECRETS, KEYS, self._namespace)
+        except Forbidden as error:
+            raise SignatureError(
+                f"Secret {KEYS} is missing in {self._namespace}. Restore it from a backup. If there is none, `helm upgrade` makes "
+                "it again, with another key: then the Secret plane-record of each tenant has to be deleted"
+            ) from error
 
     async def _write(self, secret: Obj, files: Mapping[str, bytes], asked: str) -> Obj:
         meta: Obj = {"resourceVersion": secret["metadata"]["resourceVersion"]}

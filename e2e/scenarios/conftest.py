@@ -12,7 +12,16 @@ from e2e import artefacts, machine
 
 HERE = Path(__file__).parent
 # How long a test may take, in seconds. The first test of a suite also waits for its host, and for what the suite builds.
-SECONDS = {"core": 1200, "slurm": 1800, "nodes": 900, "install": 2700, "upgrade": 900, "devices": 1800, "registry": 1200}
+SECONDS = {
+    "core": 1200,
+    "slurm": 1800,
+    "nodes": 900,
+    "install": 2700,
+    "upgrade": 900,
+    "devices": 1800,
+    "registry": 1200,
+    "durable": 900,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

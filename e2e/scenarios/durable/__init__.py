@@ -1,0 +1,1 @@
+"""Planes that survive: snapshots of planes on the embedded host."""
