@@ -48,6 +48,7 @@ _.certificate_authority
 _.certificates_revoked
 _.revoked_users
 _.plane_cluster_uid
+_.plane_identity
 # -- TenantClass
 _.max_nominal
 _.max_per_pod
@@ -89,6 +90,11 @@ _.image_pull_secret
 _.match_labels
 _.exposure
 _.max_borrowing
+# -- TenantSnapshot
+_.store_bytes
+_.stored_bytes
+_.start_time
+_.completion_time
 # -- Cohort
 _.tenant_names
 _.preemption

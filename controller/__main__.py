@@ -21,6 +21,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
+from bulkhead.snapshots.target import Target
 from bulkhead.work import jsonlog
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
@@ -36,11 +37,13 @@ from controller.host.classusers import ClassUsers
 from controller.host.cohorts import Cohorts
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
+from controller.host.identitykeys import IdentityKeys
 from controller.host.issuers import Issuers, over_https
 from controller.host.logins import Logins
 from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
+from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.contents import ContentsReader
@@ -62,15 +65,19 @@ from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
+from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.take import Means
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
+from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import Reconciler
@@ -154,6 +161,9 @@ class Controller:
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
         etcds = EtcdAccess(self._clock)
         self._stores = Stores(self._clock, self._queue.add, access=etcds)
+        identity_keys = IdentityKeys(client, settings.system_namespace, self._clock)
+        self._snapshots = Snapshots(client, self._queue.add)
+        self._taking = SnapshotTasks(client, self._clock, _means(settings, self._stores, identity_keys))
         tools = Tools(
             client,
             self._owned,
@@ -170,6 +180,8 @@ class Controller:
             *built_in(tools),
             Nodes(self._dedication),
             SignIn(self._issuers),
+            Identity(client, self._clock, identity_keys),
+            TenantSnapshots(self._snapshots, self._taking, tools.interior),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
             MembersCared(client, tools.interior, Members(etcds)),
@@ -193,12 +205,14 @@ class Controller:
                 group.create_task(supervise("cohorts", self._cohorts.run))
                 group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("shared volumes", self._volumes.run))
+                group.create_task(supervise("snapshots", self._snapshots.run))
                 group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
         finally:
             await self._desks.close()
             await self._slurm.close()
             await self._shares.close()
+            await self._taking.close()
             await self._stores.close()
             await self._planes.close()
             await server.cleanup()
@@ -271,6 +285,7 @@ class Controller:
                     await self._slurm.close()
                     await self._shares.close()
                     await self._stores.pause()
+                    await self._taking.close()
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:
@@ -313,6 +328,14 @@ class Controller:
 
     def _ready(self) -> str | None:
         return None if self._synced else "the first list of the host's objects is not complete yet"
+
+
+def _means(settings: Settings, stores: Stores, keys: IdentityKeys) -> Means | None:
+    """What snapshots are taken with; None if the installation has no place for them."""
+    if not settings.backup_target:
+        return None
+    place = settings.backup_place
+    return Means(stores.client, lambda: Target(place), settings.backup_recipients, keys.ring)
 
 
 def _config() -> KubeConfig:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import bulkhead
 from bulkhead.api import names
+from bulkhead.snapshots.place import Place, check_recipient, parse
 from controller.plane.addresses import ALWAYS, LISTED, PODS, REGISTRY, SLICES, STORAGE, Reserved
 from controller.plane.addresses import network as network_of
 from controller.plane.network import peers
@@ -76,6 +77,11 @@ class Settings:
     exposure_load_balancer_sources: tuple[str, ...] = ()
     exposure_gateway: str = ""
     exposure_gateway_port: int = 443
+    backup_target: str = ""  # where snapshots of planes are stored: s3://BUCKET/PREFIX or file:///DIRECTORY
+    backup_endpoint: str = ""
+    backup_region: str = ""
+    backup_plain_http: int = 0
+    backup_recipients: tuple[str, ...] = ()  # age public keys that snapshots are encrypted to
     issuer_proxy: str = ""  # the proxy through which identity providers are contacted
     workers: int = 8
     resync_seconds: int = 120
@@ -107,6 +113,16 @@ class Settings:
         """Names, or ends of names, of servers whose addresses are known, because they are Services of the host."""
         services = (".svc", ".svc.cluster.local", f".svc.{self.cluster_domain}")
         return (*(name for name, _ in self._servers), *services)
+
+    @property
+    def backup_place(self) -> Place:
+        """Where snapshots are stored, if `backup_target` says it. Raises ValueError if it does not."""
+        return parse(
+            self.backup_target,
+            endpoint=self.backup_endpoint,
+            region=self.backup_region,
+            plain_http=bool(self.backup_plain_http),
+        )
 
     @property
     def _servers(self) -> tuple[tuple[str, str], ...]:
@@ -169,6 +185,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} must be one of {', '.join(HOST_API_BY)}")
     _check_digests(settings.image_digests)
     _check_exposure(settings)
+    _check_backup(settings)
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
@@ -185,6 +202,19 @@ def _check_networks(settings: Settings) -> None:
         if not _NAME.fullmatch(name):
             raise SettingsError(f"BULKHEAD_SERVER_ADDRESSES: must be NAME=CIDR, not {entry[:100]!r}")
         _parse("BULKHEAD_SERVER_ADDRESSES", cidr, ip_network)
+
+
+def _check_backup(settings: Settings) -> None:
+    for text in settings.backup_recipients:
+        _parse("BULKHEAD_BACKUP_RECIPIENTS", text, check_recipient)
+    if not settings.backup_target:
+        return
+    _parse("BULKHEAD_BACKUP_TARGET", settings.backup_target, lambda _: settings.backup_place)
+    if not settings.backup_recipients:
+        raise SettingsError(
+            "BULKHEAD_BACKUP_RECIPIENTS: a target for snapshots needs at least one age public key to encrypt to: they hold the "
+            "keys of planes"
+        )
 
 
 def _check_digests(entries: tuple[str, ...]) -> None:

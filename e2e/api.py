@@ -75,6 +75,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "Tenant": ("/apis/bulkhead.dev/v1alpha1", "tenants", False),
     "TenantClass": ("/apis/bulkhead.dev/v1alpha1", "tenantclasses", False),
     "Cohort": ("/apis/bulkhead.dev/v1alpha1", "cohorts", False),
+    "TenantSnapshot": ("/apis/bulkhead.dev/v1alpha1", "tenantsnapshots", False),
     "NodeSet": ("/apis/slurm.bulkhead.dev/v1alpha1", "nodesets", True),
     "SharedVolume": ("/apis/bulkhead.dev/v1alpha1", "sharedvolumes", False),
 }

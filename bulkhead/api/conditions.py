@@ -148,6 +148,10 @@ class Reason(_Explained):
     )
     DATA_LOST = "DataLost", "The plane lost its volume, or an older copy of its data came back. Nothing is deleted on the host."
     KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
+    IDENTITY_IN_DOUBT = (
+        "IdentityInDoubt",
+        "The record of the plane's identity does not fit the plane or the Tenant; nothing of the plane is changed.",
+    )
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin
@@ -188,10 +192,26 @@ class CohortReason(_Explained):
     FLAVORS_OVERLAP = "FlavorsOverlap", "Two flavors of one resource fit the same node, which counts as the first of them."
 
 
+class SnapshotCondition(_Explained):
+    """What a TenantSnapshot reports about itself."""
+
+    COMPLETE = "Complete", "Everything is stored and its manifest is written; the message says where or why not."
+
+
+class SnapshotReason(_Explained):
+    """How far a TenantSnapshot is."""
+
+    WAITING = "Waiting", "It waits for others of this installation; a few are taken at once."
+    RUNNING = "Running", "The store is read, encrypted and stored; the message says how much."
+    RETRYING = "Retrying", "An attempt failed and the next one follows; the message says why."
+    STORED = "Stored", "It is whole."
+    FAILED = "Failed", "It will not be taken; the message says why, and what to do before another one is asked for."
+
+
 def condition(
-    type_: ConditionType | CohortCondition,
+    type_: ConditionType | CohortCondition | SnapshotCondition,
     status: Status,
-    reason: Reason | CohortReason,
+    reason: Reason | CohortReason | SnapshotReason,
     message: str,
     *,
     now: datetime,
@@ -210,9 +230,9 @@ def condition(
 
 def set_condition(
     conditions: Sequence[Mapping[str, Any]],
-    type_: ConditionType | CohortCondition,
+    type_: ConditionType | CohortCondition | SnapshotCondition,
     status: Status,
-    reason: Reason | CohortReason,
+    reason: Reason | CohortReason | SnapshotReason,
     message: str,
     *,
     now: datetime,

@@ -22,10 +22,11 @@ from pydantic_core import core_schema
 import bulkhead
 from bulkhead.api import labels, names
 from bulkhead.api.cohort import Cohort
-from bulkhead.api.conditions import CohortCondition
+from bulkhead.api.conditions import CohortCondition, SnapshotCondition
 from bulkhead.api.sharedvolume import SharedVolume
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
+from bulkhead.api.tenantsnapshot import TenantSnapshot
 
 _HEADER = "# Generated from bulkhead/api by `python -m bulkhead.api.crd crds`. Do not edit.\n"
 _DROPPED = frozenset({"title", "$defs", "propertyNames"})
@@ -83,6 +84,7 @@ class Crd:
     status: bool = field(default=False)
 
 
+_COMPLETE = f'.status.conditions[?(@.type=="{SnapshotCondition.COMPLETE}")].{{}}'
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 CRDS = (
     Crd(
@@ -159,6 +161,21 @@ CRDS = (
             Column("Tenants", ".spec.tenants", description="Tenants that are given it", priority=1),
             Column("Classes", ".spec.classes", description="Classes whose tenants are given it", priority=1),
         ),
+    ),
+    Crd(
+        TenantSnapshot,
+        "tenantsnapshots",
+        "tnsnap",
+        (
+            Column("Tenant", ".spec.tenant", description="The tenant whose plane it is of"),
+            Column("Complete", _COMPLETE.format("status"), description="Whether it is whole, and can be relied on"),
+            Column("Reason", _COMPLETE.format("reason"), description="Why not"),
+            Column("Bytes", ".status.storedBytes", "integer", "Bytes that are stored"),
+            AGE,
+            Column("Location", ".status.location", description="Where it is", priority=1),
+            Column("Message", _COMPLETE.format("message"), description="The reason for people", priority=1),
+        ),
+        status=True,
     ),
 )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import crd
-from bulkhead.api.conditions import CohortCondition, CohortReason, ConditionType, Reason
+from bulkhead.api.conditions import CohortCondition, CohortReason, ConditionType, Reason, SnapshotCondition, SnapshotReason
 
 CRD_FOLDERS = (Path("crds"), Path("charts/bulkhead/crds"))
 REFERENCE = Path("docs/api.md")
@@ -44,6 +44,8 @@ def reference() -> str:
         ("Reasons", Reason),
         ("Conditions of a Cohort", CohortCondition),
         ("Reasons of a Cohort", CohortReason),
+        ("Conditions of a TenantSnapshot", SnapshotCondition),
+        ("Reasons of a TenantSnapshot", SnapshotReason),
     )
     for title, members in explained:
         parts.append(f"\n## {title}\n\n| name | meaning |\n| --- | --- |\n")

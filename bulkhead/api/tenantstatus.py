@@ -116,6 +116,9 @@ class TenantStatus(ApiModel):
     service_slice: Annotated[str, text(43)] | None = Field(
         None, description="Range that the addresses of the tenant's Services come from."
     )
+    plane_identity: Annotated[str, text(64)] | None = Field(
+        None, description="Identity of the plane: the same in its record, in its snapshots and in the issuer of its tokens."
+    )
     plane_cluster_uid: Annotated[str, text(64)] | None = Field(
         None, alias="planeClusterUID", description="UID of the tenant's kube-system namespace: the identity of its data."
     )

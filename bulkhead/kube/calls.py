@@ -58,9 +58,9 @@ class Calls:
             connection.abort()
         return answer
 
-    async def open(self, path: str, headers: Mapping[str, str]) -> Stream:
-        """Begin a long answer on a connection of its own; the caller closes it."""
-        request = self._server.request("GET", path, headers.items())
+    async def open(self, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Stream:
+        """Begin a long answer on a connection of its own, by POST if there is a `body`; the caller closes it."""
+        request = self._server.request("GET" if body is None else "POST", path, headers.items(), body)
         connection = await self._connect()
         try:
             return await connection.begin(request)

@@ -96,6 +96,7 @@ MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
 TENANTS = Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False)
 COHORTS = Resource("bulkhead.dev", "v1alpha1", "cohorts", "Cohort", False)
 SHARED_VOLUMES = Resource("bulkhead.dev", "v1alpha1", "sharedvolumes", "SharedVolume", False)
+TENANT_SNAPSHOTS = Resource("bulkhead.dev", "v1alpha1", "tenantsnapshots", "TenantSnapshot", False)
 TENANT_CLASSES = Resource("bulkhead.dev", "v1alpha1", "tenantclasses", "TenantClass", False)
 
 _ALL: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))

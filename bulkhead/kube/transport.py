@@ -134,13 +134,17 @@ class Transport:
                 return answer
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> AsyncIterator[Stream]:
-        """Open a long answer; the caller reads chunks and keeps its own deadline on them."""
+    async def stream(
+        self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON, body: bytes | None = None
+    ) -> AsyncIterator[Stream]:
+        """Open a long answer, by POST if there is a `body`; the caller reads chunks and keeps its own deadline on them."""
         if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")
-        with mapped(f"GET {path}", self.timeout):
+        method = "GET" if body is None else "POST"
+        headers = self.headers() | {"Accept": accept} | ({} if body is None else {"Content-Type": JSON})
+        with mapped(f"{method} {path}", self.timeout):
             async with asyncio.timeout(self.timeout):
-                answer = await self._calls.open(_target(path, params), self.headers() | {"Accept": accept})
+                answer = await self._calls.open(_target(path, params), headers, body)
                 try:
                     if answer.status >= 300 or answer.headers.get("content-encoding", "identity") != "identity":
                         _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY_BYTES))

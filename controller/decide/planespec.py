@@ -51,6 +51,8 @@ def plane_of(case: Case) -> PlaneSpec:
     spec = PlaneSpec(
         tenant=str(metadata["name"]),
         uid=str(metadata["uid"]),
+        # Until the record of the plane was read, which facet `identity` does before anything depends on it.
+        identity=str(metadata["uid"]),
         version=case.version,
         service_slice="",
         images=_images(case),

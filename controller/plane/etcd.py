@@ -93,7 +93,7 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--listen-peer-urls=https://{listen}:{ETCD_PEER_PORT}",
         f"--initial-advertise-peer-urls={peer}",
         f"{_MEMBERS}{cluster}",
-        f"--initial-cluster-token={spec.uid}",
+        f"--initial-cluster-token={spec.identity}",
         f"--initial-cluster-state={state}",
         f"--listen-metrics-urls=http://0.0.0.0:{ETCD_METRICS_PORT}",
         "--client-cert-auth=true",

@@ -68,6 +68,7 @@ class PlaneSpec:
 
     tenant: name of the Tenant.
     uid: UID of the Tenant, a different one if a Tenant of that name is recreated.
+    identity: that of the plane (`bulkhead.api.planerecord`), whatever Tenant holds it.
     version: version of Kubernetes that the plane runs, such as `v1.36.3`.
     service_slice: the tenant's slice of the host's service range, a CIDR; empty before one is chosen.
     audit: the audit trail that the class requests; None for the built-in one.
@@ -75,6 +76,7 @@ class PlaneSpec:
 
     tenant: str
     uid: str
+    identity: str
     version: str
     service_slice: str
     images: Images
@@ -154,13 +156,13 @@ class PlaneSpec:
 
     @property
     def issuer(self) -> str:
-        """The service account issuer; it is different for every tenant ever created."""
+        """The service account issuer; it is different for every plane ever created."""
         return f"https://{self.issuer_name}"
 
     @property
     def issuer_name(self) -> str:
         """The issuer's host name: the plane's API server, where readers of tokens find the keys (OpenID Connect Discovery)."""
-        return f"{self.uid}.kubernetes.default.svc"
+        return f"{self.identity}.kubernetes.default.svc"
 
     def service_names(self, service: str) -> tuple[str, ...]:
         """Every DNS name of a host Service in the plane's namespace."""

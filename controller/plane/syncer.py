@@ -31,7 +31,7 @@ def settings(spec: PlaneSpec) -> Obj:
     counted = {name for name in (*quota.gpu_resources, *quota.extended_resources) if "/" in name}
     return {
         "tenant": spec.tenant,
-        "tenantUID": spec.uid,
+        "tenantUID": spec.identity,
         "planeNamespace": spec.namespace,
         "workNamespace": spec.work_namespace,
         "clusterDomain": spec.installation.cluster_domain,

@@ -15,6 +15,7 @@ from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
 from controller.tenant.facets.egress.facet import Egress
 from controller.tenant.facets.exposure.facet import Exposed
 from controller.tenant.facets.ground.facet import Ground
+from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.keys.facet import Keys, Presented
 from controller.tenant.facets.members.facet import MembersCared, MembersRecorded
@@ -25,6 +26,7 @@ from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.facets.volumes.facet import Volumes
 from controller.tenant.tools import Tools
@@ -34,6 +36,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
     Ground,
+    Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
     Keys,  # after the ground: keys must never be created twice, so their Secrets are read before
@@ -48,6 +51,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Slurm,
     AuditTrail,
     StoreRoom,
+    TenantSnapshots,
     # These act even if an earlier facet has failed.
     MembersCared,
     Extras,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bulkhead.api.conditions import Reason
 from bulkhead.kube.errors import KubeError
+from controller.decide.identity import InDoubtError
 from controller.pki.material import KeysLostError
 from controller.refusal import Refusal
 from controller.tenant.failure import failure_of
@@ -30,6 +31,9 @@ async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None
         except KeysLostError as error:
             failure = failure or Refusal(Reason.KEYS_LOST, str(error))
             _log.error("keys lost: %s", error, extra={"tenant": turn.tenant})
+        except InDoubtError as error:
+            failure = failure or Refusal(Reason.IDENTITY_IN_DOUBT, str(error))
+            _log.error("identity in doubt: %s", error, extra={"tenant": turn.tenant})
         except (KubeError, TimeoutError) as error:
             failure = failure or failure_of(error)
             _log.warning("reconcile failed: %s", error, extra={"tenant": turn.tenant, "facet": facet.name})

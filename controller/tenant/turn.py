@@ -121,6 +121,14 @@ class GroundLaid:
 
 
 @dataclass(frozen=True, slots=True)
+class Identified:
+    """The plane's record counts; the turn's spec has the identity from it."""
+
+    identity: str
+    record: str  # as it is signed
+
+
+@dataclass(frozen=True, slots=True)
 class PullTrouble:
     """What is wrong with the host's own pull secrets; empty if nothing is."""
 

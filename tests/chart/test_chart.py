@@ -7,6 +7,7 @@ import pytest
 
 from bulkhead.api import deviceclaims, devices, ledger, names, requirements
 from bulkhead.api import labels as marks
+from controller.decide.identity import KEYS
 from controller.plane import namespaces, pullsecret, rights, syncer
 from controller.plane.spec import API_PORT, ETCD_HTTP_PORT
 from syncer.translate import metadata
@@ -95,7 +96,8 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
 def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_what_is_shared() -> None:
     roles = {obj["metadata"]["name"]: obj for obj in rendered() if obj["kind"] in {"ClusterRole", "Role"}}
     holding = [name for name, role in roles.items() if any("secrets" in rule["resources"] for rule in role["rules"])]
-    assert sorted(holding) == [pullsecret.PULLS_ROLE, rights.SECRETS_ROLE, "bulkhead-controller-shares", "bulkhead-syncer-work"]
+    allowed = {pullsecret.PULLS_ROLE, rights.SECRETS_ROLE, "bulkhead-controller-shares", "bulkhead-syncer-work"}
+    assert set(holding) == allowed | {"bulkhead-controller"}  # of that one the next test says more
     assert [rule["resourceNames"] for rule in roles[pullsecret.PULLS_ROLE]["rules"]] == [[names.PULL_SECRET]]
     bound = {
         (obj["roleRef"]["name"], obj["metadata"].get("namespace"))
@@ -110,11 +112,21 @@ def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_
     assert {verb for rule in roles["bulkhead-controller-shares"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 
 
-def test_of_its_own_namespace_the_controller_reads_the_pull_secrets_alone() -> None:
+def test_of_its_own_namespace_the_controller_reads_its_keys_and_the_pull_secrets_alone() -> None:
     made = rendered("--set", "images.pullSecrets={one,two}")
     (role,) = (obj for obj in made if obj["kind"] == "Role" and obj["metadata"]["name"] == "bulkhead-controller")
-    (rule,) = (each for each in role["rules"] if "secrets" in each["resources"])
-    assert (rule["verbs"], rule["resourceNames"]) == (["get"], ["one", "two"])
+    keys, pulls = (each for each in role["rules"] if "secrets" in each["resources"])
+    assert (keys["verbs"], keys["resourceNames"]) == (["get", "patch"], [KEYS])
+    assert (pulls["verbs"], pulls["resourceNames"]) == (["get"], ["one", "two"])
+    (cluster,) = (obj for obj in made if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] == "bulkhead-controller")
+    assert not any("secrets" in rule["resources"] for rule in cluster["rules"])
+
+
+def test_the_secret_of_the_keys_is_empty_and_stays() -> None:
+    (secret,) = (obj for obj in rendered() if obj["kind"] == "Secret" and obj["metadata"]["name"] == KEYS)
+    assert "data" not in secret
+    assert "stringData" not in secret
+    assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 def test_the_policies_know_the_roles_and_the_level_that_the_controller_writes() -> None:

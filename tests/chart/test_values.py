@@ -10,7 +10,7 @@ from bulkhead.api.objects import Obj
 from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
-from controller.settings import load
+from controller.settings import SettingsError, load
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.tenantsamples import material, plane_spec
@@ -236,3 +236,51 @@ def test_the_notes_hand_out_no_kubeconfig_that_needs_the_hosts() -> None:
     handed = [line.strip() for line in notes.splitlines() if "bulkhead kubeconfig " in line]
     assert handed
     assert all("--oidc" in line for line in handed)
+
+
+RECIPIENT: Final = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+
+
+def test_where_snapshots_go_reaches_the_controller() -> None:
+    assert not load(environment()).backup_target
+    given = environment(
+        "--set", "backup.target=s3://backups/of-this-host", "--set", "backup.endpoint=http://minio:9000",
+        "--set", "backup.plainHTTP=true", "--set", f"backup.recipients={{{RECIPIENT}}}", "--set", "backup.credentialsSecret=s3",
+    )  # fmt: skip
+    settings = load(given)
+    assert str(settings.backup_place) == "s3://backups/of-this-host"
+    assert settings.backup_place.plain_http
+    assert settings.backup_recipients == (RECIPIENT,)
+    assert "AWS_ACCESS_KEY_ID" not in given  # from the Secret, and never as a value
+    volume = environment("--set", "backup.volumeClaim=disk", "--set", f"backup.recipients={{{RECIPIENT}}}")
+    assert str(load(volume).backup_place) == "file:///backups"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("backup.target=s3://backups",), "backup.recipients must have"),
+        (("backup.volumeClaim=disk",), "backup.recipients must have"),
+        (("backup.target=s3://backups", "backup.volumeClaim=disk", f"backup.recipients={{{RECIPIENT}}}"), "set one of them"),
+        (("backup.target=https://backups",), "backup/target"),
+        (("backup.recipients={age1x}",), "backup/recipients"),
+        (("backup.keys=x",), "'keys' not allowed"),
+    ],
+)
+def test_a_place_for_snapshots_that_cannot_work_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    with pytest.raises(AssertionError) as refused:
+        rendered(*(part for argument in arguments for part in ("--set", argument)))
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"BULKHEAD_BACKUP_TARGET": "s3://backups"}, "BULKHEAD_BACKUP_RECIPIENTS"),
+        ({"BULKHEAD_BACKUP_TARGET": "x", "BULKHEAD_BACKUP_RECIPIENTS": RECIPIENT}, "BULKHEAD_BACKUP_TARGET"),
+        ({"BULKHEAD_BACKUP_RECIPIENTS": "age1x"}, "BULKHEAD_BACKUP_RECIPIENTS"),
+    ],
+)
+def test_the_controller_does_not_start_with_a_place_that_cannot_work(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load(environment)

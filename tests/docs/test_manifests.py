@@ -33,7 +33,12 @@ PARTS = {
     # The definitions of Gateway API are not the project's.
     "# of the Gateway": "",
 }
-OURS = {"Tenant": kinds.TENANTS, "TenantClass": kinds.TENANT_CLASSES, "Cohort": kinds.COHORTS}
+OURS = {
+    "Tenant": kinds.TENANTS,
+    "TenantClass": kinds.TENANT_CLASSES,
+    "Cohort": kinds.COHORTS,
+    "TenantSnapshot": kinds.TENANT_SNAPSHOTS,
+}
 OTHERS: dict[str, Resource] = {
     "VolumeSnapshot": kinds.VOLUME_SNAPSHOTS,
     "PodGroup": kinds.POD_GROUPS,

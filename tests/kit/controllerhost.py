@@ -8,6 +8,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.signing import Ring
 from bulkhead.work.clock import Clock, SystemClock
 from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
@@ -15,20 +16,25 @@ from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.contents import ContentsReader
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
+from controller.pki.signingkeys import new_files, ring_of
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
+from controller.snapshots.loop import SnapshotTasks
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
+from controller.tenant.facets.identity.facet import Identity, Keys
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.slurm.facet import Slurm
+from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
@@ -36,6 +42,15 @@ from controller.tenant.tools import Tools
 from controller.tenant.turn import Facet
 from tests.kit import lag
 from tests.kit.syncerbed import until
+
+
+class FixedKeys:
+    """The keys that sign planes' records, the same for all controllers of one process."""
+
+    held = ring_of(new_files())
+
+    async def ring(self, *, fresh: bool = False) -> Ring:
+        return self.held
 
 
 class ControllerHost:
@@ -54,6 +69,8 @@ class ControllerHost:
         receivers: AuditReceivers | None = None,
         stores: Stores | None = None,
         renewals: Renewals | None = None,
+        identity: Keys | None = None,
+        snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -77,12 +94,14 @@ class ControllerHost:
         # Parts that do not run here are replaced by empty ones, or left out.
         pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)
         facets: list[Facet] = [
+            Identity(client, clock, identity or FixedKeys()),
             SignIn(issuers or Issuers(clock, lambda _: None, over_https)),
             Pulls(client, self.applier, clock, pulls),
             AuditReceiver(receivers or AuditReceivers(client, settings.shared_namespace, lambda _: None)),
         ]
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
+        facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self
 
 from bulkhead.api.objects import Obj
@@ -69,10 +70,13 @@ class Usage:
 class PlaneProcesses:
     """The plane of a spec; tests can kill it and start it again on its data."""
 
-    def __init__(self, folder: Path, spec: PlaneSpec, *, limited: bool = False) -> None:
+    def __init__(
+        self, folder: Path, spec: PlaneSpec, *, limited: bool = False, secrets: Mapping[str, Obj] = MappingProxyType({})
+    ) -> None:
+        """`secrets` hold keys that an earlier plane had."""
         self.folder = folder
         self.spec = spec
-        self.keys: KeyMaterial = assemble(spec, {}, datetime.now(UTC)).keys
+        self.keys: KeyMaterial = assemble(spec, secrets, datetime.now(UTC)).keys
         self.ports = {number: free_port() for number in _PORTS}
         self.limited = limited and _GROUPS.is_dir() and os.geteuid() == 0
         self._processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -363,7 +363,7 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
 
 def binary(name: str, kubernetes: str = "") -> Path:
     """An executable as the tree pins it, or of another Kubernetes; fetched or built once if the cache lacks it."""
-    component = name if name in {"etcd", "kwok"} else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
+    component = name if name in {"etcd", "etcdutl", "kwok"} else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
     path: Path = binaries.ensure(component)[name]
     return path
 

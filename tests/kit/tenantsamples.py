@@ -36,6 +36,7 @@ WEBHOOK = {
 PLANE = PlaneSpec(
     tenant="team-a",
     uid=UID,
+    identity=UID,
     version="v1.36.3",
     service_slice=SLICE,
     images=IMAGES,

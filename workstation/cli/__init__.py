@@ -8,7 +8,7 @@
     output      tables, documents and progress, safe for a terminal
     failures    expected errors and their exit codes
 
-    tenant/     tenant create | list | describe | why | accept-data | delete
+    tenant/     tenant create | list | describe | why | accept-data | snapshot | verify-snapshot | delete
     quotas/     top, why, cohort, quota try, usage
     ssh/        ssh
     credentials/  where credentials come from, where they are kept, and the plugin that kubectl calls

@@ -16,7 +16,7 @@ from tests.kit.known import all_known
 from tests.kit.servers import ApiServer, running
 from tests.kit.tenantsamples import tenant_class
 
-INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}
+INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "ServiceAccount"}
 
 
 @pytest.fixture(scope="package")

@@ -5,27 +5,34 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import labels
+from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Informer
 from bulkhead.metering.meter import HOUR, Tally, UsageKey
+from bulkhead.signing import SignatureError
 from bulkhead.work.clock import SystemClock
+from controller.decide.identity import KEYS
 from controller.host.accelerators import Accelerators
+from controller.host.identitykeys import ROTATE, IdentityKeys
 from controller.host.secretwatch import SecretWatch
+from controller.host.snapshots import Snapshots
 from controller.metering.store import UsageStore
 from controller.plane.syncer import PLANE_ROLE
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
 from controller.shares.volumes.objects import host_claim, host_volume
+from controller.snapshots.loop import SnapshotTasks
 from controller.tenant.announcing import Announcer
 from tests.chart import volume_samples
 from tests.chart.controller.limited import Limited
 from tests.chart.controller.requests import ALLOWED, MARKS
+from tests.kit.applying import apply_all
 from tests.kit.background import background
 from tests.kit.controllerhost import ask, kinds_of, ready, take_down
+from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
@@ -48,6 +55,53 @@ async def test_a_tenant_is_built_repaired_and_taken_down_by_the_controllers_own_
         assert await kinds_of(admin, "own-rights") == made
         await take_down(world, "own-rights")
         assert await kinds_of(admin, "own-rights") == set()
+
+
+async def test_it_draws_the_key_that_signs_into_the_charts_secret_and_finds_it_again(admin: Client, limited: Client) -> None:
+    keys = IdentityKeys(limited, names.SYSTEM_NAMESPACE, SystemClock())
+    drawn = (await keys.ring()).current
+    rotate = {"metadata": {"annotations": {ROTATE: drawn}}}
+    await admin.patch(kinds.SECRETS, KEYS, rotate, names.SYSTEM_NAMESPACE)
+    ring = await keys.ring(fresh=True)
+    assert drawn in ring.known - {ring.current}
+    # helm applies its empty Secret again with each upgrade: the keys stay.
+    await apply_all(admin, [obj for obj in rendered() if obj["kind"] == "Secret"])
+    assert (await IdentityKeys(limited, names.SYSTEM_NAMESPACE, SystemClock()).ring()).current == ring.current
+    kept = await admin.get(kinds.SECRETS, KEYS, names.SYSTEM_NAMESPACE)
+    await admin.delete(kinds.SECRETS, KEYS, names.SYSTEM_NAMESPACE)
+    try:
+        # It may not make another one, and says what to do.
+        with pytest.raises(SignatureError, match="helm upgrade"):
+            await keys.ring(fresh=True)
+    finally:
+        await admin.create(kinds.SECRETS, {"metadata": {"name": KEYS}, "data": kept["data"]}, names.SYSTEM_NAMESPACE)
+    assert (await keys.ring(fresh=True)).current == ring.current
+
+
+async def test_it_reports_on_snapshots_and_neither_makes_nor_deletes_one(admin: Client, limited: Client) -> None:
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "TenantSnapshot",
+        "metadata": {"name": "rights"},
+        "spec": {"tenant": "red"},
+    }
+    request = await admin.create(kinds.TENANT_SNAPSHOTS, body)
+    enqueued: list[str] = []
+    requests = Snapshots(limited, enqueued.append)
+    async with background(requests.run()):
+
+        async def heard() -> bool:
+            return enqueued == ["red"]
+
+        await until(heard, "the tenant to be enqueued")
+        assert [found["metadata"]["name"] for found in requests.pending("red")] == ["rights"]
+        await SnapshotTasks(limited, SystemClock(), None).fail(request, "of this test")
+        told = await admin.get(kinds.TENANT_SNAPSHOTS, "rights")
+        assert told["status"]["conditions"][0]["reason"] == "Failed"
+    with pytest.raises(Forbidden):
+        await limited.delete(kinds.TENANT_SNAPSHOTS, "rights")
+    with pytest.raises(Forbidden):
+        await limited.create(kinds.TENANT_SNAPSHOTS, body | {"metadata": {"name": "another"}})
 
 
 @pytest.mark.parametrize("place", ["kube-system", "somebodys", "bh-somebodys", "bh-team-a-work", "bulkhead-system", None])

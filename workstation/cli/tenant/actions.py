@@ -1,4 +1,4 @@
-"""`bulkhead tenant create | list | describe | why | accept-data | delete`: the parser above them."""
+"""`bulkhead tenant create | list | describe | why | accept-data | snapshot | verify-snapshot | delete`: the parser above them."""
 
 from workstation.cli.parsing import Parser
 from workstation.cli.tenant.acceptdata import add_accept_data
@@ -7,11 +7,13 @@ from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
 from workstation.cli.tenant.listing import add_list
 from workstation.cli.tenant.why import add_why
+from workstation.cli.tenant.snapshot import add_snapshot
+from workstation.cli.tenant.verifysnapshot import add_verify_snapshot
 
 
 def add_arguments(parser: Parser) -> None:
     """`tenant`."""
     parser.description = "Tenants of this cluster."
     actions = parser.actions("ACTION")
-    for add in (add_create, add_list, add_describe, add_why, add_accept_data, add_delete):
+    for add in (add_create, add_list, add_describe, add_why, add_accept_data, add_snapshot, add_verify_snapshot, add_delete):
         add(actions)

@@ -72,6 +72,13 @@ def _etcd(arch: str) -> Recipe:
     return Recipe("etcd", version, ("etcd",), (download,), package="go.etcd.io/etcd/server/v3")
 
 
+def _etcdutl(arch: str) -> Recipe:
+    server = _etcd(arch)
+    (file,) = server.downloads
+    folder = f"etcd-{server.version}-linux-{arch}"
+    return Recipe("etcdutl", server.version, ("etcdutl",), (replace(file, members=((f"{folder}/etcdutl", "etcdutl"),)),))
+
+
 def _containerd(arch: str) -> Recipe:
     version = "v2.4.2"
     names = ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -149,6 +156,7 @@ def _kueue(_: str) -> Recipe:
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
+    "etcdutl": _etcdutl,
     "containerd": _containerd,
     "runc": _runc,
     "coredns": _coredns,
@@ -162,7 +170,15 @@ _RECIPES = {
     "contour": _contour,
     "kueue": _kueue,
 }
-ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour", "kueue")  # fetched only if a caller asks for them
+ON_REQUEST = (
+    "etcdutl",
+    "dex",
+    "registry",
+    "kubernetes-1.34",
+    "metallb",
+    "contour",
+    "kueue",
+)  # fetched only if a caller asks for them
 COMPONENTS = tuple(_RECIPES)
 
 

@@ -18,7 +18,7 @@ from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.tenant.facets.keys.presenting import present
 from controller.tenant.facets.keys.report import report
 from controller.tenant.status import Report
-from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
+from controller.tenant.turn import Facet, GroundLaid, Identified, Seen, Turn
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Keys(Facet):
     """See the module. It writes nothing: keys are among the host objects."""
 
     name = "keys"
-    needs = (GroundLaid,)
+    needs = (GroundLaid, Identified)
     renewals: Renewals
     known: MutableMapping[str, Known]  # what was read from planes' certificates, by tenant
 

@@ -1,0 +1,169 @@
+"""The tasks that take snapshots: one for each TenantSnapshot that is not finished, a few at once.
+
+    order ──> wait for a place ──> take ──┬─> Stored
+                                          └─> tried again, with pauses ──> Failed
+
+An order replaces that of an earlier reconcile, so that the next attempt has present keys and addresses. After a restart the
+controller takes unfinished snapshots again from the beginning: nothing of an attempt counts without its manifest.
+"""
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import Final
+
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.signing import SignatureError
+from bulkhead.snapshots.bundle import BundleError
+from bulkhead.snapshots.frames import TornError
+from bulkhead.snapshots.layout import LayoutError
+from bulkhead.snapshots.sealing import SealError
+from bulkhead.snapshots.target import TargetError
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock
+from controller.snapshots import status
+from controller.snapshots.spec import Order
+from controller.snapshots.status import Progress
+from controller.snapshots.take import Means, take
+
+_log = logging.getLogger(__name__)
+AT_ONCE: Final = 2
+ATTEMPTS: Final = 6
+_PAUSE_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 120.0
+_REPORT_SECONDS: Final = 2.0
+UNSET: Final = (
+    "the installation has no place for snapshots: set backup.target and backup.recipients of the chart (docs/backup.md), then "
+    "ask for another snapshot"
+)
+
+
+class SnapshotTasks:
+    """The tasks of one controller; close it at the end, and whenever the lease is lost."""
+
+    def __init__(self, client: Client, clock: Clock, means: Means | None) -> None:
+        self._client = client
+        self._clock = clock
+        self._means = means
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._orders: dict[str, Order] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def order(self, order: Order) -> None:
+        """Take this snapshot, unless that was ordered before."""
+        self._orders[order.uid] = order
+        task = self._tasks.get(order.uid)
+        if task is None or task.done():
+            self._tasks[order.uid] = asyncio.create_task(self._run(order.uid), name=f"snapshot {order.name}")
+
+    async def forget(self, tenant: str) -> None:
+        """End what is taken of a tenant that is taken down."""
+        await self._end([uid for uid, order in self._orders.items() if order.spec.tenant == tenant])
+
+    async def close(self) -> None:
+        """End all tasks."""
+        await self._end(list(self._tasks))
+
+    async def fail(self, request: Obj, why: str) -> None:
+        """Report that a snapshot will not be taken."""
+        await self._report(request, status.failed(request, why, self._now()))
+
+    async def _end(self, uids: list[str]) -> None:
+        tasks = [task for uid in uids if (task := self._tasks.pop(uid, None)) is not None]
+        for uid in uids:
+            self._orders.pop(uid, None)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, uid: str) -> None:
+        order = self._orders[uid]
+        if self._means is None:
+            await self.fail(order.request, UNSET)
+        else:
+            if self._places.locked():
+                words = f"{AT_ONCE} others are being taken"
+                await self._report(order.request, status.waiting(order.request, words, self._now()))
+            async with self._places:
+                await self._attempts(uid, self._means)
+        self._orders.pop(uid, None)
+        self._tasks.pop(uid, None)
+
+    async def _attempts(self, uid: str, means: Means) -> None:
+        backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        for attempt in range(1, ATTEMPTS + 1):
+            order = self._orders[uid]
+            try:
+                await self._attempt(order, means, attempt)
+            except (SealError, BundleError, LayoutError, SignatureError) as error:
+                # None of these changes by itself.
+                await self.fail(order.request, str(error))
+            except (KubeError, TornError, TargetError, TimeoutError) as error:
+                _log.warning(
+                    "snapshot %s: attempt %d failed: %s", order.name, attempt, error, extra={"tenant": order.spec.tenant}
+                )
+                if attempt == ATTEMPTS:
+                    await self.fail(order.request, f"{ATTEMPTS} attempts failed, the last one because: {error}")
+                    return
+                seconds = backoff.next()
+                made = status.retrying(order.request, attempt, str(error), seconds, self._now())
+                await self._report(order.request, made)
+                await self._clock.sleep(seconds)
+                continue
+            return
+
+    async def _attempt(self, order: Order, means: Means, attempt: int) -> None:
+        reporting = _Reporting(self, order.request, attempt)
+        watching = asyncio.create_task(reporting.run(), name=f"progress of snapshot {order.name}")
+        try:
+            made, location = await take(order, means, self._now(), reporting.note)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+        await self._report(order.request, status.stored(order.request, made, location, self._now()), needed=True)
+        _log.info("snapshot %s is stored at %s", order.name, location, extra={"tenant": order.spec.tenant})
+
+    async def report(self, request: Obj, progress: Progress) -> None:
+        """Report how far an attempt is."""
+        await self._report(request, status.running(request, progress, self._now()))
+
+    async def pause(self) -> None:
+        """Between two reports."""
+        await self._clock.sleep(_REPORT_SECONDS)
+
+    async def _report(self, request: Obj, wanted: Obj, *, needed: bool = False) -> None:
+        try:
+            body = {"metadata": {"uid": request["metadata"]["uid"]}, "status": wanted}
+            await self._client.patch(kinds.TENANT_SNAPSHOTS, request["metadata"]["name"], body, subresource="status")
+        except NotFound:
+            _log.info("TenantSnapshot %s is gone", request["metadata"]["name"])
+        except KubeError as error:
+            if needed:
+                raise
+            _log.warning("cannot report on a snapshot: %s", error)
+
+    def _now(self) -> datetime:
+        return self._clock.now()
+
+
+class _Reporting:
+    """Reports the progress of one attempt from time to time."""
+
+    def __init__(self, tasks: SnapshotTasks, request: Obj, attempt: int) -> None:
+        self._tasks = tasks
+        self._request = request
+        self._progress = Progress(attempt)
+
+    def note(self, store: int, stored: int) -> None:
+        """An attempt came this far."""
+        self._progress = Progress(self._progress.attempt, store, stored)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._tasks.report(self._request, self._progress)
+            await self._tasks.pause()

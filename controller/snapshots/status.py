@@ -1,0 +1,87 @@
+"""What a TenantSnapshot reports while it is taken, and when it is finished. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bulkhead.api.conditions import SnapshotCondition, SnapshotReason, find_condition, set_condition, timestamp
+from bulkhead.api.objects import Obj
+from bulkhead.snapshots.manifest import Manifest
+
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt is."""
+
+    attempt: int = 1
+    store: int = 0  # bytes of the store; 0 until etcd reports it
+    stored: int = 0
+
+
+def finished(request: Obj) -> bool:
+    """Whether a TenantSnapshot needs nothing more: it is whole, or will not be taken."""
+    found = find_condition(_conditions(request), SnapshotCondition.COMPLETE)
+    return found is not None and found.get("reason") in {str(SnapshotReason.STORED), str(SnapshotReason.FAILED)}
+
+
+def waiting(request: Obj, why: str, now: datetime) -> Obj:
+    """It waits for a place, or for a tenant."""
+    return {"conditions": _set(request, "Unknown", SnapshotReason.WAITING, why, now)}
+
+
+def running(request: Obj, progress: Progress, now: datetime) -> Obj:
+    """It is being taken."""
+    of = f" of {progress.store / _MIB:.1f} MiB" if progress.store else ""
+    message = f"{progress.stored / _MIB:.1f}{of or ' MiB'} are stored"
+    started = (request.get("status") or {}).get("startTime") or timestamp(now)
+    return {
+        "conditions": _set(request, "Unknown", SnapshotReason.RUNNING, message, now),
+        "startTime": started,
+        "attempts": progress.attempt,
+        "storedBytes": progress.stored,
+        **({"storeBytes": progress.store} if progress.store else {}),
+    }
+
+
+def retrying(request: Obj, attempt: int, why: str, seconds: float, now: datetime) -> Obj:
+    """An attempt failed."""
+    message = f"attempt {attempt} failed, and the next one follows in {seconds:.0f} s: {why}"
+    return {"conditions": _set(request, "Unknown", SnapshotReason.RETRYING, message, now), "attempts": attempt}
+
+
+def failed(request: Obj, why: str, now: datetime) -> Obj:
+    """It will not be taken."""
+    return {"conditions": _set(request, "False", SnapshotReason.FAILED, why, now)}
+
+
+def stored(request: Obj, made: Manifest, location: str, now: datetime) -> Obj:
+    """It is whole."""
+    plain = made.parts["etcd.age"].plain
+    message = f"{plain / _MIB:.1f} MiB of the store, and the keys, are at {location}"
+    return {
+        "conditions": _set(request, "True", SnapshotReason.STORED, message, now),
+        "identity": made.identity,
+        "location": location,
+        "storeBytes": plain,
+        "storedBytes": made.size,
+        "completionTime": timestamp(now),
+    }
+
+
+def _set(request: Obj, status: str, reason: SnapshotReason, message: str, now: datetime) -> list[Obj]:
+    generation = int(request["metadata"].get("generation") or 0)
+    return set_condition(
+        _conditions(request),
+        SnapshotCondition.COMPLETE,
+        status,  # type: ignore[arg-type]
+        reason,
+        message,
+        now=now,
+        observed_generation=generation,
+    )
+
+
+def _conditions(request: Obj) -> list[Obj]:
+    return list((request.get("status") or {}).get("conditions") or [])

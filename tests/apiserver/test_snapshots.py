@@ -1,0 +1,355 @@
+"""Snapshots of a real plane, with a plane's own flags, in a real bucket; and that what is stored makes a plane again.
+
+etcd + API server ──> controller's tasks ──> rclone's S3 ──> judged, decrypted, etcdutl ──> another etcd + API server
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyrage
+import pytest
+
+from bulkhead.api import planerecord
+from bulkhead.api.conditions import SnapshotReason, find_condition
+from bulkhead.api.objects import Obj
+from bulkhead.api.planerecord import PlaneRecord
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Gone, KubeError, Unprocessable
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.snapshots import reading
+from bulkhead.snapshots.frames import Frames, TornError
+from bulkhead.snapshots.judge import RefusedError, Taker
+from bulkhead.snapshots.layout import MANIFEST, STORE, folder
+from bulkhead.snapshots.manifest import Manifest
+from bulkhead.snapshots.sealing import SealError
+from bulkhead.snapshots.target import Target
+from bulkhead.work.clock import SystemClock
+from controller.inside.stores import Stores
+from controller.pki.material import files_of
+from controller.plane.secrets import authority_secrets
+from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
+from controller.snapshots import loop
+from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.spec import Order
+from controller.snapshots.take import Means
+from tests.kit.bucket import Bucket, bucket
+from tests.kit.controllerhost import FixedKeys
+from tests.kit.crds import install
+from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
+from tests.kit.restoring import BUMPED, restored
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
+
+pytestmark = pytest.mark.apiserver
+ID = "99999999-8888-7777-6666-555555555555"
+SPEC = plane_spec(tenant="red", identity=ID)
+KEY = pyrage.x25519.Identity.generate()
+RING = FixedKeys.held
+RECORD = RING.sign(planerecord.PURPOSE, PlaneRecord(ID, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text())
+MOST = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcesses]:
+    processes = PlaneProcesses(tmp_path_factory.mktemp("plane"), SPEC)
+    try:
+        processes.start(ETCD, API_SERVER)
+        processes.wait()
+        yield processes
+    finally:
+        processes.stop()
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with bucket(tmp_path_factory.mktemp("s3")) as made:
+        yield made
+
+
+@pytest.fixture
+async def inside(plane: PlaneProcesses) -> AsyncIterator[Client]:
+    async with Client(plane.admin, user_agent="tenant", field_manager="tenant") as made:
+        yield made
+
+
+@dataclass
+class Installation:
+    """What the controller takes snapshots with, on a host."""
+
+    host: Client
+    plane: PlaneProcesses
+    target: Target
+    tasks: SnapshotTasks
+    addresses: Mapping[str, str]
+
+    async def ask(self, name: str) -> Obj:
+        """A TenantSnapshot, ordered as the tenant's reconcile does."""
+        body = {
+            "apiVersion": "bulkhead.dev/v1alpha1",
+            "kind": "TenantSnapshot",
+            "metadata": {"name": name},
+            "spec": {"tenant": "red"},
+        }
+        request = await self.host.create(kinds.TENANT_SNAPSHOTS, body)
+        self.order(request)
+        return request
+
+    def order(self, request: Obj) -> None:
+        keys = self.plane.keys
+        tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {"class": "standard"}}
+        secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, keys)}
+        self.tasks.order(Order(request, tenant, SPEC, keys, RECORD, secrets, self.addresses))
+
+    async def reason(self, name: str) -> tuple[str, str]:
+        found = await self.host.get(kinds.TENANT_SNAPSHOTS, name)
+        told = find_condition((found.get("status") or {}).get("conditions") or [], "Complete") or {}
+        return str(told.get("reason")), str(told.get("message"))
+
+    async def ends(self, name: str, reason: SnapshotReason, seconds: float = 120) -> str:
+        async def check() -> str:
+            found, message = await self.reason(name)
+            assert found == reason or found not in {SnapshotReason.STORED, SnapshotReason.FAILED}, message
+            return message if found == reason else ""
+
+        return str(await until(check, f"{name} to be {reason}", seconds))
+
+
+def means(plane: PlaneProcesses, target: Target) -> Means:
+    async def ring() -> Any:
+        return RING
+
+    stores = Stores(SystemClock(), lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
+    return Means(stores.client, lambda: target, (str(KEY.to_public()),), ring)
+
+
+@contextlib.asynccontextmanager
+async def installed(
+    host: Client, plane: PlaneProcesses, target: Target, addresses: Mapping[str, str] | None = None
+) -> AsyncIterator[Installation]:
+    await install(host)
+    tasks = SnapshotTasks(host, SystemClock(), means(plane, target))
+    try:
+        yield Installation(host, plane, target, tasks, addresses or {"plane-0": POD_IP})
+    finally:
+        await tasks.close()
+
+
+@pytest.fixture
+async def here(host_client: Client, plane: PlaneProcesses, endpoint: Bucket) -> AsyncIterator[Installation]:
+    async with installed(host_client, plane, endpoint.target(prefix="of-this-host")) as made:
+        yield made
+
+
+async def manifest_of(target: Target, name: str) -> Manifest:
+    return await reading.inspect(target, RING, ID, name, Taker(MOST, ID, SPEC.version, "v3.6.16"))
+
+
+async def store_of(target: Target, found: Manifest, key: Any = KEY) -> bytes:
+    return b"".join([chunk async for chunk in reading.store(target, found, [key])])
+
+
+async def test_what_is_stored_makes_the_plane_again(
+    here: Installation, inside: Client, tmp_path: Path, endpoint: Bucket
+) -> None:
+    secret = {"metadata": {"name": "precious", "namespace": "default"}, "stringData": {"word": "kept"}}
+    before = await inside.create(kinds.SECRETS, secret)
+    await inside.create(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": "default"}})
+    asked = {"spec": {"expirationSeconds": 3600}}
+    issued = await inside.create_subresource(kinds.SERVICE_ACCOUNTS, "robot", "token", asked, "default")
+    await here.ask("whole")
+    message = await here.ends("whole", SnapshotReason.STORED)
+    late = await inside.create(kinds.CONFIG_MAPS, {"metadata": {"name": "late", "namespace": "default"}, "data": {"a": "b"}})
+    assert "MiB of the store" in message
+    found = await manifest_of(here.target, "whole")
+    # Nothing that leaves the host can be read there: neither keys nor what they encrypt.
+    for path in endpoint.objects().values():
+        data = path.read_bytes()
+        for word in (b"PRIVATE KEY", b"precious", b"robot", here.plane.keys.encryption_key.encode()):
+            assert word not in data, path
+    status = (await here.host.get(kinds.TENANT_SNAPSHOTS, "whole"))["status"]
+    assert status["identity"] == ID
+    assert status["location"].endswith(f"{ID}/whole/manifest.json")
+    assert status["storedBytes"] == found.size > status["storeBytes"] > 0
+    keys = await reading.plane(here.target, found, [KEY])
+    assert keys.tenant["spec"] == {"class": "standard"}
+    assert (keys.record, keys.service_slice) == (RECORD, SPEC.service_slice)
+    again = restored(tmp_path / "again", SPEC, await store_of(here.target, found), keys)
+    try:
+        again.start(ETCD, API_SERVER)
+        again.wait()
+        async with Client(again.admin, user_agent="tenant", field_manager="tenant") as client:
+            # Encrypted in the store: only with the key from the snapshot this can be read.
+            after = await client.get(kinds.SECRETS, "precious", "default")
+            assert (after["data"], after["metadata"]["uid"]) == (before["data"], before["metadata"]["uid"])
+            listed = await client.list(kinds.CONFIG_MAPS, "default")
+            assert "late" not in {obj["metadata"]["name"] for obj in listed.items}
+            # No earlier watch sees the past, and no version is used twice.
+            assert int(listed.resource_version) > BUMPED
+            assert await expired(client, late["metadata"]["resourceVersion"])
+        # An earlier token is valid: issuer and key are the same.
+        config = KubeConfig(server=again.admin.server, ca=again.admin.ca, token=issued["status"]["token"])
+        async with Client(config, user_agent="robot", field_manager="robot") as robot:
+            data = await robot.transport.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=REVIEW)
+        assert b"system:serviceaccount:default:robot" in data
+    finally:
+        again.stop()
+
+
+REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+
+
+async def expired(client: Client, version: str) -> bool:
+    """Whether a watch from this version is refused as too old."""
+    params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "5"}
+    data = b""
+    try:
+        async with client.transport.stream("/api/v1/namespaces/default/configmaps", params) as answer:
+            while part := await answer.readany():
+                data += part
+    except Gone:
+        return True
+    return b'"code":410' in data
+
+
+async def test_an_installation_without_a_place_says_what_to_set(
+    host_client: Client, plane: PlaneProcesses, endpoint: Bucket
+) -> None:
+    async with installed(host_client, plane, endpoint.target()) as here:
+        here.tasks = SnapshotTasks(host_client, SystemClock(), None)
+        await here.ask("nowhere")
+        assert "backup.target" in await here.ends("nowhere", SnapshotReason.FAILED)
+
+
+async def test_faults_are_told_and_tried_again_and_leave_nothing_that_counts(
+    here: Installation, endpoint: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(loop, "ATTEMPTS", 2)
+    # No such member: etcd is asked and does not answer.
+    here.addresses = {"plane-0": "127.0.0.3"}
+    await here.ask("silent")
+    assert "2 attempts failed" in await here.ends("silent", SnapshotReason.FAILED)
+    here.addresses = {}
+    await here.ask("down")
+    assert "not running" in await here.ends("down", SnapshotReason.FAILED)
+    with pytest.raises(RefusedError, match="not finished"):
+        await manifest_of(here.target, "silent")
+
+
+async def test_a_store_that_goes_away_in_between_leaves_nothing_and_the_next_attempt_is_whole(
+    here: Installation, endpoint: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_PAUSE_SECONDS", 0.1)
+    feed, cut = Frames.feed, iter([True])
+
+    def torn(self: Frames, data: bytes) -> list[bytes]:
+        parts = feed(self, data)
+        if self.taken > 100_000 and next(cut, False):
+            raise TornError("the connection broke")
+        return parts
+
+    monkeypatch.setattr(Frames, "feed", torn)
+    await here.ask("broken")
+    await here.ends("broken", SnapshotReason.STORED)
+    assert next(cut, None) is None  # it did break
+    found = await manifest_of(here.target, "broken")
+    assert await store_of(here.target, found)
+    # Of the attempt that failed nothing is left, and its folder is not that of the manifest.
+    folders = {key.split("/")[-2] for key in endpoint.objects() if "/broken/" in key and key.endswith(".age")}
+    assert folders == {found.attempt}
+
+
+async def test_a_controller_that_dies_takes_it_again(
+    here: Installation, host_client: Client, endpoint: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, put = asyncio.Event(), Target.put_small
+
+    async def dies(self: Target, path: str, data: bytes) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    # Everything is stored but the manifest.
+    monkeypatch.setattr(Target, "put_small", dies)
+    request = await here.ask("orphaned")
+    await reached.wait()
+    await here.tasks.close()
+    with pytest.raises(RefusedError, match="not finished"):
+        await manifest_of(here.target, "orphaned")
+    assert (await here.reason("orphaned"))[0] == SnapshotReason.RUNNING
+    monkeypatch.setattr(Target, "put_small", put)
+    async with installed(host_client, here.plane, here.target) as successor:
+        successor.order(request)
+        await successor.ends("orphaned", SnapshotReason.STORED)
+        found = await manifest_of(here.target, "orphaned")
+        assert await store_of(here.target, found)
+
+
+async def test_what_was_changed_in_the_bucket_is_refused(here: Installation) -> None:
+    for name in ("prey", "other"):
+        await here.ask(name)
+        await here.ends(name, SnapshotReason.STORED)
+    target = here.target
+    found, other = await manifest_of(target, "prey"), await manifest_of(target, "other")
+    home = f"{folder(ID, 'prey')}/{found.attempt}"
+    whole = await target.small(f"{home}/{STORE}", MOST)
+    with pytest.raises(SealError, match="No matching keys"):
+        await store_of(target, found, pyrage.x25519.Identity.generate())
+    # One bit, and the size is the same.
+    await target.put_small(f"{home}/{STORE}", whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    assert await manifest_of(target, "prey") == found
+    with pytest.raises(SealError):
+        await store_of(target, found)
+    # Encrypted again with the public key that everyone may have, with the same size: what is signed is the digest.
+    await target.put_small(f"{home}/{STORE}", pyrage.encrypt(pyrage.decrypt(whole, [KEY]), [KEY.to_public()]))
+    with pytest.raises(RefusedError, match=r"is signed|longer"):
+        await store_of(target, found)
+    # That of another snapshot of the same plane.
+    theirs = await target.small(f"{folder(ID, 'other')}/{other.attempt}/{STORE}", MOST)
+    await target.put_small(f"{home}/{STORE}", theirs)
+    with pytest.raises(RefusedError, match=r"is signed|truncated|longer"):
+        await store_of(target, await manifest_of(target, "prey"))
+    await target.put_small(f"{home}/{STORE}", whole[:-1])
+    with pytest.raises(RefusedError, match="truncated"):
+        await manifest_of(target, "prey")
+    with pytest.raises(SealError):
+        await store_of(target, found)
+    await target.delete(f"{home}/{STORE}")
+    with pytest.raises(RefusedError, match="missing"):
+        await manifest_of(target, "prey")
+    await target.put_small(f"{home}/{STORE}", whole)
+    assert len(await store_of(target, await manifest_of(target, "prey"))) == found.parts[STORE].plain  # a control
+    # A whole snapshot under another's name.
+    envelope = await target.small(f"{folder(ID, 'other')}/{MANIFEST}")
+    await target.put_small(f"{folder(ID, 'prey')}/{MANIFEST}", envelope)
+    with pytest.raises(RefusedError, match="moved here"):
+        await manifest_of(target, "prey")
+
+
+async def test_of_many_at_once_a_few_are_taken_and_the_others_wait(here: Installation) -> None:
+    names = [f"many-{number}" for number in range(5)]
+    for name in names:
+        await here.ask(name)
+    for name in names:
+        await here.ends(name, SnapshotReason.STORED)
+    attempts = {(await manifest_of(here.target, name)).attempt for name in names}
+    assert len(attempts) == 5
+
+
+@pytest.mark.parametrize("spec", [{}, {"tenant": ""}, {"tenant": "-x"}, {"tenant": "a" * 41}])
+async def test_only_a_tenant_can_be_asked_for(host_client: Client, spec: Obj) -> None:
+    await install(host_client)
+    body = {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "TenantSnapshot", "metadata": {"name": "bad"}, "spec": spec}
+    with pytest.raises(KubeError):
+        await host_client.create(kinds.TENANT_SNAPSHOTS, body)
+
+
+async def test_a_snapshot_stays_one_of_its_tenant(here: Installation) -> None:
+    await here.ask("fixed")
+    with pytest.raises(Unprocessable, match="one tenant and one moment"):
+        await here.host.patch(kinds.TENANT_SNAPSHOTS, "fixed", {"spec": {"tenant": "blue"}})
+    await here.ends("fixed", SnapshotReason.STORED)

@@ -1,0 +1,190 @@
+"""The identity of planes, on a real API server: new and earlier planes, records that were exchanged, lost or signed before."""
+
+import base64
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from bulkhead.api import planerecord
+from bulkhead.api.conditions import Reason
+from bulkhead.api.objects import Obj
+from bulkhead.api.planerecord import PURPOSE, PlaneRecord
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists
+from bulkhead.signing import Ring
+from bulkhead.work.clock import SystemClock
+from controller.decide.identity import KEYS, runs_as
+from controller.host.identitykeys import ROTATE, IdentityKeys
+from controller.pki.signingkeys import PRIVATE, new_files, ring_of
+from controller.tenant.reconcile import ReconcileFailed
+from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, fingerprint, ready
+
+pytestmark = pytest.mark.apiserver
+
+
+async def record_of(client: Client, tenant: str, ring: Ring = FixedKeys.held) -> PlaneRecord:
+    return planerecord.read(ring.verify(PURPOSE, await envelope_of(client, tenant)).text)
+
+
+async def envelope_of(client: Client, tenant: str) -> str:
+    secret = await client.get(kinds.SECRETS, planerecord.SECRET, f"bh-{tenant}")
+    return base64.b64decode(secret["data"][planerecord.FILE]).decode()
+
+
+async def put(client: Client, tenant: str, envelope: str) -> None:
+    data = {planerecord.FILE: base64.b64encode(envelope.encode()).decode()}
+    await client.patch(kinds.SECRETS, planerecord.SECRET, {"data": data}, f"bh-{tenant}")
+
+
+async def runs(client: Client, tenant: str) -> Obj:
+    return await client.get(kinds.STATEFUL_SETS, "plane", f"bh-{tenant}")
+
+
+async def syncs_as(client: Client, tenant: str) -> str:
+    found = await client.get(kinds.CONFIG_MAPS, "syncer", f"bh-{tenant}")
+    return str(json.loads(found["data"]["settings.json"])["tenantUID"])
+
+
+async def refused(world: ControllerHost, tenant: str) -> tuple[str, str]:
+    await world.caught_up()
+    with pytest.raises(ReconcileFailed):
+        await world.reconciler.reconcile(tenant)
+    found = await world.client.get(kinds.TENANTS, tenant)
+    message = next(item["message"] for item in found["status"]["conditions"] if item["type"] == "Ready")
+    return ready(found)[1], message
+
+
+async def test_a_new_plane_has_an_identity_of_its_own_from_which_all_follows(client: Client) -> None:
+    made = await ask(client, "newborn")
+    async with ControllerHost(client) as world:
+        tenant = await world.settle("newborn")
+    record = await record_of(client, "newborn")
+    assert record.id != made["metadata"]["uid"]
+    assert (record.tenant, record.tenant_uid) == ("newborn", made["metadata"]["uid"])
+    assert tenant["status"]["planeIdentity"] == record.id
+    assert runs_as(await runs(client, "newborn")) == record.id
+    assert await syncs_as(client, "newborn") == record.id
+    flags = json.dumps(await runs(client, "newborn"))
+    assert f"--service-account-issuer=https://{record.id}.kubernetes.default.svc" in flags
+    assert made["metadata"]["uid"] not in flags
+    # The namespace says which Tenant it was made for: that is another question.
+    namespace = await client.get(kinds.NAMESPACES, "bh-newborn")
+    assert namespace["metadata"]["annotations"]["bulkhead.dev/tenant-uid"] == made["metadata"]["uid"]
+
+
+async def as_before_records(client: Client, world: ControllerHost, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A plane as earlier releases made it: its identity is the UID of its Tenant, and it has no record."""
+    uid = str((await ask(client, name))["metadata"]["uid"])
+    with monkeypatch.context() as patched:
+        patched.setattr("controller.tenant.facets.identity.facet.uuid.uuid4", lambda: uid)
+        await world.settle(name)
+    await client.delete(kinds.SECRETS, planerecord.SECRET, f"bh-{name}")
+    return uid
+
+
+async def test_a_plane_of_before_gets_its_record_and_nothing_of_it_changes(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ControllerHost(client) as world:
+        uid = await as_before_records(client, world, "older", monkeypatch)
+        await client.patch(kinds.TENANTS, "older", {"status": {"planeIdentity": None}}, subresource="status")
+        before = [entry for entry in await fingerprint(client, "older") if entry[2] != planerecord.SECRET]
+        tenant = await world.settle("older")
+        after = [entry for entry in await fingerprint(client, "older") if entry[2] != planerecord.SECRET]
+    # Not one object was written: neither plane nor syncer starts again.
+    assert after == before
+    assert (await record_of(client, "older")).id == uid == tenant["status"]["planeIdentity"] == await syncs_as(client, "older")
+
+
+async def test_records_that_were_exchanged_count_for_neither_and_nothing_is_changed(client: Client) -> None:
+    for name in ("swap-a", "swap-b"):
+        await ask(client, name)
+    async with ControllerHost(client) as world:
+        for name in ("swap-a", "swap-b"):
+            await world.settle(name)
+        ids = [(await record_of(client, name)).id for name in ("swap-a", "swap-b")]
+        first, second = [await envelope_of(client, name) for name in ("swap-a", "swap-b")]
+        await put(client, "swap-a", second)
+        await put(client, "swap-b", first)
+        for name, other in (("swap-a", "swap-b"), ("swap-b", "swap-a")):
+            before = await fingerprint(client, name)
+            reason, message = await refused(world, name)
+            assert reason == Reason.IDENTITY_IN_DOUBT
+            assert f"Tenant {other}" in message
+            assert "bh-" + name in message
+            assert await fingerprint(client, name) == before
+        # What the message says: the record is made again from what runs.
+        await client.delete(kinds.SECRETS, planerecord.SECRET, "bh-swap-a")
+        await put(client, "swap-b", second)
+        for name in ("swap-a", "swap-b"):
+            assert ready(await world.settle(name))[1] != Reason.IDENTITY_IN_DOUBT
+        assert [(await record_of(client, name)).id for name in ("swap-a", "swap-b")] == ids
+
+
+async def test_a_record_that_was_changed_or_emptied_does_not_count(client: Client) -> None:
+    await ask(client, "tampered")
+    async with ControllerHost(client) as world:
+        await world.settle("tampered")
+        right = await envelope_of(client, "tampered")
+        identity = (await record_of(client, "tampered")).id
+        for wrong in ("", "{}", right.replace(identity, "11111111-1111-1111-1111-111111111111")):
+            await put(client, "tampered", wrong)
+            assert (await refused(world, "tampered"))[0] == Reason.IDENTITY_IN_DOUBT
+            assert runs_as(await runs(client, "tampered")) == identity
+        await client.patch(kinds.SECRETS, planerecord.SECRET, {"data": None}, "bh-tampered")
+        assert (await refused(world, "tampered"))[0] == Reason.IDENTITY_IN_DOUBT
+        await put(client, "tampered", right)
+        assert ready(await world.settle("tampered"))[1] != Reason.IDENTITY_IN_DOUBT
+
+
+async def test_a_rotated_key_signs_each_record_again_and_the_older_ones_still_count(client: Client) -> None:
+    await ask(client, "turned")
+    clock = SystemClock()
+    space = "rotation"
+    with contextlib.suppress(AlreadyExists):
+        await client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+    keys = IdentityKeys(client, space, clock)
+    first = await keys.ring()
+    # Two controllers that look at the same time have the same keys.
+    assert (await IdentityKeys(client, space, clock).ring()).current == first.current
+    async with ControllerHost(client, identity=keys) as world:
+        await world.settle("turned")
+        older = await envelope_of(client, "turned")
+        record = await record_of(client, "turned", first)
+        await client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": {ROTATE: "1"}}}, space)
+        second = await keys.ring(fresh=True)
+        assert second.current != first.current
+        assert (await keys.ring(fresh=True)).current == second.current  # the same request rotates once
+        secret = await client.get(kinds.SECRETS, KEYS, space)
+        assert sorted(secret["data"]) == sorted([PRIVATE, f"{first.current}.pub", f"{second.current}.pub"])
+        await world.settle("turned")
+        newer = await envelope_of(client, "turned")
+        assert second.verify(PURPOSE, newer).key == second.current
+        assert await record_of(client, "turned", second) == record
+        # An old backup: it counts, and is signed again.
+        await put(client, "turned", older)
+        await world.settle("turned")
+        assert await envelope_of(client, "turned") == newer
+
+
+async def test_lost_keys_are_not_replaced_over_records_without_a_word(client: Client) -> None:
+    await ask(client, "keyless")
+
+    class Changing:
+        held = FixedKeys.held
+
+        async def ring(self, *, fresh: bool = False) -> Ring:
+            return self.held
+
+    keys: Any = Changing()
+    async with ControllerHost(client, identity=keys) as world:
+        await world.settle("keyless")
+        keys.held = ring_of(new_files())
+        reason, message = await refused(world, "keyless")
+        assert reason == Reason.IDENTITY_IN_DOUBT
+        assert KEYS in message
+        keys.held = FixedKeys.held
+        await world.settle("keyless")

@@ -1,0 +1,84 @@
+"""A real S3 endpoint for tests: rclone's server over a folder, with one bucket."""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bulkhead.snapshots.place import Place
+from bulkhead.snapshots.target import Target
+from tests.kit.ports import free_port
+from tests.kit.servers import die_with_parent
+
+BUCKET: Final = "backups"
+KEY: Final = {"access_key_id": "backupkeyid", "secret_access_key": "backupsecretkey"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The endpoint, and the folder in which its objects are."""
+
+    folder: Path
+    port: int
+
+    def place(self, **changes: str) -> Place:
+        """The bucket as an installation names it."""
+        given = {"root": BUCKET, "prefix": "", "endpoint": f"http://127.0.0.1:{self.port}"} | changes
+        return Place("s3", plain_http=True, **given)
+
+    def target(self, **changes: str) -> Target:
+        return Target(self.place(**changes), KEY)
+
+    def objects(self) -> dict[str, Path]:
+        """Every object by its key."""
+        root = self.folder / BUCKET
+        return {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def bucket(folder: Path, *options: str) -> Iterator[Bucket]:
+    """A bucket until the end of the block."""
+    (folder / BUCKET).mkdir(parents=True, exist_ok=True)
+    program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
+    made = Bucket(folder, free_port())
+    auth = ",".join(KEY.values())
+    command = [program, "serve", "s3", str(folder), f"--addr=127.0.0.1:{made.port}", f"--auth-key={auth}", *options]
+    log = folder.parent / f"{folder.name}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--config=/dev/null"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
+        )
+    try:
+        _wait(made.port, process, log)
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}")
+        try:
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            opener.open(f"http://127.0.0.1:{port}/", timeout=2).close()
+        except urllib.error.HTTPError:
+            return  # it answers, and refuses
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError("rclone does not answer")
