@@ -6,9 +6,9 @@ from workstation.cli.tenant.create import add_create
 from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
 from workstation.cli.tenant.listing import add_list
-from workstation.cli.tenant.why import add_why
 from workstation.cli.tenant.snapshot import add_snapshot
 from workstation.cli.tenant.verifysnapshot import add_verify_snapshot
+from workstation.cli.tenant.why import add_why
 
 
 def add_arguments(parser: Parser) -> None:
