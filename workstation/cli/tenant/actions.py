@@ -1,4 +1,4 @@
-"""`bulkhead tenant create | list | describe | why | accept-data | snapshot | verify-snapshot | delete`: the parser above them."""
+"""`bulkhead tenant create | list | describe | why | snapshot | …`: the parser above them."""
 
 from workstation.cli.parsing import Parser
 from workstation.cli.tenant.acceptdata import add_accept_data
