@@ -1,4 +1,4 @@
-"""The experiments: what is said about them in `experiments.yaml`, and the fault of each by the same name here.
+"""The experiments: their words in `experiments.yaml`, and the fault of each by the same name here.
 
 To add one: a small class in a module of `faults`, a line here, and its words there. `docs/chaos-experiments.md` is made of
 both. What an experiment needs beyond a tenant is a word in `needs`: the runner gives it such a target, or skips it with the

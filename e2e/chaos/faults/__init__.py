@@ -4,6 +4,5 @@ A fault affects only its target. The modules are the families of `e2e.chaos.expe
 """
 
 from e2e.chaos.faults.fault import Fault, LiftError, Proof, Reversible, Scene
-from e2e.chaos.faults.parts import kill
 
-__all__ = ["Fault", "LiftError", "Proof", "Reversible", "Scene", "kill"]
+__all__ = ["Fault", "LiftError", "Proof", "Reversible", "Scene"]

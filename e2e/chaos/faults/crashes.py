@@ -25,7 +25,7 @@ class KillApiServer(Fault):
     """SIGKILL to the API server of the target's plane."""
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
-        proof = parts.kill(parts.plane_processes(scene, "kube-apiserver"), "kube-apiserver of the target")
+        proof = machine.kill(parts.plane_processes(scene, "kube-apiserver"), "kube-apiserver of the target")
         failure = _silence(scene.target.api)
         return [proof, (bool(failure), f"the target's API did not answer: {failure[:120]}")]
 
@@ -37,7 +37,7 @@ class KillControllerManager(Fault):
     replicas: int = 4
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
-        proof = parts.kill(parts.plane_processes(scene, "kube-controller-manager"), "controller manager of the target")
+        proof = machine.kill(parts.plane_processes(scene, "kube-controller-manager"), "controller manager of the target")
         grown = workloads.deployment("grows", self.replicas, workloads.pod_spec(where=workloads.SIMULATED))
         scene.target.api.apply(grown)
         return [proof]
@@ -127,7 +127,7 @@ class KillEtcdWhileWriting(Fault):
             for number in range(self.kills):
                 before = len(writers.acknowledged)
                 until("writes to be acknowledged", lambda more=before: _more(writers, more), seconds=60)  # type: ignore[misc]
-                proofs.append(parts.kill(parts.plane_processes(scene, "etcd"), f"etcd of the target, time {number + 1}"))
+                proofs.append(machine.kill(parts.plane_processes(scene, "etcd"), f"etcd of the target, time {number + 1}"))
                 if number % 2:
                     parts.fresh_pods(scene.host, scene.target.plane, "plane-")
                 until("the target to take writes again", lambda: write(scene.target.api), seconds=90, note=scene.note)
@@ -192,7 +192,7 @@ class KillApiServerWhileCreating(Fault):
             until(
                 "a third of the pods", lambda: expect(len(tried) > self.pods // 3, f"{len(tried)}"), seconds=60, interval=0.02
             )
-            proofs.append(parts.kill(parts.plane_processes(scene, "kube-apiserver"), "kube-apiserver of the target"))
+            proofs.append(machine.kill(parts.plane_processes(scene, "kube-apiserver"), "kube-apiserver of the target"))
             failed = sum(failures)
         return [*proofs, (failed > 0, f"{failed} of the creates failed and were repeated")]
 
@@ -244,7 +244,7 @@ class OutOfMemory(Reversible):
         """A program that needs nothing at the moment is ended once it does."""
         quietly(lambda: scene.target.api.request("GET", "/openapi/v2", timeout=2))
         quietly(lambda: scene.target.api.request("GET", "/api/v1/configmaps", timeout=2))
-        expect(parts.gone([process], seconds=0.1), f"process {process.pid} is still there")
+        expect(machine.gone([process], seconds=0.1), f"process {process.pid} is still there")
 
     def _only(self, scene: Scene) -> machine.Process:
         found = parts.plane_processes(scene, self.program)
@@ -303,7 +303,7 @@ class KillProgramsAtOnce(Fault):
         found = [process for process in found if process.program != "pause"]
         for process in found:
             process.send(signal.SIGKILL)
-        ended = parts.gone(found)
+        ended = machine.gone(found)
         names_ = ", ".join(sorted({process.program for process in found}))
         return [(ended and len(found) >= 4, f"{len(found)} processes killed and gone: {names_}")]
 

@@ -34,7 +34,7 @@ class LostKeys(Reversible):
     def inject(self, scene: Scene) -> Sequence[Proof]:
         host, plane = scene.host, scene.target.plane
         kept = [item for item in host.list("Secret", plane) if item["metadata"]["name"].startswith("pki-")]
-        self.undo.later("the Secrets", partial(_create, host, plane, kept))
+        self.undo.later("the Secrets", partial(_create, host, kept))
         for secret in kept:
             host.delete("Secret", secret["metadata"]["name"], plane)
         named = tenants.wait_condition(host, scene.target.name, "Ready", status="False", reason="KeysLost", seconds=60)
@@ -52,12 +52,22 @@ class LostKeys(Reversible):
         tenant_works(scene.target)
 
 
-def _create(host: Api, namespace: str, kept: Sequence[Obj]) -> None:
-    there = {item["metadata"]["name"] for item in host.list("Secret", namespace)}
-    for secret in kept:
-        if secret["metadata"]["name"] in there:
-            host.delete("Secret", secret["metadata"]["name"], namespace)
-        host.create(anew(secret))
+def in_order(kept: Sequence[Obj]) -> list[Obj]:
+    """The Secrets in the order in which they can be put back. Pure.
+
+    As soon as the controller finds the key of the data, it makes the authorities that are missing, so these come first.
+    """
+
+    def rank(secret: Obj) -> tuple[bool, bool, str]:
+        name = secret["metadata"]["name"]
+        return not name.startswith("pki-ca-"), name != "pki-service-account", name
+
+    return sorted(kept, key=rank)
+
+
+def _create(host: Api, kept: Sequence[Obj]) -> None:
+    for secret in in_order(kept):
+        host.apply(anew(secret))
 
 
 def expired(certificate: bytes, authority: bytes, authority_key: bytes) -> tuple[bytes, bytes]:

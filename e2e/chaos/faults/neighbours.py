@@ -9,9 +9,10 @@ from typing import Final, Literal
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import crowds
+from e2e.chaos.faults import crowds, packets, parts
 from e2e.chaos.faults.fault import Fault, Proof, Scene, of_pod, quietly
 from e2e.chaos.faults.naming import LABELS, SELECTOR
+from e2e.chaos.faults.webhooks import IMAGE
 from e2e.poll import until
 from e2e.workloads import expect
 
@@ -21,10 +22,38 @@ _COMMANDS: Final[dict[str, str]] = {
     "cpu": "for n in 1 2 3 4; do while :; do :; done & done; wait",
     # tail keeps the whole line that never ends.
     "memory": "tail /dev/zero",
-    "processes": "while :; do sleep 600 & done 2>/dev/null; wait",
+    "processes": "",  # see `_STARTS`: a shell ends once it gets no more
     "network": "",  # two pods, see `_commands`
     "disk": "while :; do dd if=/dev/zero of=/scratch/file bs=1M count=256 conv=fsync 2>/dev/null; done",
 }
+
+
+_STARTS: Final = """
+import os, time
+while True:
+    try:
+        os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
+    except OSError:
+        time.sleep(0.2)
+"""
+
+_SINK: Final = f"""
+import socket, threading
+def drain(connection):
+    while connection.recv(1 << 20): pass
+server = socket.create_server(("", {_PORT}))
+while True:
+    threading.Thread(target=drain, args=(server.accept()[0],), daemon=True).start()
+"""
+_SENDS: Final = f"""
+import socket, time
+while True:
+    try:
+        connection = socket.create_connection(("ADDRESS", {_PORT}))
+        while True: connection.sendall(bytes(1 << 20))
+    except OSError:
+        time.sleep(0.2)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +73,11 @@ class Noise(Fault):
     def _start(self, scene: Scene) -> list[str]:
         """The UIDs of the host pods, which run."""
         api = scene.target.api
-        spec = self._spec(_COMMANDS[self.kind])
+        spec = self._python(_STARTS) if self.kind == "processes" else self._spec(_COMMANDS[self.kind])
         if self.kind == "network":
-            spec = self._spec(f"while :; do nc -l -p {_PORT} >/dev/null; done")
-            api.create(workloads.pod("noise-sink", spec, labels=LABELS))
+            api.create(workloads.pod("noise-sink", self._python(_SINK), labels=LABELS))
             address = workloads.wait_running(api, "noise-sink", seconds=60)["status"]["podIP"]
-            spec = self._spec(f"while :; do nc {address} {_PORT} </dev/zero; sleep 0.1; done")
+            spec = self._python(_SENDS.replace("ADDRESS", address))
         for number in range(self.pods):
             api.create(workloads.pod(f"noise-{number}", spec, labels=LABELS))
         return until("the noisy pods to start", partial(self._host_pods, scene), seconds=60)
@@ -68,6 +96,12 @@ class Noise(Fault):
             spec["containers"][0]["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
         return spec
 
+    def _python(self, program: str) -> Obj:
+        spec = self._spec("")
+        spec["containers"][0] |= {"image": IMAGE, "command": ["python3", "-c", program]}
+        spec["containers"][0]["resources"]["limits"]["memory"] = "3Gi"
+        return spec
+
     def _used(self, scene: Scene, uids: Sequence[str]) -> float:
         """What the noisy pods have used so far: seconds of CPU, ends for want of memory, processes, or bytes."""
         processes = [process for uid in uids for process in machine.processes_of_pod(uid)]
@@ -76,7 +110,10 @@ class Noise(Fault):
         if self.kind == "memory":
             return float(sum(_killed(pod) for pod in scene.host.list("Pod", scene.target.work, labels=SELECTOR)))
         if self.kind == "processes":
-            return 0.0
+            return float(sum(parts.refused_processes(process) for process in processes[:1]))
+        if self.kind == "network":
+            listed = scene.host.list("Pod", scene.target.work, labels=SELECTOR)
+            return float(sum(packets.received(packets.cable(pod)) for pod in listed if of_pod(pod) in uids))
         return float(sum(crowds.written_bytes(process.pid) for process in processes))
 
     def _proof(self, scene: Scene, uids: Sequence[str], used: float) -> Proof:
@@ -88,9 +125,10 @@ class Noise(Fault):
             return killed >= self.pods, f"{killed} containers of {len(listed)} pods were ended for want of memory"
         if self.kind == "processes":
             counts = [len(machine.processes_of_pod(uid)) for uid in uids]
-            return min(counts) > 200, f"the pods have {counts} processes, and get no more"
+            refused = f"the kernel refused more {used:.0f} times"
+            return min(counts) > 200 and used > 0, f"the pods have {counts} processes; {refused}"
         mib = used / (1 << 20)
-        return mib > 50, f"{self.pods} pods wrote {mib:.0f} MiB to the {self.kind} in {self.seconds:.0f} s"
+        return mib > 50, f"{self.pods} pods gave {mib:.0f} MiB to the {self.kind} in {self.seconds:.0f} s, as the kernel counts"
 
     def lift(self, scene: Scene) -> None:
         for pod in scene.target.api.list("Pod", "default", labels=SELECTOR):

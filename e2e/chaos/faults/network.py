@@ -158,8 +158,9 @@ class Delay(Reversible):
         log = Path(tempfile.mkdtemp(prefix="bulkhead-delay-")) / "passed"
         normal = self._time_to_address(scene)
         proxy = packets.start_proxy(process, _PROXY_PORT, _MARK, self.delay, log)
-        self.undo.later("the proxy", partial(_end, proxy))
+        # The proxy ends first: without the table, the end of its connections would not reach the syncer.
         self.undo.later("the detour", partial(packets.close_detour, process))
+        self.undo.later("the proxy", partial(_end, proxy))
         until("the proxy to listen", lambda: expect(log.exists(), "no proxy"), seconds=20)
         packets.open_detour(process, address, _PLANE_PORT, _PROXY_PORT, _MARK)
         time.sleep(self.seconds / 2)
@@ -217,7 +218,7 @@ class WithoutNames(Reversible):
     def _said(self, scene: Scene, word: str) -> None:
         query = {"tailLines": "1"}
         last = scene.target.api.text("/api/v1/namespaces/default/pods/asks/log", query).strip()
-        expect(last == word, f"the pod said {last!r}")
+        expect(last == word, f"the pod wrote {last!r}")
 
     def recovered(self, scene: Scene) -> None:
         self._said(scene, "answer")

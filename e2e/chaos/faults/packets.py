@@ -104,6 +104,11 @@ def cable(pod: Obj) -> str:
     return links[number]
 
 
+def received(device: str) -> int:
+    """The bytes that the machine has got through a pod's cable: what the pod has sent."""
+    return int(Path("/sys/class/net", device, "statistics", "rx_bytes").read_text())
+
+
 def limit_rate(device: str, rate: str) -> None:
     run("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "16kb", "latency", "200ms")
 

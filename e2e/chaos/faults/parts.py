@@ -6,8 +6,7 @@ is read from the host's API.
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,6 @@ from e2e.poll import NotYetError, until
 from e2e.workloads import is_ready
 
 HOST_PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd")
-_ENDED: Final = frozenset({"", "Z"})
 
 
 def plane_pod(scene: Scene, member: int = 0) -> Obj:
@@ -60,28 +58,6 @@ def host_processes(program: str) -> list[Process]:
     return found
 
 
-def gone(processes: Iterable[Process], *, seconds: float = 5.0) -> bool:
-    """Whether all these processes have ended within the time."""
-    deadline = time.monotonic() + seconds
-    while alive := [process for process in processes if process.state not in _ENDED]:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(min(0.01 * len(alive), 0.1))
-    return True
-
-
-def kill(processes: Sequence[Process], what: str) -> Proof:
-    """SIGKILL, and the proof that exactly these processes are gone."""
-    if not processes:
-        return False, f"{what}: no process found to kill"
-    for process in processes:
-        process.send(signal.SIGKILL)
-    if not gone(processes):
-        alive = [process.pid for process in processes if process.state not in _ENDED]
-        return False, f"{what}: still running: {alive}"
-    return True, f"{what}: process {', '.join(str(process.pid) for process in processes)} killed and gone"
-
-
 @dataclass(slots=True)
 class Frozen:
     """Samples of processes that should stand still."""
@@ -112,7 +88,7 @@ def frozen(find: Callable[[], list[Process]], what: str, *, interval: float = 0.
                 process.send(signal.SIGSTOP)
                 seen.pids.add(process.pid)
             over.wait(interval)
-            states = [process.state for process in found if process.state not in _ENDED]
+            states = [process.state for process in found if not process.ended]
             seen.samples += 1
             seen.still += bool(states) and all(state == "T" for state in states)
 
@@ -173,13 +149,24 @@ def fresh_pods(host: Api, namespace: str, prefix: str) -> None:
         host.delete("Pod", pod["metadata"]["name"], namespace, grace=0)
 
 
-def memory_limit(process: Process) -> Path:
-    """The file with the memory limit of a process's control group, on a machine with cgroups v1 or v2."""
+def knob(process: Process, controller: str, *names_: str) -> Path:
+    """A file of a process's control group, on a machine with cgroups v1 or v2, whose names differ."""
     paths = dict(line.split(":", 2)[1:] for line in _read(Path(f"/proc/{process.pid}/cgroup")).splitlines())
-    for controller, folder, knob in (("memory", "memory", "memory.limit_in_bytes"), ("", "", "memory.max")):
-        if controller in paths and (found := Path("/sys/fs/cgroup", folder, paths[controller].lstrip("/"), knob)).exists():
-            return found
-    raise OSError(f"process {process.pid} ({process.program}) has no control group with a memory limit")
+    for group, folder in ((controller, controller), ("", "")):
+        for name in names_ if group in paths else ():
+            if (found := Path("/sys/fs/cgroup", folder, paths[group].lstrip("/"), name)).exists():
+                return found
+    raise OSError(f"process {process.pid} ({process.program}) has no control group with {' or '.join(names_)}")
+
+
+def memory_limit(process: Process) -> Path:
+    return knob(process, "memory", "memory.limit_in_bytes", "memory.max")
+
+
+def refused_processes(process: Process) -> int:
+    """How often the kernel refused a process to the pod of this one, at the kubelet's limit."""
+    text = _read(knob(process, "pids", "pids.events").parent.parent / "pids.events")
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("max "))
 
 
 def volume_of(scene: Scene, member: int = 0) -> Path:

@@ -37,7 +37,7 @@ class KillControllerMidway(Fault):
         host.create(tenants.manifest(scene.newcomer, gpus=1))
         space = names.plane_namespace(scene.newcomer)
         until(f"provisioning of {scene.newcomer} to begin", partial(_some, host, "Secret", space), seconds=30, interval=0.02)
-        proof = parts.kill(controllers, "controller")
+        proof = machine.kill(controllers, "controller")
         midway = not tenants.is_ready(host.get("Tenant", scene.newcomer))
         made = len(host.list("Secret", space))
         return [proof, (midway, f"{scene.newcomer} was {'not ' if midway else ''}Ready then, with {made} Secrets made")]
@@ -76,7 +76,7 @@ class KillControllerAtSteps(Fault):
         host.create(tenants.manifest(scene.newcomer, gpus=1))
         for number, kind in enumerate(self.steps):
             until(f"the first {kind}", partial(_begun, scene, kind), seconds=60, interval=0.01)
-            proofs.append(parts.kill(parts.controllers(host), f"controller, at the first {kind}"))
+            proofs.append(machine.kill(parts.controllers(host), f"controller, at the first {kind}"))
             if number % 2:
                 parts.fresh_pods(host, names.SYSTEM_NAMESPACE, _CONTROLLER)
             until("the controller to be back", partial(_controller_ready, host), seconds=60)
@@ -84,7 +84,7 @@ class KillControllerAtSteps(Fault):
         host.delete("Tenant", scene.newcomer)
         space = names.plane_namespace(scene.newcomer)
         until("its deletion to begin", lambda: expect(_leaves(host, space), "nothing goes yet"), seconds=30, interval=0.01)
-        proofs.append(parts.kill(parts.controllers(host), "controller, amid the deletion"))
+        proofs.append(machine.kill(parts.controllers(host), "controller, amid the deletion"))
         return proofs
 
     def recovered(self, scene: Scene) -> None:
@@ -147,7 +147,7 @@ def _scale(host: Api, replicas: int) -> None:
 
 def _leader(host: Api) -> str:
     holder = str(host.get("Lease", _CONTROLLER, names.SYSTEM_NAMESPACE)["spec"].get("holderIdentity") or "")
-    expect(bool(holder), "nobody leads")
+    expect(bool(holder), "no controller leads")
     return holder
 
 
@@ -164,7 +164,7 @@ class KillHostPart(Fault):
     program: str = "kube-apiserver"
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
-        proof = parts.kill(parts.host_processes(self.program), f"{self.program} of the host")
+        proof = machine.kill(parts.host_processes(self.program), f"{self.program} of the host")
         silent = _silent_for(scene.host)
         failure = write_fails(scene.target.api)
         return [proof, (True, f"the host's API {silent}"), (not failure, f"a tenant's API took a write: {failure or 'yes'}")]
@@ -300,7 +300,7 @@ class KillAllSyncers(Fault):
         found = [process for name in names_ for process in find(name)]
         for process in found:
             process.send(signal.SIGKILL)
-        gone = parts.gone(found)
+        gone = machine.gone(found)
         return [(gone and len(found) >= len(names_), f"{len(found)} syncers of {len(names_)} tenants killed and gone")]
 
     def recovered(self, scene: Scene) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from e2e.chaos.faults.fault import Fault, Proof, Scene
 from e2e.names import SLURM_NAMESPACE
 from e2e.poll import NotYetError
-from e2e.slurm import jobs
+from e2e.slurm import faults, jobs
 from e2e.slurm.clusters import Cluster
 from e2e.workloads import expect
 
@@ -76,8 +76,6 @@ class KillSlurmController(Fault):
         return _unmet(scene)
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
-        # Imported here: that module's faults are for the scenarios, and it imports the family of processes.
-        from e2e.slurm import faults  # noqa: PLC0415
 
         cluster = Cluster(scene.target)
         number = jobs.submit(cluster, "sleep 25")

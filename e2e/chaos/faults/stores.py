@@ -42,11 +42,11 @@ class FullStore(Reversible):
         with ThreadPoolExecutor(self.writers, "fill") as pool:
             answers = list(pool.map(partial(_fill, scene.target.api), range(self.writers), [self.objects] * self.writers))
         took, made = time.monotonic() - begin, sum(count for count, _ in answers)
-        said = next((text for _, text in answers if text), "")
+        refusal = next((text for _, text in answers if text), "")
         scene.note(f"    {made} objects of {_LARGE_BYTES // 1000} kB in {took:.0f} s; waiting for the controller to see it")
         named = tenants.wait_condition(scene.host, scene.target.name, "Ready", status="False", reason="StoreFull", seconds=130)
         return [
-            (_NO_SPACE in said, f"after {made} large objects the API answered: {said[:120]}"),
+            (_NO_SPACE in refusal, f"after {made} large objects the API answered: {refusal[:120]}"),
             (True, f"the Tenant says {named['reason']}: {named['message'][:120]}"),
         ]
 
@@ -109,7 +109,7 @@ class _Files:
             shutil.rmtree(self.saved, ignore_errors=True)
             packets.run("cp", "-a", str(self.data), str(self.saved))
             text = change(self.data)
-            proof = parts.kill(doomed, "etcd of the target")
+            proof = machine.kill(doomed, "etcd of the target")
         return proof, text
 
     def put_back(self) -> None:
@@ -153,7 +153,7 @@ def _flipped(data: Path) -> str:
     return f"4 KiB of {log.name} were overwritten"
 
 
-_DAMAGES: Final = {"database overwritten": _overwritten, "log truncated": _truncated, "log overwritten": _flipped}
+DAMAGES: Final = {"database overwritten": _overwritten, "log truncated": _truncated, "log overwritten": _flipped}
 Damage = Literal["database overwritten", "log truncated", "log overwritten"]
 
 
@@ -167,16 +167,16 @@ class DamagedStore(Reversible):
     def inject(self, scene: Scene) -> Sequence[Proof]:
         files, before = _Files(scene), _host_pods(scene)
         self.undo.later("the files of etcd", files.put_back)
-        killed, text = files.change(_DAMAGES[self.damage])
+        killed, text = files.change(DAMAGES[self.damage])
         failures, tries, end = 0, 0, time.monotonic() + self.seconds
         while time.monotonic() < end:
             failures += bool(write_fails(scene.target.api))
             tries += 1
             time.sleep(0.5)
-        said = _last_words(scene)
+        message = _last_words(scene)
         return [
             killed,
-            (failures > tries * 0.5, f"{text}; {failures} of {tries} writes failed; etcd said: {said}"),
+            (failures > tries * 0.5, f"{text}; {failures} of {tries} writes failed; etcd wrote: {message}"),
             _stayed(scene, before),
         ]
 
@@ -193,13 +193,17 @@ def _stayed(scene: Scene, before: set[str]) -> Proof:
 
 
 def _last_words(scene: Scene) -> str:
-    """The end of the log of the etcd that ended last."""
-    query = {"container": "etcd", "previous": "true", "tailLines": "3"}
-    try:
-        text = scene.host.text(f"/api/v1/namespaces/{scene.target.plane}/pods/plane-0/log", query)
-    except (ApiError, UnreachableError) as error:
-        return str(error)[:100]
-    return " | ".join(line[:160] for line in text.strip().splitlines()[-2:])
+    """The gravest line that etcd wrote before it ended last, or that it writes now."""
+    lines: list[str] = []
+    for previous in ("true", "false"):
+        query = {"container": "etcd", "previous": previous, "tailLines": "40"}
+        try:
+            text = scene.host.text(f"/api/v1/namespaces/{scene.target.plane}/pods/plane-0/log", query)
+        except (ApiError, UnreachableError):
+            continue
+        lines += text.strip().splitlines()
+    grave = [line for line in lines if any(word in line for word in ("panic", "fatal", "corrupt", "crc"))]
+    return (grave or lines or ["nothing"])[-1][:240]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +230,8 @@ class OlderStore(Reversible):
         for process in parts.plane_processes(scene, "kube-apiserver"):
             process.send(signal.SIGKILL)
         named = tenants.wait_condition(scene.host, scene.target.name, "Ready", status="False", reason="DataLost", seconds=90)
-        said = f"{text}; the Tenant says {named['reason']}: {named['message'][:140]}"
-        return [killed, (True, said), _stayed(scene, before)]
+        reported = f"{text}; the Tenant says {named['reason']}: {named['message'][:140]}"
+        return [killed, (True, reported), _stayed(scene, before)]
 
 
 def _replaced(older: Path, data: Path) -> str:
@@ -237,7 +241,7 @@ def _replaced(older: Path, data: Path) -> str:
 
 
 def accept_data(scene: Scene) -> None:
-    """What an admin does once they have looked at the data; a plane that is accepted already is no error."""
+    """What an admin does once they have looked at the data; no error if the plane is accepted already."""
 
     def accepted() -> None:
         outcome = commands.bulkhead(

@@ -53,7 +53,7 @@ class KillSyncerBeforeStatus(Fault):
             for event in host.watch("Pod", target.work, version=version, seconds=15):
                 metadata = event["object"]["metadata"]
                 if event["type"] == "ADDED" and (metadata.get("annotations") or {}).get(_VIRTUAL_NAME) == name:
-                    found.append(parts.kill(processes, "syncer of the target"))
+                    found.append(machine.kill(processes, "syncer of the target"))
                     return
 
         watcher = threading.Thread(target=strike, daemon=True)
@@ -105,7 +105,7 @@ class KillSyncerAtBoundaries(Fault):
         def watch() -> None:
             for event in api.watch("Pod", space, version=version, seconds=40):
                 if _about(event["object"], name) and _REACHED[boundary](event):
-                    found.append(parts.kill(processes, f"syncer of the target, when {boundary}"))
+                    found.append(machine.kill(processes, f"syncer of the target, when {boundary}"))
                     return
 
         watcher = threading.Thread(target=watch, daemon=True)
@@ -186,7 +186,7 @@ class FreezeSyncer(Reversible):
 class TwoSyncers(Reversible):
     """A second syncer of the target beside the first; the first is stopped, the second works, and the first resumes.
 
-    The second one is a pod with the same spec that no Deployment owns. So nobody ends it until the experiment does.
+    The second one is a pod with the same spec that no Deployment owns. So nothing but the experiment ends it.
     """
 
     together: float = 15.0

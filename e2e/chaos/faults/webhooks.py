@@ -51,7 +51,7 @@ context.load_cert_chain("/etc/webhook/tls.crt", "/etc/webhook/tls.key")
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
-_IMAGE: Final = "docker.io/bulkhead/bulkhead:0.1.0"
+IMAGE: Final = "docker.io/bulkhead/bulkhead:0.1.0"
 _NAME: Final = "chaos-webhook"
 
 
@@ -144,7 +144,7 @@ class AnsweringWebhook(Reversible):
         api.apply(service)
         spec = workloads.pod_spec(("python3", "-c", _SERVER))
         container = spec["containers"][0]
-        container |= {"image": _IMAGE, "imagePullPolicy": "IfNotPresent"}
+        container |= {"image": IMAGE, "imagePullPolicy": "IfNotPresent"}
         container["env"] = [{"name": "DELAY", "value": str(self.delay)}, {"name": "SIZE", "value": str(self.size)}]
         container["resources"]["limits"]["memory"] = "512Mi"
         container["readinessProbe"] = {"tcpSocket": {"port": 8443}, "periodSeconds": 1}
