@@ -8,8 +8,7 @@ A fault that changes something outside the target's own API says so to its `Undo
 back whatever happens in between.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -130,15 +129,6 @@ def quietly(call: Callable[[], object]) -> None:
         call()
     except (ApiError, UnreachableError):
         return
-
-
-@contextmanager
-def not_yet(*errors: type[Exception]) -> Iterator[None]:
-    """Inside a wait: these errors mean that the awaited state is not reached yet."""
-    try:
-        yield
-    except errors as error:
-        raise NotYetError(f"{type(error).__name__}: {error}") from error
 
 
 def of_pod(pod: Obj) -> str:

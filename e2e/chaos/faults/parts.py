@@ -19,8 +19,6 @@ from e2e.machine import Process
 from e2e.poll import NotYetError, until
 from e2e.workloads import is_ready
 
-HOST_PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd")
-
 
 def plane_pod(scene: Scene, member: int = 0) -> Obj:
     return scene.host.get("Pod", f"plane-{member}", scene.target.plane)

@@ -234,11 +234,11 @@ def _answers(host: Api) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BusyHostApi(Reversible):
-    """Clients list everything on the host without a pause, until its API server computes most of the time."""
+    """Clients read from the host's API server without a pause what costs it most to write, until it computes all the time."""
 
     clients: int = 8
     seconds: float = 20.0
-    share: float = 0.9  # of one core
+    share: float = 0.5  # of one core: on two cores, planes and the clients themselves need the rest
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         over = threading.Event()
@@ -257,7 +257,7 @@ class BusyHostApi(Reversible):
                 except UnreachableError:
                     answers.append(0)
 
-        paths = ("/api/v1/pods", "/api/v1/secrets", "/openapi/v2", "/api/v1/events")
+        paths = ("/metrics", "/metrics", "/metrics", "/api/v1/secrets")
         threads = [threading.Thread(target=lists, args=(paths[n % len(paths)],), daemon=True) for n in range(self.clients)]
         ticks, begin = machine.cpu_ticks(server.pid), time.monotonic()
         for thread in threads:
@@ -268,7 +268,7 @@ class BusyHostApi(Reversible):
         for thread in threads:
             thread.join(timeout=35)
         return [
-            (used >= self.share, f"the host's API server used {used:.0%} of a core; it answered {len(answers)} lists"),
+            (used >= self.share, f"the host's API server used {used:.0%} of a core; it answered {len(answers)} requests"),
             (tenant_pods > 0, f"{tenant_pods} pods of the target came to run meanwhile"),
         ]
 
