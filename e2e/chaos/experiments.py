@@ -88,6 +88,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "partition-plane": network.Partition("plane", "both", 45),
     "partition-host": network.Partition("host", "both", 45),
     "partition-one-way": network.Partition("plane", "back", 30),
+    "member-apart": network.MemberApart(),
     "packets-lost": network.Loss(),
     "line-narrow": network.NarrowLine(),
     "line-late": network.Delay(),

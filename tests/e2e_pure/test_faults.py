@@ -3,6 +3,8 @@
 import base64
 import json
 import os
+import signal
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,10 +13,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, disks, keys, packets, stores, syncers, webhooks
+from e2e.chaos.faults import clocks, disks, keys, packets, stores, syncers, traces, webhooks
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
+from e2e.poll import until
 
 
 def test_what_was_changed_is_put_back_newest_first_and_once() -> None:
@@ -184,5 +188,35 @@ def test_the_copy_of_a_pod_belongs_to_no_replica_set() -> None:
 
 
 def test_nothing_is_traced_that_nobody_traces() -> None:
-    assert not disks.traced(Process(os.getpid(), "python", 0))
-    assert not disks.traced(Process(2**22 + 1, "gone", 0))
+    assert not traces.traced_by(Process(os.getpid(), "python", 0))
+    assert not traces.traced_by(Process(2**22 + 1, "gone", 0))
+
+
+def test_a_stopped_process_of_the_host_is_a_trace_that_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            process = machine.process_at(sleeper.pid)
+            assert process is not None
+            monkeypatch.setattr(machine, "processes_of_host", lambda: [process])
+            monkeypatch.setattr(packets, "present", lambda: False)
+            monkeypatch.setattr(packets, "limited", list)
+            assert not [trace for trace in traces.left() if "sleep" in trace.text]
+            process.send(signal.SIGSTOP)
+            until("it to stop", lambda: workloads.expect(process.state == "T", process.state), seconds=5)
+            (trace,) = [trace for trace in traces.left() if "sleep" in trace.text]
+            assert trace.remove is not None
+            trace.remove()
+            until("it to go on", lambda: workloads.expect(process.state == "S", process.state), seconds=5)
+        finally:
+            sleeper.kill()
+
+
+def test_a_killed_process_is_gone_and_one_that_stays_is_no_proof() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        process = machine.process_at(sleeper.pid)
+        assert process is not None
+        assert not machine.gone([process], seconds=0.1)
+        proven, text = machine.kill([process], "the sleeper")
+        assert proven
+        assert str(process.pid) in text
+    assert machine.kill([], "the sleeper") == (False, "the sleeper: no process found to kill")

@@ -16,6 +16,7 @@ from typing import Final
 from e2e import machine
 from e2e.chaos.faults import parts
 from e2e.chaos.faults.fault import Proof, Reversible, Scene, write_fails
+from e2e.chaos.faults.traces import traced_by
 from e2e.machine import Process
 from e2e.poll import until
 from e2e.workloads import expect
@@ -33,16 +34,6 @@ def injected(log: str) -> tuple[int, int, float]:
     """How many calls a log of strace shows as delayed and as failed, and the longest in seconds. Pure."""
     longest = max((float(text) for text in re.findall(r"<(\d+\.\d+)>$", log, re.MULTILINE)), default=0.0)
     return log.count("(DELAYED)"), log.count("(INJECTED)"), longest
-
-
-def traced(process: Process) -> bool:
-    """Whether the kernel says that a program is being traced."""
-    try:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-    except OSError:
-        return False
-    found = re.search(r"^TracerPid:\s+(\d+)$", status, re.MULTILINE)
-    return found is not None and found.group(1) != "0"
 
 
 def _detach(tracer: subprocess.Popen[bytes]) -> None:
@@ -66,11 +57,11 @@ class _Disk(Reversible):
         log = Path(tempfile.mkdtemp(prefix="bulkhead-strace-")) / "calls"
         tracer = subprocess.Popen(strace(process, calls, inject, log), stderr=subprocess.DEVNULL)
         self.undo.later("strace", partial(_detach, tracer))
-        until("strace to hold etcd", lambda: expect(traced(process), "not traced"), seconds=10)
+        until("strace to hold etcd", lambda: expect(traced_by(process) > 0, "not traced"), seconds=10)
         return log
 
     def over(self, scene: Scene) -> None:
-        held = [process.pid for process in parts.plane_processes(scene, "etcd") if traced(process)]
+        held = [process.pid for process in parts.plane_processes(scene, "etcd") if traced_by(process)]
         expect(not held, f"still traced: {held}")
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from e2e import workloads
 from e2e.api import Obj
 from e2e.chaos.faults import packets, parts
-from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, quietly, tenant_works, write, write_fails
+from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, quietly, tenant_ready, tenant_works, write, write_fails
 from e2e.chaos.faults.naming import LABELS, SELECTOR, marker
 from e2e.poll import until
 from e2e.workloads import expect, is_ready
@@ -95,6 +95,35 @@ def _effort(scene: Scene, seconds: float) -> tuple[int, int, float]:
         count += 1
         time.sleep(0.1)
     return count, failed, longest
+
+
+@dataclass(frozen=True, slots=True)
+class MemberApart(Reversible):
+    """One of the target's three members is cut off from the other two; the majority serves on."""
+
+    member: int = 2
+    seconds: float = 30.0
+
+    def unmet(self, scene: Scene) -> str:
+        return parts.too_few_members(scene)
+
+    def inject(self, scene: Scene) -> Sequence[Proof]:
+        pods = {pod["metadata"]["name"]: pod for pod in parts.pods_named(scene.host, scene.target.plane, "plane-")}
+        alone = packets.address(pods.pop(f"plane-{self.member}"))
+        others = [packets.address(pod) for pod in pods.values()]
+        self.undo.later("the table of drops", packets.clear)
+        packets.drop([rule for other in others for rule in packets.between(alone, other)])
+        count, failed, longest = _effort(scene, self.seconds)
+        lost = packets.dropped()
+        text = f"{failed} of {count} writes failed, the longest took {longest:.1f} s"
+        return [(lost > 0, f"{lost} packets between {alone} and {others} were dropped"), (failed < count / 2, text)]
+
+    def recovered(self, scene: Scene) -> None:
+        tenant_ready(scene)
+        tenant_works(scene.target)
+
+    def over(self, scene: Scene) -> None:  # noqa: ARG002 -- of this machine
+        expect(not packets.present(), "the table of drops is there")
 
 
 @dataclass(frozen=True, slots=True)

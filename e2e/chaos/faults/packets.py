@@ -15,7 +15,6 @@ from typing import Final
 
 from e2e import machine
 from e2e.api import Obj
-from e2e.chaos.faults.fault import of_pod
 from e2e.machine import Process
 
 TABLE: Final = "bulkhead-chaos"
@@ -82,7 +81,7 @@ def address(pod: Obj) -> str:
 
 def any_process(pod: Obj) -> Process:
     """A process in the pod's namespaces."""
-    found = machine.processes_of_pod(of_pod(pod))
+    found = machine.processes_of_pod(str(pod["metadata"]["uid"]))
     if not found:
         raise OSError(f"no process of pod {pod['metadata']['name']}")
     return found[0]
@@ -164,5 +163,11 @@ def close_detour(process: Process) -> None:
 
 def start_proxy(process: Process, port: int, mark: int, delay: float, log: Path) -> subprocess.Popen[bytes]:
     """A proxy in the pod's network that passes on every piece `delay` seconds late, and logs what it passed on."""
-    words = inside(process, sys.executable, "-m", "e2e.chaos.faults.proxy", str(port), str(mark), str(delay), str(log))
+    words = (
+        "setpriv",
+        "--pdeathsig",
+        "TERM",
+        "--",
+        *inside(process, sys.executable, "-m", "e2e.chaos.faults.proxy", str(port), str(mark), str(delay), str(log)),
+    )
     return subprocess.Popen(words)

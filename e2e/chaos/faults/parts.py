@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from e2e import machine, names, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError
@@ -165,6 +164,12 @@ def refused_processes(process: Process) -> int:
     """How often the kernel refused a process to the pod of this one, at the kubelet's limit."""
     text = _read(knob(process, "pids", "pids.events").parent.parent / "pids.events")
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("max "))
+
+
+def too_few_members(scene: Scene) -> str:
+    """Why a fault of one member cannot be made on the target; empty if it can."""
+    members = len(pods_named(scene.host, scene.target.plane, "plane-"))
+    return "" if members >= 3 else f"the plane of {scene.target.name} has {members} member; this needs a plane of three"
 
 
 def volume_of(scene: Scene, member: int = 0) -> Path:

@@ -291,8 +291,7 @@ class LostMember(Reversible):
     seconds: float = 30.0
 
     def unmet(self, scene: Scene) -> str:
-        members = len(parts.pods_named(scene.host, scene.target.plane, "plane-"))
-        return "" if members >= 3 else f"the target {scene.target.name} has {members} member, and this needs a plane of three"
+        return parts.too_few_members(scene)
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         files = _Files(scene, self.member)
