@@ -10,7 +10,7 @@ from typing import Final
 from e2e import names, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError, path_of
 from e2e.chaos.faults.crashes import remove_pods
-from e2e.chaos.faults.fault import Fault, Proof, Scene, quietly
+from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, quietly
 from e2e.chaos.faults.naming import LABELS, SELECTOR
 from e2e.poll import until
 from e2e.workloads import expect
@@ -212,7 +212,7 @@ def _decided(scene: Scene, pods: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Unevictable(Fault):
+class Unevictable(Reversible):
     """A disruption budget with `minAvailable: 100000` while an admin drains the node of its pods."""
 
     asked: int = 100_000
@@ -221,6 +221,8 @@ class Unevictable(Fault):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         api, host = scene.target.api, scene.host
+        self.undo.later("the Deployment", partial(api.delete, "Deployment", "unevictable", "default"))
+        self.undo.later("the budget", partial(api.delete, "PodDisruptionBudget", "unevictable", "default"))
         budget = {"minAvailable": self.asked, "selector": {"matchLabels": {"app": "unevictable"}}}
         about = {"metadata": {"name": "unevictable", "namespace": "default"}, "spec": budget}
         api.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **about})
@@ -228,6 +230,7 @@ class Unevictable(Fault):
         until("the pods and their budget on the host", partial(self._there, scene), seconds=60)
         pod = host.list("Pod", scene.target.work, labels="app=unevictable")[0]
         node = pod["spec"]["nodeName"]
+        self.undo.later(f"node {node}", partial(host.patch, "Node", node, {"spec": {"unschedulable": None}}))
         host.patch("Node", node, {"spec": {"unschedulable": True}})
         answers, end = set[int](), time.monotonic() + self.seconds
         while time.monotonic() < end:
@@ -247,19 +250,9 @@ class Unevictable(Fault):
         healthy = [item.get("status", {}).get("currentHealthy") for item in budgets]
         expect(healthy == [self.replicas], f"the budgets count {healthy} healthy pods")
 
-    def lift(self, scene: Scene) -> None:
-        for node in scene.host.list("Node"):
-            if node["spec"].get("unschedulable"):
-                scene.host.patch("Node", node["metadata"]["name"], {"spec": {"unschedulable": None}})
-        api = scene.target.api
-        quietly(lambda: api.delete("PodDisruptionBudget", "unevictable", "default"))
-        quietly(lambda: api.delete("Deployment", "unevictable", "default"))
-
     def over(self, scene: Scene) -> None:
         left = scene.host.list("Pod", scene.target.work, labels="app=unevictable")
         expect(not left, f"{len(left)} pods are left")
-        cordoned = [node["metadata"]["name"] for node in scene.host.list("Node") if node["spec"].get("unschedulable")]
-        expect(not cordoned, f"cordoned: {cordoned}")
 
 
 def _evict(host: Api, pod: Obj) -> int:

@@ -33,6 +33,7 @@ class KillControllerMidway(Fault):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         host = scene.host
+        tenants.remove(host, scene.newcomer)
         controllers = parts.controllers(host)
         host.create(tenants.manifest(scene.newcomer, gpus=1))
         space = names.plane_namespace(scene.newcomer)
@@ -45,6 +46,16 @@ class KillControllerMidway(Fault):
     def recovered(self, scene: Scene) -> None:
         tenant = scene.host.get("Tenant", scene.newcomer)
         expect(tenants.is_ready(tenant), tenants.explain(tenant))
+
+    def over(self, scene: Scene) -> None:
+        newcomer_gone(scene)
+
+
+def newcomer_gone(scene: Scene) -> None:
+    """Delete the new tenant; raises `NotYetError` while something of it is left."""
+    scene.host.delete("Tenant", scene.newcomer)
+    left = tenants.leftovers(scene.host, scene.newcomer)
+    expect(not left, f"left of {scene.newcomer}: {', '.join(left)}")
 
 
 def _some(host: Api, kind: str, namespace: str) -> None:
@@ -89,8 +100,7 @@ class KillControllerAtSteps(Fault):
 
     def recovered(self, scene: Scene) -> None:
         _controller_ready(scene.host)
-        left = tenants.leftovers(scene.host, scene.newcomer)
-        expect(not left, f"left of {scene.newcomer}: {', '.join(left)}")
+        newcomer_gone(scene)
 
     def lift(self, scene: Scene) -> None:
         quietly(lambda: scene.host.delete("Tenant", scene.newcomer))
@@ -111,6 +121,7 @@ class FrozenLeader(Reversible):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         host = scene.host
+        tenants.remove(host, scene.newcomer)
         self.undo.later("one controller", partial(_scale, host, 1))
         _scale(host, 2)
         until("two controllers", lambda: expect(len(parts.controllers(host)) == 2, "one"), seconds=60)
@@ -139,6 +150,7 @@ class FrozenLeader(Reversible):
 
     def over(self, scene: Scene) -> None:
         expect(len(parts.controllers(scene.host)) == 1, "more than one controller")
+        newcomer_gone(scene)
 
 
 def _scale(host: Api, replicas: int) -> None:
