@@ -134,7 +134,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
 	@$(PY) -m tests.adversarial --check
-	@$(PY) -m e2e.chaos.page --check
+	@$(PY) -m e2e.chaos.listing --check
 	@$(PY) -m ci check
 	@$(PY) -m ci words
 
@@ -145,7 +145,7 @@ fmt: venv ## format and fix what can be fixed
 docs: crds ## all generated files: crds/, the API reference, behaviours of the syncer, hostile tenants, chaos experiments
 	@$(PY) -m tests.behaviours
 	@$(PY) -m tests.adversarial
-	@$(PY) -m e2e.chaos.page
+	@$(PY) -m e2e.chaos.listing
 
 crds: venv
 	@$(PY) -m bulkhead.api.generate

@@ -49,6 +49,7 @@ class Experiment:
     family: str = ""
     hypothesis: str = ""
     needs: Needs = ""
+    may_lose: bool = False  # the target's data, and with it the pods that are to stay
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -143,7 +144,8 @@ def read(words: Mapping[str, Any], faults: Mapping[str, Fault]) -> tuple[Experim
         if target not in get_args(Target) or needs not in get_args(Needs):
             raise ValueError(f"{name}: target {target!r} or needs {needs!r} is not one of those that there are")
         title, within, hypothesis = str(entry["title"]), float(entry["within"]), str(entry["hypothesis"])
-        made.append(Experiment(name, title, faults[name], within, target, family, hypothesis, needs))
+        lost = bool(entry.get("loses", False))
+        made.append(Experiment(name, title, faults[name], within, target, family, hypothesis, needs, lost))
     return tuple(made)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from e2e.chaos import experiments, page
+from e2e.chaos import experiments, listing
 from e2e.chaos.experiments import EXPERIMENTS, FAULTS, GATE, SHORT, named, read, shortened
 from e2e.chaos.faults import platform
 
@@ -70,11 +70,11 @@ def test_every_fault_is_data_that_can_be_compared() -> None:
 
 
 def test_the_page_is_what_would_be_written() -> None:
-    assert page.PAGE.read_text() == page.page()
+    assert listing.PAGE.read_text() == listing.page()
 
 
 def test_the_page_has_every_experiment_with_its_hypothesis() -> None:
-    text = page.page()
+    text = listing.page()
     for item in EXPERIMENTS:
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{item.name}`")]
         assert item.hypothesis in row
