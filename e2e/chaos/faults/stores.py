@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from e2e import commands, machine, tenants, workloads
+from e2e import commands, machine, tenants
 from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.chaos.faults import packets, parts
 from e2e.chaos.faults.fault import Proof, Reversible, Scene, of_pod, quietly, tenant_ready, tenant_works, write, write_fails
@@ -184,7 +184,7 @@ class DamagedStore(Reversible):
 def _host_pods(scene: Scene) -> set[str]:
     """The names and UIDs of the host pods that must stay."""
     about = [pod["metadata"] for pod in scene.host.list("Pod", scene.target.work)]
-    return {f"{metadata['name']}/{metadata['uid']}" for metadata in about if metadata["name"].startswith("stay-")}
+    return {f"{metadata['name']}/{metadata['uid']}" for metadata in about if metadata["name"].startswith(STAYERS)}
 
 
 def _stayed(scene: Scene, before: set[str]) -> Proof:
@@ -272,15 +272,7 @@ class LostVolume(Reversible):
 
     def recovered(self, scene: Scene) -> None:
         tenant_ready(scene)
-        for name in STAYERS:  # they went with the data
-            if scene.target.api.find("Pod", name, "default") is None:
-                scene.target.api.create(workloads.pod(name))
         tenant_works(scene.target)
-
-    def over(self, scene: Scene) -> None:
-        for name in STAYERS:
-            pod = scene.target.api.get("Pod", name, "default")
-            expect(workloads.is_ready(pod), workloads.describe(pod))
 
 
 @dataclass(frozen=True, slots=True)
