@@ -142,7 +142,7 @@ fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: crds ## all generated files: crds/, the API reference, behaviours of the syncer, hostile tenants, chaos experiments
+docs: crds ## all generated files: crds/, API reference, the syncer, hostile tenants, chaos
 	@$(PY) -m tests.behaviours
 	@$(PY) -m tests.adversarial
 	@$(PY) -m e2e.chaos.listing
