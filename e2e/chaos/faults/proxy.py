@@ -33,10 +33,14 @@ class Proxy:
             address, port = _destination(writer.get_extra_info("socket"))
             onward = socket.socket()
             onward.setblocking(False)
-            onward.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self._mark)
+            if self._mark:
+                onward.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self._mark)
             await asyncio.get_running_loop().sock_connect(onward, (address, port))
             there, back = await asyncio.open_connection(sock=onward)
-            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+            try:
+                await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+            finally:
+                back.close()
         except OSError as error:
             print(f"proxy: {error}", file=sys.stderr, flush=True)
         finally:
@@ -52,7 +56,7 @@ class Proxy:
                 due, piece = await late.get()
                 await asyncio.sleep(max(0.0, due - loop.time()))
                 if not piece:
-                    writer.close()
+                    writer.write_eof()  # the other direction may still have something to say
                     return
                 writer.write(piece)
                 await writer.drain()
