@@ -62,7 +62,8 @@ def page(experiments: Sequence[Experiment] = EXPERIMENTS) -> str:
 def _row(item: Experiment) -> str:
     mark = "*" if item.name in GATE else ""
     needs = f"; needs {_NEEDS[item.needs]}" if item.needs else ""
-    return f"| `{item.name}`{mark} | {item.title}{needs} | {item.hypothesis} | {item.recover_within:.0f} |"
+    lost = "; A's data is lost" if item.may_lose else ""
+    return f"| `{item.name}`{mark} | {item.title}{needs}{lost} | {item.hypothesis} | {item.recover_within:.0f} |"
 
 
 def main() -> int:
