@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, disks, keys, packets, stores, syncers, traces, webhooks
+from e2e.chaos.faults import clocks, disks, keys, packets, parts, stores, syncers, traces, webhooks
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
 from e2e.poll import until
@@ -220,3 +220,25 @@ def test_a_killed_process_is_gone_and_one_that_stays_is_no_proof() -> None:
         assert proven
         assert str(process.pid) in text
     assert machine.kill([], "the sleeper") == (False, "the sleeper: no process found to kill")
+
+
+def test_frozen_processes_stand_still_until_the_block_ends_and_then_run() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        try:
+            process = machine.process_at(sleeper.pid)
+            assert process is not None
+            with parts.frozen(lambda: [process], "the sleeper", interval=0.02) as seen:
+                until("samples", lambda: workloads.expect(seen.samples >= 5, f"{seen.samples}"), seconds=10)
+                assert process.state == "T"
+            proven, text = seen.proof(0.5)
+            assert proven
+            assert str(process.pid) in text
+            until("it to go on", lambda: workloads.expect(process.state == "S", process.state), seconds=5)
+        finally:
+            sleeper.kill()
+
+
+def test_processes_that_run_are_no_proof_of_a_freeze() -> None:
+    proven, _ = parts.Frozen("etcd", samples=10, still=5).proof()
+    assert not proven
+    assert not parts.Frozen("etcd").proof()[0]
