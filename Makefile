@@ -65,7 +65,7 @@ RUN.network-policy := e2e.conformance.network_policy
 
 # The embedded host's needs: CNI plugins, packet filter, socket tools, image building, and a C compiler for runc's seccomp.
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
-	kmod libc6-dev libseccomp-dev mmdebstrap nftables pkg-config procps socat util-linux
+	kmod libc6-dev libfaketime libseccomp-dev mmdebstrap nftables pkg-config procps socat strace util-linux
 
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
@@ -136,6 +136,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
 	@$(PY) -m tests.adversarial --check
+	@$(PY) -m e2e.chaos.listing --check
 	@$(PY) -m ci check
 	@$(PY) -m ci words
 
@@ -143,9 +144,10 @@ fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: crds ## all generated files: crds/, the API reference, behaviours of the syncer, what a hostile tenant tries
+docs: crds ## all generated files: crds/, API reference, the syncer, hostile tenants, chaos
 	@$(PY) -m tests.behaviours
 	@$(PY) -m tests.adversarial
+	@$(PY) -m e2e.chaos.listing
 
 crds: venv
 	@$(PY) -m bulkhead.api.generate
@@ -195,7 +197,7 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upg
 picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
 	@$(PY) -u -m e2e.demo.picture
 
-chaos: host-up ## break a tenant in six ways and measure the others; SHORT=1, or some EXPERIMENTS= (root)
+chaos: host-up ## break a tenant in many ways and measure the others; SHORT=1, or some EXPERIMENTS= (root)
 	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(EXPERIMENTS)
 
 ##@ figures

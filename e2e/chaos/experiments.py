@@ -1,47 +1,167 @@
-"""The experiments, as data. To add one: a small class in `faults` and an entry here."""
+"""The experiments: their words in `experiments.yaml`, and the fault of each by the same name here.
+
+To add one: a small class in a module of `faults`, a line here, and its words there. `docs/chaos-experiments.md` is made of
+both. What an experiment needs beyond a tenant is a word in `needs`: the runner gives it such a target, or skips it with the
+fault's own sentence (`Fault.unmet`).
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
 
-from e2e.chaos import faults
-from e2e.chaos.faults import Fault
+import yaml
+
+from e2e.chaos.faults import (
+    clocks,
+    crashes,
+    crowds,
+    disks,
+    floods,
+    keys,
+    neighbours,
+    network,
+    nodes,
+    platform,
+    slurm,
+    stores,
+    syncers,
+    webhooks,
+)
+from e2e.chaos.faults.fault import Fault
+
+WORDS: Final = Path(__file__).with_name("experiments.yaml")
+# Whose failures are expected: the target tenant's; the controller's; or those of the whole platform, where planes still serve.
+Target = Literal["tenant", "controller", "platform"]
+# What the target has to be: any tenant; one in Slurm mode; one with three members; any tenant on a host of several real nodes.
+Needs = Literal["", "slurm", "members", "nodes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One fault, its target, and how long the target may take to work again."""
+    """One fault, its target, what is expected of it, and how long the target may take to work again."""
 
     name: str
     title: str
     fault: Fault
     recover_within: float
-    target: Literal["tenant", "controller"] = "tenant"
+    target: Target = "tenant"
+    family: str = ""
+    hypothesis: str = ""
+    needs: Needs = ""
+    may_lose: bool = False  # the target's data, and with it the pods that are to stay
 
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment("apiserver-killed", "API server of A killed", faults.KillApiServer(), 60),
-    Experiment("syncer-killed", "syncer of A killed before the status write", faults.KillSyncerBeforeStatus(), 60),
-    Experiment("webhook-closed", "webhook in A fails closed on everything", faults.FailClosedWebhook(), 60),
-    Experiment("etcd-frozen", "etcd of A frozen for 60 s", faults.FreezeEtcd(60), 120),
-    Experiment("flood", "5,000 ConfigMaps and 200 CRDs in A", faults.Flood(), 120),
-    Experiment("controller-killed", "controller killed while provisioning", faults.KillControllerMidway(), 120, "controller"),
-)
+FAULTS: Final[Mapping[str, Fault]] = {
+    "apiserver-killed": crashes.KillApiServer(),
+    "apiserver-frozen": crashes.Freeze("kube-apiserver", 30),
+    "apiserver-killed-creating": crashes.KillApiServerWhileCreating(),
+    "apiserver-memory": crashes.OutOfMemory(),
+    "etcd-frozen": crashes.Freeze("etcd", 60),
+    "etcd-killed-writing": crashes.KillEtcdWhileWriting(6),
+    "etcd-memory": crashes.OutOfMemory("etcd", "etcd"),
+    "manager-killed": crashes.KillControllerManager(),
+    "plane-killed": crashes.KillProgramsAtOnce(),
+    "syncer-killed": syncers.KillSyncerBeforeStatus(),
+    "syncer-killed-boundaries": syncers.KillSyncerAtBoundaries(),
+    "syncer-frozen": syncers.FreezeSyncer(40),
+    "syncer-twice": syncers.TwoSyncers(),
+    "store-full": stores.FullStore(),
+    "store-overwritten": stores.DamagedStore("database overwritten"),
+    "log-truncated": stores.DamagedStore("log truncated"),
+    "log-overwritten": stores.DamagedStore("log overwritten"),
+    "store-older": stores.OlderStore(),
+    "volume-lost": stores.LostVolume(),
+    "member-lost": stores.LostMember(),
+    "keys-lost": keys.LostKeys(),
+    "certificates-expired": keys.ExpiredCertificates(),
+    "webhook-closed": webhooks.FailClosedWebhook(),
+    "webhook-slow": webhooks.AnsweringWebhook(delay=8.0),
+    "webhook-large": webhooks.AnsweringWebhook(size=25000000),
+    "flood": floods.Flood(),
+    "flood-events": floods.FloodOfEvents(),
+    "flood-pods": floods.FloodOfPods(),
+    "flood-logs": crowds.FloodOfLogs(),
+    "flood-execs": crowds.OpenExecs(),
+    "flood-watches": crowds.WatchesAndLists(),
+    "affinity-terms": floods.ManyTerms(400, 50),
+    "drain-refused": floods.Unevictable(),
+    "partition-plane": network.Partition("plane", "both", 45),
+    "partition-host": network.Partition("host", "both", 45),
+    "partition-one-way": network.Partition("plane", "back", 30),
+    "member-apart": network.MemberApart(),
+    "packets-lost": network.Loss(),
+    "line-narrow": network.NarrowLine(),
+    "line-late": network.Delay(),
+    "names-away": network.WithoutNames(),
+    "registry-away": network.WithoutRegistry(),
+    "disk-slow": disks.SlowDisk(),
+    "disk-failing": disks.FailingDisk(),
+    "disk-full": disks.FailingDisk(error="ENOSPC", calls="write,pwrite64,fallocate"),
+    "clock-syncer": clocks.WrongClock("syncer"),
+    "clock-controller": clocks.WrongClock("controller"),
+    "controller-killed": platform.KillControllerMidway(),
+    "controller-killed-steps": platform.KillControllerAtSteps(),
+    "leader-frozen": platform.FrozenLeader(),
+    "syncers-restarted": platform.KillAllSyncers(),
+    "host-api-killed": platform.KillHostPart("kube-apiserver"),
+    "host-api-frozen": platform.FreezeHostPart("kube-apiserver", 20),
+    "host-api-busy": platform.BusyHostApi(),
+    "host-etcd-killed": platform.KillHostPart("etcd"),
+    "host-etcd-frozen": platform.FreezeHostPart("etcd", 15),
+    "noise-cpu": neighbours.Noise("cpu"),
+    "noise-memory": neighbours.Noise("memory"),
+    "noise-processes": neighbours.Noise("processes"),
+    "noise-network": neighbours.Noise("network"),
+    "noise-disk": neighbours.Noise("disk"),
+    "slurm-array": slurm.EndlessArray(),
+    "slurm-controller-killed": slurm.KillSlurmController(),
+    "node-killed": nodes.LoseNode("killed"),
+    "node-paused": nodes.LoseNode("paused"),
+    "node-cut": nodes.LoseNode("cut"),
+}
 
 # The same faults with the same proofs for a short run: they last less long, or are smaller.
-SHORT: Mapping[str, Experiment] = {
-    each.name: each
-    for each in (
-        Experiment("webhook-closed", "webhook in A fails closed on everything", faults.FailClosedWebhook(8), 60),
-        Experiment("etcd-frozen", "etcd of A frozen for 15 s", faults.FreezeEtcd(15), 120),
-        Experiment("flood", "1,000 ConfigMaps and 40 CRDs in A", faults.Flood(1000, 40), 120),
-    )
+_SHORT: Final[Mapping[str, tuple[str, Fault]]] = {
+    "webhook-closed": ("webhook in A fails closed on everything", webhooks.FailClosedWebhook(8)),
+    "etcd-frozen": ("etcd of A frozen for 15 s", crashes.Freeze("etcd", 15)),
+    "flood": ("1,000 ConfigMaps and 40 CRDs in A", floods.Flood(1000, 40)),
+    "partition-plane": ("A's syncer cut off from its plane for 12 s", network.Partition("plane", "both", 12)),
+}
+
+# What `--short` without names runs: one for each way in which a fault could spread, less than 8 minutes together.
+GATE: Final = ("syncer-killed", "webhook-closed", "etcd-frozen", "flood", "partition-plane", "controller-killed")
+
+
+def read(words: Mapping[str, Any], faults: Mapping[str, Fault]) -> tuple[Experiment, ...]:
+    """The experiments in the order of their words. Raises `ValueError` where one has a fault alone, or words alone."""
+    about = {name: (family, entry) for family, entries in words.items() for name, entry in entries.items()}
+    if odd := sorted(set(about) ^ set(faults)):
+        raise ValueError(f"experiments with a fault or with words alone: {', '.join(odd)}")
+    made = []
+    for name, (family, entry) in about.items():
+        target, needs = entry.get("target", "tenant"), entry.get("needs", "")
+        if target not in get_args(Target) or needs not in get_args(Needs):
+            raise ValueError(f"{name}: target {target!r} or needs {needs!r} is not one of those that there are")
+        title, within, hypothesis = str(entry["title"]), float(entry["within"]), str(entry["hypothesis"])
+        lost = bool(entry.get("loses", False))
+        made.append(Experiment(name, title, faults[name], within, target, family, hypothesis, needs, lost))
+    return tuple(made)
+
+
+EXPERIMENTS: Final = read(yaml.safe_load(WORDS.read_text()), FAULTS)
+
+SHORT: Final[Mapping[str, Experiment]] = {
+    item.name: replace(item, title=_SHORT[item.name][0], fault=_SHORT[item.name][1])
+    for item in EXPERIMENTS
+    if item.name in _SHORT
 }
 
 
 def shortened(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
-    """The same experiments; those that have a short form are in it."""
-    return tuple(SHORT.get(item.name, item) for item in experiments)
+    """The same experiments; those that have a short form are in it. All of them become the gate's few."""
+    chosen = [item for item in experiments if item.name in GATE] if tuple(experiments) == EXPERIMENTS else experiments
+    return tuple(SHORT.get(item.name, item) for item in chosen)
 
 
 def named(wanted: list[str]) -> tuple[Experiment, ...]:

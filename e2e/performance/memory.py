@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from e2e import machine, names
 from e2e.api import Api
-from e2e.chaos.faults import component_processes
+from e2e.chaos.faults.parts import component_processes
 from e2e.machine import Process
 
 MIB = 1024.0

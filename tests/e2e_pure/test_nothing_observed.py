@@ -7,7 +7,8 @@ import pytest
 
 from e2e import poll, tenants
 from e2e.api import Api
-from e2e.chaos.faults import KillSyncerBeforeStatus, Scene
+from e2e.chaos.faults import Scene
+from e2e.chaos.faults.syncers import KillSyncerBeforeStatus
 from e2e.conformance import comparison, suite
 from e2e.demo import table
 from e2e.demo.context import PodPlace

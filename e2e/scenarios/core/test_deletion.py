@@ -6,7 +6,7 @@ import pytest
 
 from e2e import machine, names, tenants, workloads
 from e2e.api import Api
-from e2e.chaos.faults import component_processes, kill
+from e2e.chaos.faults.parts import component_processes
 from e2e.poll import until
 from e2e.tenants import Tenant
 
@@ -50,7 +50,9 @@ def test_deletion_at_once_leaves_nothing(host: Api, fresh_name: str) -> None:
 @pytest.mark.fresh(gpus=1)
 def test_deletion_goes_on_after_the_controller_was_killed(host: Api, tenant: Tenant) -> None:
     host.delete("Tenant", tenant.name)
-    proven, text = kill(component_processes(host, names.SYSTEM_NAMESPACE, "bulkhead-controller", "controller"), "controller")
+    proven, text = machine.kill(
+        component_processes(host, names.SYSTEM_NAMESPACE, "bulkhead-controller", "controller"), "controller"
+    )
     assert proven, text
     tenants.wait_gone(host, tenant.name, seconds=150)
 

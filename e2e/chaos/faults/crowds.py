@@ -1,0 +1,217 @@
+"""Crowds at the target's API: thousands of watches and lists, hundreds of open execs, and logs without an end."""
+
+import contextlib
+import http.client
+import re
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from e2e import machine, workloads
+from e2e.api import Api, ApiError, UnreachableError, path_of
+from e2e.chaos.faults.fault import Fault, Proof, Scene, of_pod, quietly
+from e2e.workloads import expect
+
+_BROKEN: Final = (OSError, http.client.HTTPException, ssl.SSLError)
+_WATCH: Final = "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=300"
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[list[http.client.HTTPSConnection]]:
+    """Connections that are closed when the block ends."""
+    held: list[http.client.HTTPSConnection] = []
+    try:
+        yield held
+    finally:
+        for connection in held:
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchesAndLists(Fault):
+    """Thousands of open watches, while some clients list everything without a pause."""
+
+    watches: int = 2000
+    listers: int = 6
+    seconds: float = 20.0
+
+    def inject(self, scene: Scene) -> Sequence[Proof]:
+        api = scene.target.api
+        statuses: list[int] = []
+        listed: list[int] = []
+        over = threading.Event()
+        with _held() as held:
+
+            def watch(_: int) -> None:
+                connection = api.connect(timeout=30)
+                held.append(connection)
+                try:
+                    connection.request("GET", _WATCH)
+                    statuses.append(connection.getresponse().status)
+                except _BROKEN:
+                    statuses.append(0)
+
+            with ThreadPoolExecutor(16, "watch") as pool:
+                list(pool.map(watch, range(self.watches)))
+            counted = long_running(api)
+
+            def lists() -> None:
+                while not over.is_set():
+                    try:
+                        api.request("GET", "/api/v1/pods", raw=True, query={"resourceVersion": ""}, timeout=20)
+                        listed.append(200)
+                    except ApiError as error:
+                        listed.append(error.status)
+                    except UnreachableError:
+                        listed.append(0)
+
+            threads = [threading.Thread(target=lists, daemon=True) for _ in range(self.listers)]
+            for thread in threads:
+                thread.start()
+            over.wait(self.seconds)
+            over.set()
+            for thread in threads:
+                thread.join(timeout=30)
+        granted, refused = statuses.count(200), statuses.count(429)
+        return [
+            (granted + refused >= self.watches * 0.9, f"{granted} watches were opened, {refused} refused with 429"),
+            (counted >= granted * 0.8, f"the API server itself counted {counted} watches"),
+            (len(listed) > self.seconds, f"{len(listed)} lists in {self.seconds:.0f} s; {listed.count(429)} got 429"),
+        ]
+
+
+def long_running(api: Api) -> int:
+    """The watches that an API server counts itself."""
+    lines = api.text("/metrics").splitlines()
+    found = [line for line in lines if line.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in line]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in found)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenExecs(Fault):
+    """Hundreds of execs into one pod, open at the same time."""
+
+    sessions: int = 300
+    seconds: float = 15.0
+
+    def inject(self, scene: Scene) -> Sequence[Proof]:
+        api = scene.target.api
+        api.create(workloads.pod("exec-crowd", workloads.pod_spec() | {"restartPolicy": "Never"}))
+        virtual = workloads.wait_running(api, "exec-crowd", seconds=60)
+        uid = of_pod(workloads.host_pod_of(scene.host, virtual, scene.target.work))
+        statuses: list[int] = []
+        with _held() as held:
+
+            def enter(_: int) -> None:
+                connection = api.connect(timeout=30)
+                held.append(connection)
+                try:
+                    statuses.append(open_exec(connection, "exec-crowd", ("sleep", "299")))
+                except _BROKEN:
+                    statuses.append(0)
+
+            with ThreadPoolExecutor(8, "exec") as pool:
+                list(pool.map(enter, range(self.sessions)))
+            time.sleep(self.seconds)
+            inside = len(machine.processes_of_pod(uid, "sleep"))
+        granted = statuses.count(101)
+        others = sorted({status for status in statuses if status != 101})
+        return [
+            (granted > 0, f"{granted} of {self.sessions} execs were accepted, the others with {others}"),
+            (inside > min(granted, 50) * 0.8, f"{inside - 1} processes of theirs ran in the pod at the same time"),
+        ]
+
+    def lift(self, scene: Scene) -> None:
+        quietly(lambda: scene.target.api.delete("Pod", "exec-crowd", "default", grace=0))
+
+    def over(self, scene: Scene) -> None:
+        left = scene.target.api.find("Pod", "exec-crowd", "default")
+        expect(left is None, "the pod of the execs is there")
+
+
+def open_exec(connection: http.client.HTTPSConnection, pod: str, command: Sequence[str]) -> int:
+    """Open an exec by a WebSocket, and leave it open. Returns the status; 101 means that it runs."""
+    words = "&".join(f"command={quote(word)}" for word in command)
+    path = f"{path_of('Pod', 'default', pod)}/exec?stdout=true&container=main&{words}"
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "Y2hhb3MtY2hhb3MtY2hhbw==",
+        "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+    }
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse().status
+
+
+@dataclass(frozen=True, slots=True)
+class FloodOfLogs(Fault):
+    """Pods that write logs as fast as they can, and clients that read them."""
+
+    writers: int = 2
+    readers: int = 4
+    seconds: float = 20.0
+
+    def inject(self, scene: Scene) -> Sequence[Proof]:
+        api = scene.target.api
+        names = [f"log-{number}" for number in range(self.writers)]
+        spec = workloads.pod_spec(("sh", "-c", f"exec yes {'x' * 500}"))
+        for name in names:
+            api.create(workloads.pod(name, spec))
+        pods = [workloads.wait_running(api, name, seconds=60) for name in names]
+        uids = [of_pod(workloads.host_pod_of(scene.host, pod, scene.target.work)) for pod in pods]
+        wrote = [process for uid in uids for process in machine.processes_of_pod(uid)]
+        before = sum(written_bytes(process.pid) for process in wrote)
+        read: list[int] = []
+
+        def follow(number: int) -> None:
+            read.append(_read_log(api, names[number % len(names)], self.seconds))
+
+        with ThreadPoolExecutor(self.readers, "log") as pool:
+            list(pool.map(follow, range(self.readers)))
+        mib = (sum(written_bytes(process.pid) for process in wrote) - before) >> 20
+        return [
+            (mib > 20, f"{len(wrote)} processes wrote {mib} MiB of logs in {self.seconds:.0f} s, as the kernel counts"),
+            (sum(read) > 1 << 20, f"{self.readers} clients read {sum(read) >> 20} MiB of them through the target's API"),
+        ]
+
+    def lift(self, scene: Scene) -> None:
+        for number in range(self.writers):
+            quietly(lambda name=f"log-{number}": scene.target.api.delete("Pod", name, "default", grace=0))  # type: ignore[misc]
+
+    def over(self, scene: Scene) -> None:
+        left = [pod for pod in scene.target.api.list("Pod", "default") if pod["metadata"]["name"].startswith("log-")]
+        expect(not left, f"{len(left)} pods that write logs are left")
+
+
+def written_bytes(pid: int) -> int:
+    """What a process has written so far, to files, sockets and pipes; 0 if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/io").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^wchar: (\d+)$", text, re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
+def _read_log(api: Api, pod: str, seconds: float) -> int:
+    """The bytes of a log that arrive within this time."""
+    got, end = 0, time.monotonic() + seconds
+    connection = api.connect(timeout=10)
+    try:
+        connection.request("GET", f"{path_of('Pod', 'default', pod)}/log?follow=true")
+        response = connection.getresponse()
+        while time.monotonic() < end and (part := response.read1(1 << 16)):
+            got += len(part)
+    except _BROKEN:
+        return got
+    finally:
+        connection.close()
+    return got
