@@ -163,7 +163,7 @@ class Controller:
         self._stores = Stores(self._clock, self._queue.add, access=etcds)
         identity_keys = IdentityKeys(client, settings.system_namespace, self._clock)
         self._snapshots = Snapshots(client, self._queue.add)
-        self._taking = SnapshotTasks(client, self._clock, _means(settings, self._stores, identity_keys))
+        self._taking = SnapshotTasks(client, self._clock, _means(settings, etcds, identity_keys))
         tools = Tools(
             client,
             self._owned,
@@ -330,12 +330,12 @@ class Controller:
         return None if self._synced else "the first list of the host's objects is not complete yet"
 
 
-def _means(settings: Settings, stores: Stores, keys: IdentityKeys) -> Means | None:
+def _means(settings: Settings, etcds: EtcdAccess, keys: IdentityKeys) -> Means | None:
     """What snapshots are taken with; None if the installation has no place for them."""
     if not settings.backup_target:
         return None
     place = settings.backup_place
-    return Means(stores.client, lambda: Target(place), settings.backup_recipients, keys.ring)
+    return Means(etcds.client, lambda: Target(place), settings.backup_recipients, keys.ring)
 
 
 def _config() -> KubeConfig:

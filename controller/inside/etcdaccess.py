@@ -7,8 +7,9 @@ replaced at half of its certificate's life, or if its address or its CA changes.
 """
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -193,25 +194,35 @@ class EtcdAccess:
                 return Etcd(held.client)
             await self._close((tenant, pod))
             wanted = etcd_credential()
-            pair = issue.issue(wanted, authority, now)
-            config = KubeConfig(
-                server=f"https://{address}:{self._ports.get(pod, self._port)}",
-                ca=authority.certificate,
-                client_cert=pair.certificate,
-                client_key=pair.key,
-                tls_server_name="localhost",
-            )
-            client = Client(
-                config,
-                user_agent="bulkhead-controller",
-                field_manager="bulkhead-controller",
-                timeout=_REQUEST_DEADLINE_SECONDS,
-                max_body=_ANSWER_BYTES,
-                connections=_CONNECTIONS,
-            )
+            client = self._client(keys, address, self._ports.get(pod, self._port), _CONNECTIONS)
             await client.__aenter__()
             self._held[(tenant, pod)] = _Held(client, identity, now + wanted.life / 2)
             return Etcd(client)
+
+    @contextlib.asynccontextmanager
+    async def client(self, keys: KeyMaterial, address: str) -> AsyncIterator[Client]:
+        """A client of one member for one long stream, such as a snapshot, beside those that are held."""
+        async with self._client(keys, address, self._port, 1) as client:
+            yield client
+
+    def _client(self, keys: KeyMaterial, address: str, port: int, connections: int) -> Client:
+        authority = keys.authorities["etcd"]
+        pair = issue.issue(etcd_credential(), authority, self._clock.now())
+        config = KubeConfig(
+            server=f"https://{address}:{port}",
+            ca=authority.certificate,
+            client_cert=pair.certificate,
+            client_key=pair.key,
+            tls_server_name="localhost",
+        )
+        return Client(
+            config,
+            user_agent="bulkhead-controller",
+            field_manager="bulkhead-controller",
+            timeout=_REQUEST_DEADLINE_SECONDS,
+            max_body=_ANSWER_BYTES,
+            connections=connections,
+        )
 
     async def forget(self, tenant: str) -> None:
         """Close the clients of a tenant's plane."""

@@ -29,7 +29,7 @@ from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
-from controller.inside.stores import Stores
+from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
 from controller.plane.secrets import authority_secrets
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
@@ -123,8 +123,8 @@ def means(plane: PlaneProcesses, target: Target) -> Means:
     async def ring() -> Any:
         return RING
 
-    stores = Stores(SystemClock(), lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
-    return Means(stores.client, lambda: target, (str(KEY.to_public()),), ring)
+    etcds = EtcdAccess(SystemClock(), port=plane.ports[ETCD_HTTP_PORT])
+    return Means(etcds.client, lambda: target, (str(KEY.to_public()),), ring)
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from bulkhead.snapshots.judge import Taker
 from bulkhead.snapshots.place import Place
 from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
-from controller.inside.stores import Stores
+from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
 from controller.plane.secrets import authority_secrets
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
@@ -58,12 +58,12 @@ async def copied(plane: PlaneProcesses, folder: Path) -> PlaneProcesses:
     async def ring() -> Any:
         return RING
 
-    stores = Stores(SystemClock(), lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
+    etcds = EtcdAccess(SystemClock(), port=plane.ports[ETCD_HTTP_PORT])
     record = RING.sign(planerecord.PURPOSE, PlaneRecord(ID, SPEC.tenant, SPEC.uid, "2026-06-01T12:00:00Z").text())
     secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, plane.keys)}
     tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {}}
     order = Order({"metadata": {"name": "one", "uid": "u"}}, tenant, SPEC, plane.keys, record, secrets, {"plane-0": POD_IP})
-    means = Means(stores.client, lambda: target, (str(KEY.to_public()),), ring)
+    means = Means(etcds.client, lambda: target, (str(KEY.to_public()),), ring)
     await take(order, means, datetime.now(UTC), lambda *_: None)
     found = await reading.inspect(target, RING, ID, "one", Taker(1 << 30, ID))
     store = b"".join([chunk async for chunk in reading.store(target, found, [KEY])])

@@ -23,7 +23,7 @@ from bulkhead.kube.errors import KubeError
 from bulkhead.snapshots import reading
 from bulkhead.snapshots.judge import Taker
 from bulkhead.work.clock import SystemClock
-from controller.inside.stores import Stores
+from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
 from controller.plane.secrets import authority_secrets
 from controller.plane.spec import ETCD_HTTP_PORT
@@ -78,9 +78,9 @@ class Peak:
         self._thread.join()
 
 
-async def fill(stores: Stores, plane: PlaneProcesses) -> None:
+async def fill(etcds: EtcdAccess, plane: PlaneProcesses) -> None:
     """Values that cannot be compressed."""
-    async with stores.client(plane.keys, POD_IP) as client:
+    async with etcds.client(plane.keys, POD_IP) as client:
         deadline = time.monotonic() + 120
         for number in range(MEBIBYTES):
             body = {
@@ -97,8 +97,8 @@ async def fill(stores: Stores, plane: PlaneProcesses) -> None:
 
 
 async def test_memory_does_not_follow_the_size_of_the_store(plane: PlaneProcesses, tmp_path: Path) -> None:
-    stores = Stores(SystemClock(), lambda _: None, port=plane.ports[ETCD_HTTP_PORT])
-    await fill(stores, plane)
+    etcds = EtcdAccess(SystemClock(), port=plane.ports[ETCD_HTTP_PORT])
+    await fill(etcds, plane)
 
     async def ring() -> Any:
         return RING
@@ -109,7 +109,7 @@ async def test_memory_does_not_follow_the_size_of_the_store(plane: PlaneProcesse
     order = Order({"metadata": {"name": "large", "uid": "u"}}, tenant, SPEC, plane.keys, record, secrets, {"plane-0": POD_IP})
     with bucket(tmp_path / "s3") as made:
         target = made.target()
-        means = Means(stores.client, lambda: target, (str(KEY.to_public()),), ring)
+        means = Means(etcds.client, lambda: target, (str(KEY.to_public()),), ring)
         before, began, used = Peak.now(), time.monotonic(), time.process_time()
         with Peak() as peak:
             found, _ = await take(order, means, datetime.now(UTC), lambda *_: None)
