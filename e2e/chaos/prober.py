@@ -15,7 +15,6 @@ from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos.history import HOST, Probe
 from e2e.chaos.recorder import Recorder, record
 
-PERIOD = 0.1
 WRITE_EACH = 4  # one probe in four is a write
 MARK = "chaos-observer"
 _NAMESPACE = "default"
@@ -32,7 +31,7 @@ def probe(recorder: Recorder, tenant: str, api: Api, offset: float) -> None:
         error = _attempt(partial(_write, api, count) if writes else partial(_read, api))
         took = time.monotonic() - begin
         recorder.add(Probe(begin, tenant, "write" if writes else "read", took, error))
-        recorder.stop.wait(max(0.0, PERIOD - took))
+        recorder.stop.wait(max(0.0, recorder.period - took))
 
 
 def _read(api: Api) -> None:
@@ -63,7 +62,7 @@ def probes(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[C
     for api in targets.values():
         _prepare(api)
     for place, (name, api) in enumerate(targets.items()):
-        yield partial(probe, recorder, name, api, PERIOD * place / len(targets))
+        yield partial(probe, recorder, name, api, recorder.period * place / len(targets))
 
 
 if __name__ == "__main__":
