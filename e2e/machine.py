@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -95,6 +96,20 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
             if process and process.state not in {"Z", ""} and (program is None or program in process.program.split(" ")[-1]):
                 found.append(process)
     return found
+
+
+def kill(processes: Sequence[Process], what: str) -> tuple[bool, str]:
+    """SIGKILL, and whether exactly these processes are gone, with a text that says so."""
+    if not processes:
+        return False, f"{what}: no process found to kill"
+    for process in processes:
+        process.send(signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(process.state not in {"", "Z"} for process in processes):
+        time.sleep(0.01)
+    alive = [process.pid for process in processes if process.state not in {"", "Z"}]
+    numbers = ", ".join(str(process.pid) for process in processes)
+    return (False, f"{what}: still running: {alive}") if alive else (True, f"{what}: process {numbers} killed and gone")
 
 
 class Standing(Enum):

@@ -21,7 +21,7 @@ from e2e.machine import HostDownError, Standing, host_api, stand
 from e2e.poll import WaitTimeoutError
 from e2e.progress import stopwatch
 
-HELD, BROKEN, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+HELD, BROKEN, FAILED, INTERRUPTED = 0, 1, 3, 130  # a wrong argument ends argparse with 2
 _NOT_MADE = (HostDownError, RecorderError, NoRunError, WaitTimeoutError, CommandError, ApiError, UnreachableError)
 
 

@@ -19,6 +19,7 @@ from e2e.chaos.history import HOST, Planted, Searched
 from e2e.tenants import Tenant
 
 NAME: Final = "chaos-canary"
+CONTROL_POD: Final = "stay-secret"  # mounts the canary, and writes the control into its log
 _LOG_BYTES: Final = 4 << 20
 _CANARIES: Final[dict[str, str]] = {}
 Text = tuple[str, str, str, bool]  # owner, place, text, whether the control has to be in it
@@ -89,7 +90,7 @@ def _of_tenants(host: Api, opened: Mapping[str, Tenant]) -> Iterator[Text]:
     for name, tenant in opened.items():
         for pod in host.list("Pod", tenant.work, labels=names.MIRRORED):
             original = (pod["metadata"].get("annotations") or {}).get("bulkhead.dev/virtual-name", "")
-            yield from _logs(host, pod, name, control_of="stay-0" if original == "stay-0" else "")
+            yield from _logs(host, pod, name, control_of=original if original == CONTROL_POD else "")
         yield name, f"events of {name}", _dump(tenant.api, "Event"), False
 
 

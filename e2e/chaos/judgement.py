@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from e2e.chaos import invariants, report
+from e2e.chaos import invariants, rows
 from e2e.chaos.history import Finding, History, LeftOut, Record, Run
 from e2e.chaos.invariants import LatencyBound, Violation
 
@@ -21,7 +21,7 @@ class Judgement:
     baseline: Mapping[str, float]
     bound: LatencyBound
     violations: tuple[Violation, ...]
-    rows: tuple[report.Row, ...]
+    rows: tuple[rows.Row, ...]
     left_out: tuple[LeftOut, ...]
 
     @property
@@ -41,5 +41,5 @@ def judge(records: Iterable[Record]) -> Judgement:
     left_out = history.all(LeftOut)
     asked = [name for name in run.experiments if name not in {item.experiment for item in left_out}]
     violations = tuple(invariants.check_all(history, baseline, asked, bound, run.quiet_seconds))
-    rows = report.rows(history, run, history.all(Finding), violations)
-    return Judgement(history, run, baseline, bound, violations, tuple(rows), left_out)
+    table = rows.rows(history, run, history.all(Finding), violations)
+    return Judgement(history, run, baseline, bound, violations, tuple(table), left_out)

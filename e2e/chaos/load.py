@@ -23,7 +23,7 @@ from e2e.slurm import jobs
 from e2e.slurm.clusters import Cluster
 from e2e.tenants import Tenant
 
-STAYERS = ("stay-0", "stay-1")
+STAYERS = (canary.CONTROL_POD, "stay-gpu")
 SPACE = "default"
 KEYS = 4
 WRITE_EVERY = 1.0
@@ -55,6 +55,20 @@ class Load:
 
     def prepare(self) -> None:
         """The canary, the pods that stay, and the keys of the writer."""
+        self._stay()
+        # A run writes higher values than any earlier run: what it reads, it wrote itself.
+        self._value = int(time.time())
+        for _ in range(KEYS):
+            self.write()
+
+    def restore(self) -> None:
+        """The canary and the pods that stay once more, if the tenant has lost its data."""
+        if self.tenant.api.find("Secret", canary.NAME, SPACE) is None:
+            for name in STAYERS:
+                self._remove(name)
+            self._stay()
+
+    def _stay(self) -> None:
         api = self.tenant.api
         self.records.append(canary.plant(self.tenant))
         gpu_pod = workloads.pod_spec(gpus=1, where=workloads.REAL if self.member.real_gpu else workloads.SIMULATED)
@@ -63,10 +77,6 @@ class Load:
                 api.create(workloads.pod(name, spec))
         for name in STAYERS:
             workloads.wait_running(api, name, seconds=60)
-        # A run writes higher values than any earlier run: what it reads, it wrote itself.
-        self._value = int(time.time())
-        for _ in range(KEYS):
-            self.write()
 
     def start(self) -> None:
         works: list[tuple[str, Callable[[], None], float]] = [
@@ -96,11 +106,9 @@ class Load:
     def paused(self) -> Iterator[None]:
         """No work of this tenant inside; what is under way ends first, within a limit."""
         deadline = time.monotonic() + REST_SECONDS
-        held = []
+        held: list[threading.Lock] = []
         try:
-            for lock in self._locks:
-                if lock.acquire(timeout=max(0.1, deadline - time.monotonic())):
-                    held.append(lock)
+            held += [lock for lock in self._locks if lock.acquire(timeout=max(0.1, deadline - time.monotonic()))]
             yield
         finally:
             for lock in held:

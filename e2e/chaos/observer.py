@@ -1,6 +1,6 @@
 """The observer: a process of its own that watches the pods of every tenant and of the host, and writes a history.
 
-It also counts what of the host's GPUs is in use, and what the host's API server rejects. It shares no code with controller
+It also counts GPUs in use, and requests that the host's API server rejects. It shares no code with controller
 or syncer, and it changes nothing. It reaches every tenant's API by its ClusterIP with the tenant's kubeconfig, and the host
 with the admin's. The prober measures how long requests take.
 """

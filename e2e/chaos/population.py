@@ -13,7 +13,7 @@ from e2e.slurm import clusters
 from e2e.slurm.clusters import Cluster
 from e2e.tenants import Tenant
 
-Kind = Literal["plain", "ha", "slurm"]
+Kind = Literal["plain", "members", "slurm"]  # members: a plane of three
 WHOLE: Final = 10
 SHORT: Final = 3
 LEAST: Final = 2  # a target and a neighbour
@@ -24,7 +24,7 @@ _FIRST: Final[tuple[tuple[str, Kind], ...]] = (
     ("chaos-a", "plain"),
     ("chaos-b", "plain"),
     ("chaos-c", "plain"),
-    ("chaos-ha", "ha"),
+    ("chaos-ha", "members"),
     ("chaos-slurm-a", "slurm"),
     ("chaos-slurm-b", "slurm"),
 )
@@ -42,7 +42,7 @@ class Member:
 
 
 def members(count: int) -> tuple[Member, ...]:
-    """The first `count` tenants. Raises ValueError if there would be no neighbour, or too many for one host."""
+    """The first `count` tenants. Raises ValueError for none beside the target, or too many for one host."""
     if not LEAST <= count <= MOST:
         raise ValueError(f"TENANTS must be from {LEAST} to {MOST}, not {count}")
     letters = "defghijklmnopqrstuvwxyz"
@@ -55,7 +55,7 @@ def manifest(member: Member) -> dict[str, Any]:
     """The Tenant of a member."""
     special: dict[Kind, dict[str, Any]] = {
         "plain": {},
-        "ha": {"controlPlane": {"replicas": 3}},
+        "members": {"controlPlane": {"replicas": 3}},
         "slurm": clusters.spec(clusters.slurm(clusters.node_set("cpu"))),
     }
     return tenants.manifest(member.name, gpus=_GPUS, **special[member.kind])

@@ -1,43 +1,16 @@
 """The findings of a chaos run, as a printed table, as chaos.json and as JUnit's XML. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 from xml.etree import ElementTree as ET
 
-from e2e.chaos.history import HOST, Announced, Evidence, Finding, History, Run, Span
-from e2e.chaos.invariants import AIM, SPARE_CORES, TITLES, LatencyBound, Violation
-from e2e.chaos.measures import Broken, Neighbour, broken, neighbour, owners
-
-if TYPE_CHECKING:
-    from e2e.chaos.judgement import Judgement
+from e2e.chaos.history import History
+from e2e.chaos.invariants import AIM, SPARE_CORES, TITLES, LatencyBound
+from e2e.chaos.judgement import Judgement
+from e2e.chaos.rows import Row, outside, totals
 
 _NAMES_IN_A_CELL = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One experiment in the report."""
-
-    experiment: str
-    title: str
-    hypothesis: str
-    family: str
-    target: str
-    passed: bool
-    evidence: tuple[str, ...]
-    recovered_s: float | None
-    pods_went_on: bool
-    broken: Broken | None
-    neighbours: dict[str, Neighbour]
-    over_aim: tuple[str, ...]
-    violations: tuple[str, ...]
-
-
-def rows(history: History, run: Run, findings: Sequence[Finding], violations: Sequence[Violation]) -> list[Row]:
-    """One row for each experiment that began."""
-    spans = {span.experiment: span for span in history.spans}
-    return [_row(history, run, finding, spans.get(finding.experiment), violations) for finding in findings]
 
 
 def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
@@ -57,24 +30,7 @@ def bound_text(idle_cores: float, bound: LatencyBound) -> str:
     )
 
 
-def totals(table: Sequence[Row]) -> dict[str, int]:
-    """Requests and errors of all neighbours and the host together, in all experiments."""
-    noticed = [item for row in table for item in row.neighbours.values()]
-    return {
-        "requests": sum(item.requests for item in noticed),
-        "errors": sum(item.errors for item in noticed),
-        "work": sum(item.work for item in noticed),
-        "failed_work": sum(item.failed_work for item in noticed),
-    }
-
-
-def outside(table: Sequence[Row], violations: Sequence[Violation]) -> list[Violation]:
-    """Violations that belong to no experiment of the table."""
-    known = {row.experiment for row in table}
-    return [item for item in violations if item.experiment not in known]
-
-
-def as_json(judgement: "Judgement") -> dict[str, Any]:
+def as_json(judgement: Judgement) -> dict[str, Any]:
     run, table = judgement.run, judgement.rows
     return {
         "passed": judgement.passed,
@@ -96,7 +52,7 @@ def as_json(judgement: "Judgement") -> dict[str, Any]:
     }
 
 
-def as_text(judgement: "Judgement") -> str:
+def as_text(judgement: Judgement) -> str:
     """A plain table that fits the width of a terminal."""
     table, violations = judgement.rows, judgement.violations
     head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "OTHERS (errors; worst p99 / aim)")
@@ -124,7 +80,7 @@ def as_text(judgement: "Judgement") -> str:
     return "\n".join(lines)
 
 
-def as_junit(judgement: "Judgement") -> str:
+def as_junit(judgement: Judgement) -> str:
     """One test case for each experiment, and one for each invariant outside them."""
     beyond = outside(judgement.rows, judgement.violations)
     suite = ET.Element("testsuite", name="chaos", timestamp=judgement.run.started)
@@ -164,29 +120,3 @@ def _problems(row: Row) -> tuple[str, ...]:
 
 def _seconds(history: History, experiment: str) -> float:
     return next((span.end - span.begin for span in history.spans if span.experiment == experiment), 0.0)
-
-
-def _row(history: History, run: Run, finding: Finding, span: Span | None, violations: Sequence[Violation]) -> Row:
-    name = finding.experiment
-    own = tuple(f"{item.invariant}: {item.text}" for item in violations if item.experiment == name)
-    proof = tuple(item.text for item in history.all(Evidence) if item.experiment == name and item.proven)
-    announced = next((item for item in history.all(Announced) if item.experiment == name), None)
-    note = (finding.note,) if finding.note else ()
-    quiet = (run.baseline_begin, run.baseline_end)
-    noticed = {} if span is None else {owner: neighbour(history, span, owner, quiet) for owner in owners(history, span)}
-    neighbours = {owner: item for owner, item in noticed.items() if item is not None}
-    return Row(
-        experiment=name,
-        title=finding.title,
-        hypothesis=announced.hypothesis if announced else "",
-        family=announced.family if announced else "",
-        target=span.target if span else "",
-        passed=not own and not note and finding.recovered_s is not None and finding.pods_went_on,
-        evidence=proof,
-        recovered_s=finding.recovered_s,
-        pods_went_on=finding.pods_went_on,
-        broken=None if span is None else broken(history, span),
-        neighbours=neighbours,
-        over_aim=tuple(owner for owner, item in neighbours.items() if owner != HOST and item.p99_ms > item.aim_ms),
-        violations=own + note,
-    )

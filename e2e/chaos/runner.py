@@ -21,7 +21,7 @@ from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import canary, invariants, population, quiet, report, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
-from e2e.chaos.history import Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
+from e2e.chaos.history import CONTROLLER, HOST, Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
 from e2e.chaos.load import Load, stayers, turn_period
 from e2e.chaos.population import NEWCOMER, Member
 from e2e.chaos.schedule import Turn
@@ -56,6 +56,8 @@ class Pace:
 
 
 SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)
+# Whose failures an experiment expects, where they are not its target tenant's.
+_OWNERS: Mapping[str, str] = {"controller": CONTROLLER, "platform": HOST}
 _BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError, NotYetError)
 
 
@@ -171,7 +173,7 @@ class Runner:
     def _experiment(self, experiment: Experiment, target: Tenant) -> bool:
         """One experiment, from its hypothesis until no trace of its fault is left. False if it cannot be made here."""
         scene = Scene(self.host, target, NEWCOMER, self.note)
-        owner = target.name if experiment.target == "tenant" else experiment.target
+        owner = _OWNERS.get(experiment.target, target.name)
         hypothesis = hypothesis_of(experiment)
         family = str(getattr(experiment, "family", ""))
         self.note(f"{experiment.title} (target: {owner})")
@@ -182,6 +184,7 @@ class Runner:
             self.records.append(LeftOut(time.monotonic(), experiment.name, reason))
             return False
         begin, lifted = time.monotonic(), 0.0
+        may_lose = bool(getattr(experiment, "may_lose", False))  # its target's data, and with it the pods that are to stay
         recovered: float | None = None
         went_on, problem = False, ""
         try:
@@ -200,14 +203,13 @@ class Runner:
             recover = partial(experiment.fault.recovered, scene)
             until("the target to recover", recover, seconds=within, note=self._detail, patience=1)
             recovered = time.monotonic() - lifted
-            went_on = stayers(target) == before
+            went_on = may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
         time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
-        may_lose = bool(getattr(experiment, "may_lose", False))
         end = time.monotonic()
         self.records.append(Span(experiment.name, owner, begin, end, lifted, may_lose))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
@@ -216,7 +218,11 @@ class Runner:
         return True
 
     def _afterwards(self, experiment: Experiment, target: Tenant, member: Member) -> None:
-        """I3 and I9: read back what was acknowledged, then let the target do nothing and see who still writes for it."""
+        """I3 and I9: read back what was acknowledged, then let the target do nothing and see what still writes for it."""
+        try:
+            self._loads[target.name].restore()
+        except _BROKE_OFF as exc:
+            self.note(f"    the work of {target.name} could not be restored: {str(exc)[:200]}")
         for name, load in self._loads.items():
             try:
                 until(f"{name} to be read", partial(load.read_back, experiment.name), seconds=20, patience=1)
@@ -225,7 +231,7 @@ class Runner:
         with self._loads[target.name].paused():
             seen = quiet.wait(
                 self.host, target, experiment.name, window=self.pace.quiet, within=CONVERGE_SECONDS,
-                counts=member.kind != "ha", note=self.note,
+                counts=member.kind != "members", note=self.note,
             )  # fmt: skip
         self.records.append(seen)
         self.note(f"    quiet after {seen.converged:.0f} s" if not seen.writes else f"    NOT QUIET: {seen.writes[:3]}")

@@ -1,4 +1,4 @@
-"""What of the host's GPUs is in use, counted from lists of nodes, pods and quotas. Pure.
+"""Which of the host's GPUs are in use, counted from lists of nodes, pods and quotas. Pure.
 
 A pod counts from its binding until it has ended, also while it is being deleted.
 """

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from e2e import commands, machine, names, workloads
 from e2e.api import Api, Obj, UnreachableError
-from e2e.chaos.faults import kill
 from e2e.commands import Outcome
 from e2e.names import SLURM_NAMESPACE
 from e2e.poll import NotYetError, until
@@ -24,7 +23,7 @@ def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:
     """SIGKILL to a daemon in a pod. Returns when its process is gone and a new one runs."""
     uid = mirror(host, cluster, pod)["metadata"]["uid"]
     before = _running(uid, program)
-    proven, text = kill(before, f"{program} of {cluster.name}")
+    proven, text = machine.kill(before, f"{program} of {cluster.name}")
     assert proven, text
 
     def back() -> None:

@@ -66,7 +66,11 @@ def late(item: Any) -> bool:
 
 
 BAD: dict[str, tuple[str, str, Change]] = {
-    "a node with too many GPUs": ("I2", "node node-1: 9 GPUs", changed(Use, lambda use: use.scope == "node" and late(use), used=9)),
+    "a node with too many GPUs": (
+        "I2",
+        "node node-1: 9 GPUs",
+        changed(Use, lambda use: use.scope == "node" and late(use), used=9),
+    ),
     "a tenant over its quota": ("I2", "tenant b: 3 GPUs", changed(Use, lambda use: use.name == "b" and late(use), used=3)),
     "a device in two pods": (
         "I2",
@@ -74,42 +78,110 @@ BAD: dict[str, tuple[str, str, Change]] = {
         changed(Use, lambda use: use.scope == "device" and use.at == 255, used=2, holders="x, y"),
     ),
     "a quota that is not counted": ("I2", "tenant b: no use of its quota", without(Use, lambda use: use.name == "b")),
-    "a count that stops": ("I2", "no use of its quota was observed from", without(Use, lambda use: use.name == "b" and late(use))),
+    "a count that stops": (
+        "I2",
+        "no use of its quota was observed from",
+        without(Use, lambda use: use.name == "b" and late(use)),
+    ),
     "no GPU in use": ("I2", "no node's GPUs in use", without(Use, lambda use: use.scope == "node")),
     "no device seen": ("I2", "no pod with a device", without(Use, lambda use: use.scope == "device")),
-    "an acknowledged write that is gone": ("I3", "was acknowledged or read before", changed(Read, lambda read: late(read) and read.tenant == "b", value=MISSING)),
-    "an old value": ("I3", "key key had 1001", changed(Read, lambda read: read.tenant == "a" and read.experiment == "frozen", value=1001)),
-    "a value that no one wrote": ("I3", "which was never written", changed(Read, lambda read: late(read) and read.tenant == "c", value=999999)),
-    "nothing read back": ("I3", "tenant b: its writes were not read after", without(Read, lambda read: read.tenant == "b" and bool(read.experiment))),
+    "an acknowledged write that is gone": (
+        "I3",
+        "was acknowledged or read before",
+        changed(Read, lambda read: late(read) and read.tenant == "b", value=MISSING),
+    ),
+    "an old value": (
+        "I3",
+        "key key had 1001",
+        changed(Read, lambda read: read.tenant == "a" and read.experiment == "frozen", value=1001),
+    ),
+    "a value that no one wrote": (
+        "I3",
+        "which was never written",
+        changed(Read, lambda read: late(read) and read.tenant == "c", value=999999),
+    ),
+    "nothing read back": (
+        "I3",
+        "tenant b: its writes were not read after",
+        without(Read, lambda read: read.tenant == "b" and bool(read.experiment)),
+    ),
     "nothing written": ("I3", "tenant c: wrote nothing", without(Write, of("c"))),
     "nothing acknowledged in an experiment": (
         "I3",
         "tenant c: no write was acknowledged in the experiment",
         changed(Write, lambda write: write.tenant == "c" and 200 <= write.at < 230, acknowledged=False),
     ),
-    "a neighbour's pod that failed": ("I4", "b/turn: lost", changed(Act, lambda act: act.tenant == "b" and act.at == 210, error="b/turn: lost")),
+    "a neighbour's pod that failed": (
+        "I4",
+        "b/turn: lost",
+        changed(Act, lambda act: act.tenant == "b" and act.at == 210, error="b/turn: lost"),
+    ),
     "no pod of a neighbour": ("I4", "c: no pod came or went", without(Act, of("c"))),
-    "an error of the host": ("I5", "host: 1 of 150 requests failed", changed(Probe, lambda probe: probe.tenant == HOST and probe.at == 210, error="timeout")),
-    "a slow host": ("I5", "host: p99", changed(Probe, lambda probe: probe.tenant == HOST and 210 <= probe.at < 212, seconds=0.9)),
+    "an error of the host": (
+        "I5",
+        "host: 1 of 150 requests failed",
+        changed(Probe, lambda probe: probe.tenant == HOST and probe.at == 210, error="timeout"),
+    ),
+    "a slow host": (
+        "I5",
+        "host: p99",
+        changed(Probe, lambda probe: probe.tenant == HOST and 210 <= probe.at < 212, seconds=0.9),
+    ),
     "a host that is not probed": ("I5", "host: there is no baseline", without(Probe, of(HOST))),
     "others' requests rejected": ("I5", "host: 4 requests of flow schema kubelets", also(Rejected(140, "kubelets", 4))),
     "rejections not counted": ("I5", "rejections by priority and fairness were not observed", without(Rejected)),
-    "an object against policy": ("I7", "tenant b: Pod x: hostNetwork is true", changed(Scanned, of("b"), findings=("Pod x: hostNetwork is true",))),
+    "an object against policy": (
+        "I7",
+        "tenant b: Pod x: hostNetwork is true",
+        changed(Scanned, of("b"), findings=("Pod x: hostNetwork is true",)),
+    ),
     "a tenant that was not scanned": ("I7", "tenant b: no host object", without(Scanned, of("b"))),
     "a scan that saw nothing": ("I7", "tenant b: no host object", changed(Scanned, of("b"), objects=0)),
     "a scan without the host's verdict": ("I7", "judged 3 of 12", changed(Scanned, of("b"), judged=3)),
-    "a hot loop": ("I9", "PATCH pods/status", changed(Quiet, lambda quiet: quiet.experiment == "frozen", writes=("9 x PATCH pods/status",))),
+    "a hot loop": (
+        "I9",
+        "PATCH pods/status",
+        changed(Quiet, lambda quiet: quiet.experiment == "frozen", writes=("9 x PATCH pods/status",)),
+    ),
     "no quiet window": ("I9", "no quiet window was observed", without(Quiet, lambda quiet: quiet.experiment == "frozen")),
-    "a short window": ("I9", "quiet was observed for 2 s", changed(Quiet, lambda quiet: quiet.experiment == "frozen", seconds=2.0)),
-    "quiet at last": ("I9", "quiet only after 500 s", changed(Quiet, lambda quiet: quiet.experiment == "frozen", converged=500.0)),
-    "a secret in a log": ("I10", "a secret of tenant b is in log of the controller", changed(Searched, lambda item: item.owner == HOST, leaked=("b",))),
-    "a secret in a neighbour's log": ("I10", "a secret of tenant c is in log of a", changed(Searched, lambda item: item.owner == "a", leaked=("c",))),
+    "a short window": (
+        "I9",
+        "quiet was observed for 2 s",
+        changed(Quiet, lambda quiet: quiet.experiment == "frozen", seconds=2.0),
+    ),
+    "quiet at last": (
+        "I9",
+        "quiet only after 500 s",
+        changed(Quiet, lambda quiet: quiet.experiment == "frozen", converged=500.0),
+    ),
+    "a secret in a log": (
+        "I10",
+        "a secret of tenant b is in log of the controller",
+        changed(Searched, lambda item: item.owner == HOST, leaked=("b",)),
+    ),
+    "a secret in a neighbour's log": (
+        "I10",
+        "a secret of tenant c is in log of a",
+        changed(Searched, lambda item: item.owner == "a", leaked=("c",)),
+    ),
     "no canary": ("I10", "tenant b: no canary", without(Planted, of("b"))),
-    "a search that finds nothing": ("I10", "did not find its control", changed(Searched, lambda item: item.owner == "a", control=False)),
-    "a search without a control": ("I10", "tenant a: the search did not find its own control", changed(Searched, lambda item: item.owner == "a", control=None)),
+    "a search that finds nothing": (
+        "I10",
+        "did not find its control",
+        changed(Searched, lambda item: item.owner == "a", control=False),
+    ),
+    "a search without a control": (
+        "I10",
+        "tenant a: the search did not find its own control",
+        changed(Searched, lambda item: item.owner == "a", control=None),
+    ),
     "a tenant that was not searched": ("I10", "tenant a: none of its texts", without(Searched, lambda item: item.owner == "a")),
-    "a host that was not searched": ("I10", "host: none of its texts", changed(Searched, lambda item: item.owner == HOST, bytes=0)),
-}  # fmt: skip
+    "a host that was not searched": (
+        "I10",
+        "host: none of its texts",
+        changed(Searched, lambda item: item.owner == HOST, bytes=0),
+    ),
+}
 
 
 @pytest.mark.parametrize(("invariant", "text", "change"), BAD.values(), ids=BAD.keys())

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from e2e.chaos import judgement, results
+from e2e.chaos import judgement, kept
 from e2e.chaos.page import document, timeline
 
 
@@ -15,7 +15,7 @@ def main() -> int:
     parser.add_argument("--timeline", type=Path, help="also the picture of the whole run, as an SVG of its own")
     chosen = parser.parse_args()
     try:
-        judged = judgement.judge(results.read(chosen.history))
+        judged = judgement.judge(kept.read(chosen.history))
     except (OSError, ValueError, KeyError, TypeError) as exc:
         parser.error(f"{chosen.history} is not a history of a chaos run: {exc}")
     out = chosen.out or chosen.history.with_name("chaos.html")

@@ -17,6 +17,7 @@ from e2e.chaos.invariants import TITLES
 from e2e.chaos.judgement import Judgement
 from e2e.chaos.measures import Neighbour
 from e2e.chaos.page import drawing, panels, timeline
+from e2e.chaos.rows import Row, totals
 
 _TEMPLATE: Final = Path(__file__).with_name("page.html.j2")
 _SHOWN_VIOLATIONS: Final = 40  # of one invariant
@@ -40,7 +41,7 @@ def html(judged: Judgement) -> str:
         run=judged.run,
         style=drawing.STYLE,
         experiments=experiments,
-        totals=report.totals(judged.rows),
+        totals=totals(judged.rows),
         held=sum(row.passed for row in judged.rows),
         invariants=[_invariant(judged, name, title) for name, title in TITLES.items()],
         timeline=timeline.inline(judged),
@@ -51,7 +52,7 @@ def html(judged: Judgement) -> str:
     )
 
 
-def away(row: report.Row) -> list[str]:
+def away(row: Row) -> list[str]:
     """What broke for the target and for how long, as sentences."""
     found = []
     broken = row.broken
