@@ -116,14 +116,15 @@ def restarts(history: History, span: Span, owner: str) -> int:
 
 def restart_times(history: History, begin: float, end: float, owner: str) -> list[float]:
     """When a container of this owner was first seen restarted or replaced."""
-    last: dict[str, PartSeen] = {}
+    last: dict[str, dict[str, int]] = {}  # part -> UID of a pod -> restarts
     found = []
     tenant = owner if owner in history.tenants else ""
     for part in history.all(PartSeen):
         if part.tenant != tenant or part.at >= end:
             continue
-        before, last[part.part] = last.get(part.part), part
-        changed = before is not None and (part.pod_uid != before.pod_uid or part.restarts > before.restarts)
+        pods = last.setdefault(part.part, {})
+        changed = bool(pods) and part.restarts > pods.get(part.pod_uid, -1)
+        pods[part.pod_uid] = part.restarts
         if changed and part.at >= begin:
             found.append(part.at)
     return found

@@ -25,6 +25,8 @@ _HOST_KINDS: Final = (
 _PLANE_KINDS: Final = ("Pod", "Node", "Service", "ConfigMap", "Secret", "Event", "PersistentVolumeClaim", "EndpointSlice")
 # In the plane, leases are the components' heartbeats, reviews write nothing, and ConfigMaps are what prober and writer patch.
 _NOT_COUNTED: Final = frozenset({"leases", "configmaps", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"})
+# The syncer notes there how far the plane's revision has come, which the prober's writes move.
+_FOLLOWS_THE_PROBER: Final = frozenset({"plane-identity"})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METRIC: Final = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
@@ -45,7 +47,7 @@ def marks(where: str, kind: str, items: Sequence[Obj]) -> dict[str, str]:
     for item in items:
         metadata = item["metadata"]
         own = [entry for entry in metadata.get("managedFields") or [] if entry.get("manager") in PLATFORM]
-        if own:
+        if own and metadata["name"] not in _FOLLOWS_THE_PROBER:
             name = f"{where} {kind} {metadata.get('namespace', '')}/{metadata['name']}"
             found[name] = f"{metadata['uid']} {sorted((str(entry.get('time')), str(entry.get('fieldsV1'))) for entry in own)}"
     return found

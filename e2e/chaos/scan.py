@@ -21,6 +21,8 @@ _IDENTITY: Final = ("bulkhead.dev/tenant-uid", "bulkhead.dev/virtual-kind", "bul
 # The host sets these after the syncer's create.
 _HOSTS_OWN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "deletionTimestamp",
                      "deletionGracePeriodSeconds", "selfLink", "ownerReferences", "finalizers")  # fmt: skip
+# The ledger's notes, and where the scheduler placed a pod.
+_ADDED: Final = {"annotations": "ledger.bulkhead.dev/", "labels": "topology.kubernetes.io/"}
 _POD_LEVELS: Final = frozenset({"baseline", "restricted"})
 # A copy beside its original is more than the quota allows; a Service's address is taken by the original.
 _NOT_A_VERDICT: Final = ("exceeded quota", "already allocated", "already exists")
@@ -63,7 +65,8 @@ def findings(item: Obj, tenant_uid: str) -> Iterator[str]:
             yield f"{name}: annotation {key} is missing"
     if annotations.get(_IDENTITY[0], tenant_uid) != tenant_uid:
         yield f"{name}: it is marked as an object of the tenant with UID {annotations[_IDENTITY[0]]}"
-    if metadata.get("ownerReferences"):
+    # The Secret of a pod's tokens goes with the pod.
+    if any(owner.get("kind") != "Pod" or item["kind"] == "Pod" for owner in metadata.get("ownerReferences") or []):
         yield f"{name}: it has owners"
     rules = {"Pod": _pod, "Service": _service, "Secret": _secret}.get(item["kind"])
     if rules is not None:
@@ -78,9 +81,10 @@ def candidate(item: Obj) -> Obj:
         metadata.pop(field, None)
     # A name that is free, and of the same form: 32 hex digits at the end.
     metadata["name"] = f"{metadata['name'][:-1]}{'0' if metadata['name'][-1] != '0' else '1'}"
-    annotations = metadata.get("annotations") or {}
-    for key in [key for key in annotations if key.startswith("ledger.bulkhead.dev/")]:
-        del annotations[key]
+    for field, prefix in _ADDED.items():
+        added = metadata.get(field) or {}
+        for key in [key for key in added if key.startswith(prefix)]:
+            del added[key]
     made.pop("status", None)
     spec = made.get("spec") or {}
     if made["kind"] == "Pod":

@@ -293,6 +293,7 @@ def host_pod(**spec: Any) -> dict[str, Any]:
         "nodeName": "n",
     }
     metadata = {"name": "x-0123456789abcdef", "namespace": "bh-red-work", "uid": "u", "annotations": marks}
+    metadata["labels"] = {"app": "x", "topology.kubernetes.io/zone": "a"}  # the latter by the host, once it is bound
     return {"kind": "Pod", "metadata": metadata, "spec": base | spec, "status": {"phase": "Running"}}
 
 
@@ -328,8 +329,12 @@ def test_a_bad_host_pod_is_found(spec: dict[str, Any], text: str) -> None:
 def test_other_bad_objects_are_found() -> None:
     assert list(scan.findings(host_pod(), "other"))
     owned = host_pod()
-    owned["metadata"]["ownerReferences"] = [{}]
+    owned["metadata"]["ownerReferences"] = [{"kind": "Pod"}]
     assert list(scan.findings(owned, "t")) == ["Pod x-0123456789abcdef: it has owners"]
+    tokens = {**owned, "kind": "Secret"}
+    assert list(scan.findings(tokens, "t")) == []
+    tokens["metadata"]["ownerReferences"] = [{"kind": "Node"}]
+    assert list(scan.findings(tokens, "t")) == ["Secret x-0123456789abcdef: it has owners"]
     service = {**host_pod(), "kind": "Service", "spec": {"externalIPs": ["1.2.3.4"]}}
     assert "it claims the addresses" in str(list(scan.findings(service, "t")))
     secret = {**host_pod(), "kind": "Secret", "type": "kubernetes.io/service-account-token"}
@@ -345,6 +350,7 @@ def test_the_copy_that_the_host_judges_is_what_the_syncer_would_create() -> None
     assert made["metadata"]["name"] == "x-0123456789abcde0"
     assert "uid" not in made["metadata"]
     assert "ledger.bulkhead.dev/admitted" not in made["metadata"]["annotations"]
+    assert made["metadata"]["labels"] == {"app": "x"}
     assert "nodeName" not in made["spec"]
     assert "status" not in made
     assert given == host_pod()

@@ -197,8 +197,16 @@ def part(at: float, restarts: int = 0, *, tenant: str = "b", uid: str = "p1", oo
         [part(1, tenant="a"), part(120, 1, tenant="a")],
         [part(1, 3), part(60, 3)],
         led("x", 1),
+        [part(1, tenant="a"), part(60, tenant="a", uid="p2"), part(140, tenant="a"), part(141, tenant="a", uid="p2")],
     ],
-    ids=["quiet", "target restarts", "target's restart is reported late", "old restarts", "same leader"],
+    ids=[
+        "quiet",
+        "target restarts",
+        "target's restart is reported late",
+        "old restarts",
+        "same leader",
+        "both pods of a rollout",
+    ],
 )
 def test_no_restart_elsewhere_accepts(records: list[Record]) -> None:
     assert invariants.no_restart_elsewhere(history(records, span())) == []

@@ -118,13 +118,13 @@ def _rejections(history: History, span: Span) -> list[Violation]:
 def no_restart_elsewhere(history: History) -> list[Violation]:
     """I6: outside the target no container restarts, is replaced or runs out of memory, and the leader stays."""
     found = [Violation("I6", "observer", text) for text in unseen_parts(history, CONTROLLER)]
-    last: dict[tuple[str, str], PartSeen] = {}
+    last: dict[tuple[str, str], dict[str, PartSeen]] = {}
     leader = ""
     for record in history.records:
         if isinstance(record, PartSeen):
-            key = (record.tenant, record.part)
-            before, last[key] = last.get(key), record
-            change = _change(before, record)
+            pods = last.setdefault((record.tenant, record.part), {})
+            change = _change(pods, record)
+            pods[record.pod_uid] = record
             if change and not is_target(history, record.tenant or CONTROLLER, record.at):
                 owner = f"tenant {record.tenant}" if record.tenant else "platform"
                 found.append(Violation("I6", experiment_at(history, record.at), f"{owner}: {record.part} {change}"))
@@ -136,14 +136,14 @@ def no_restart_elsewhere(history: History) -> list[Violation]:
     return found
 
 
-def _change(before: PartSeen | None, now: PartSeen) -> str:
-    if before is None:
-        return "ran out of memory" if now.out_of_memory else ""
-    if now.pod_uid != before.pod_uid:
+def _change(pods: Mapping[str, PartSeen], now: PartSeen) -> str:
+    """What has happened to a part. A former pod of a Deployment may be seen beside the next one until it has ended."""
+    before = pods.get(now.pod_uid)
+    if before is None and pods:
         return "was replaced"
-    if now.out_of_memory and not before.out_of_memory:
+    if now.out_of_memory and not (before and before.out_of_memory):
         return "ran out of memory"
-    return f"restarted ({before.restarts} -> {now.restarts})" if now.restarts > before.restarts else ""
+    return f"restarted ({before.restarts} -> {now.restarts})" if before and now.restarts > before.restarts else ""
 
 
 def baseline_p99(history: History, begin: float, end: float) -> dict[str, float]:
