@@ -3,11 +3,11 @@
 Each kind of tenant has names of its own, so a later run with more tenants finds those of an earlier one as it needs them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from e2e import tenants
+from e2e import names, tenants
 from e2e.api import Api
 from e2e.slurm import clusters
 from e2e.slurm.clusters import Cluster
@@ -19,6 +19,8 @@ SHORT: Final = 3
 LEAST: Final = 2  # a target and a neighbour
 MOST: Final = 40
 NEWCOMER: Final = "chaos-new"
+STANDARD: Final = "standard"  # the example class
+THREE: Final = "chaos-three"
 # The rest are plain. The special ones come early, so that a few tenants are enough to have them.
 _FIRST: Final[tuple[tuple[str, Kind], ...]] = (
     ("chaos-a", "plain"),
@@ -58,17 +60,26 @@ def manifest(member: Member) -> dict[str, Any]:
         "members": {"controlPlane": {"replicas": 3}},
         "slurm": clusters.spec(clusters.slurm(clusters.node_set("cpu"))),
     }
-    return tenants.manifest(member.name, gpus=_GPUS, **special[member.kind])
+    tenant_class = THREE if member.kind == "members" else STANDARD
+    return tenants.manifest(member.name, gpus=_GPUS, tenant_class=tenant_class, **special[member.kind])
+
+
+def class_of_three(standard: Mapping[str, Any]) -> dict[str, Any]:
+    """A class that allows planes of three members, and is otherwise the example class."""
+    spec = {**standard["spec"], "controlPlane": {**standard["spec"]["controlPlane"], "maxReplicas": 3}}
+    return {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": THREE}, "spec": spec}
 
 
 def bring_up(host: Api, chosen: Sequence[Member], note: Callable[[str], None]) -> dict[str, Tenant]:
     """Create those that are missing, all at once, and wait until their users can work."""
+    if any(member.kind == "members" for member in chosen):
+        host.apply(class_of_three(host.get("TenantClass", STANDARD)))
     for member in chosen:
         if host.find("Tenant", member.name) is None:
             host.create(manifest(member))
-    names = [member.name for member in chosen]
-    tenants.wait_ready(host, names, seconds=120 + 30 * len(names), note=lambda text: note(f"    waiting: {text[:160]}"))
-    opened = {name: tenants.open_tenant(name) for name in names}
+    wanted = [member.name for member in chosen]
+    tenants.wait_ready(host, wanted, seconds=120 + 30 * len(wanted), note=lambda text: note(f"    waiting: {text[:160]}"))
+    opened = {name: tenants.open_tenant(name) for name in wanted}
     for member in chosen:
         if member.kind == "slurm":
             clusters.wait_ready(host, member.name, seconds=300, note=lambda text: note(f"    waiting: {text[:160]}"))

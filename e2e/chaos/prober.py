@@ -44,7 +44,8 @@ def _write(api: Api, count: int) -> None:
     except ApiError as exc:
         if exc.status != 404:
             raise
-        _prepare(api)  # a tenant that has lost its data has lost this too
+        # The first write, or the first one after the tenant has lost its data.
+        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": _NAMESPACE}})
 
 
 def _attempt(call: Callable[[], object]) -> str:
@@ -55,17 +56,9 @@ def _attempt(call: Callable[[], object]) -> str:
     return ""
 
 
-def _prepare(api: Api) -> None:
-    """The one object that the prober writes."""
-    if api.find("ConfigMap", MARK, _NAMESPACE) is None:
-        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": _NAMESPACE}})
-
-
 def probes(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
     """One loop per API, spread over the period."""
     targets = {**apis, HOST: host}
-    for api in targets.values():
-        _prepare(api)
     for place, (name, api) in enumerate(targets.items()):
         yield partial(probe, recorder, name, api, recorder.period * place / len(targets))
 

@@ -12,6 +12,7 @@ from e2e.api import Api, UnreachableError
 from e2e.chaos import __main__ as command
 from e2e.chaos import canary, devices, population, quiet, runner, scan, schedule, uses
 from e2e.chaos.experiments import EXPERIMENTS, Experiment
+from e2e.chaos.history import Quiet
 from e2e.chaos.observer import rejections
 from e2e.chaos.page.__main__ import main as page_main
 from e2e.chaos.quiet import Look
@@ -103,6 +104,10 @@ def test_tenants_are_made_as_their_kind_needs() -> None:
     assert specs["chaos-ha"]["controlPlane"] == {"replicas": 3}
     assert specs["chaos-slurm-a"]["scheduling"]["mode"] == "Slurm"
     assert set(specs["chaos-a"]) == {"class", "quota"}
+    standard = {"spec": {"description": "x", "controlPlane": {"replicas": 1}}}
+    three = population.class_of_three(standard)
+    assert (specs["chaos-ha"]["class"], three["metadata"]["name"]) == ("chaos-three", "chaos-three")
+    assert three["spec"] == {"description": "x", "controlPlane": {"replicas": 1, "maxReplicas": 3}}
 
 
 # Use
@@ -210,7 +215,7 @@ def test_refused_and_empty_writes_show_in_the_planes_counters() -> None:
     assert quiet.changes(second, first) == ()  # the API server began again
 
 
-def window(looks: list[Look | Exception], monkeypatch: pytest.MonkeyPatch, within: float = 30.0) -> quiet.Quiet:
+def window(looks: list[Look | Exception], monkeypatch: pytest.MonkeyPatch, within: float = 30.0) -> Quiet:
     """`wait` over these looks, one every two seconds; the last one stays."""
     now = [0.0]
 

@@ -48,6 +48,8 @@ def test_the_page_says_what_broke_and_who_noticed_in_words_and_shapes() -> None:
     assert "✗ 1 err, 1 restarts" in page
     assert "tenant b: 1 of 150 requests failed, first: timeout" in page
     assert "reads were away for 20.0 s" in page
+    assert "in 5 s without work the platform wrote nothing for a" in page
+    assert "3 keys of 3 tenants were read back" in page
     assert "Hypothesis, recorded before the fault: the target recovers and the others notice nothing" in page
 
 

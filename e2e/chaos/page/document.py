@@ -12,7 +12,7 @@ from typing import Any, Final
 import jinja2
 
 from e2e.chaos import report
-from e2e.chaos.history import HOST
+from e2e.chaos.history import HOST, Quiet, Read
 from e2e.chaos.invariants import TITLES
 from e2e.chaos.judgement import Judgement
 from e2e.chaos.measures import Neighbour
@@ -32,7 +32,7 @@ def html(judged: Judgement) -> str:
             "row": row,
             "target": "the host" if row.target == HOST else row.target,
             "picture": panels.experiment(judged, spans[row.experiment]) if row.experiment in spans else "",
-            "away": away(row),
+            "away": [*away(row), *afterwards(judged, row.experiment)],
         }
         for number, row in enumerate(judged.rows, 1)
     ]
@@ -72,6 +72,21 @@ def away(row: Row) -> list[str]:
     )
     went_on = "Its running pods went on." if row.pods_went_on else "Its running pods did NOT all go on."
     return [*found, f"{recovered} {went_on}"]
+
+
+def afterwards(judged: Judgement, experiment: str) -> list[str]:
+    """What was seen once the target had recovered, as sentences."""
+    found = []
+    for quiet in judged.history.all(Quiet):
+        if quiet.experiment == experiment:
+            wrote = "nothing" if not quiet.writes else ", ".join(quiet.writes[:3])
+            window = f"in {quiet.seconds:.0f} s without work the platform wrote {wrote} for {quiet.tenant}"
+            found.append(f"Converged after {quiet.converged:.0f} s; {window}.")
+    reads = [read for read in judged.history.all(Read) if read.experiment == experiment]
+    if reads:
+        owners = len({read.tenant for read in reads})
+        found.append(f"{len(reads)} keys of {owners} tenants were read back and compared with what was acknowledged.")
+    return found
 
 
 def matrix(judged: Judgement) -> list[dict[str, Any]]:
