@@ -15,14 +15,14 @@ from e2e.api import ApiError, UnreachableError
 from e2e.chaos import population, results, schedule
 from e2e.chaos.experiments import EXPERIMENTS, Experiment, named, shortened
 from e2e.chaos.judgement import NoRunError
-from e2e.chaos.runner import SHORT_PACE, Pace, Plan, RecorderError, Runner
+from e2e.chaos.runner import SHORT_PACE, Pace, Plan, Runner
 from e2e.commands import CommandError
 from e2e.machine import HostDownError, Standing, host_api, stand
 from e2e.poll import WaitTimeoutError
 from e2e.progress import stopwatch
 
 HELD, BROKEN, FAILED, INTERRUPTED = 0, 1, 3, 130  # a wrong argument ends argparse with 2
-_NOT_MADE = (HostDownError, RecorderError, NoRunError, WaitTimeoutError, CommandError, ApiError, UnreachableError)
+_NOT_MADE = (HostDownError, NoRunError, WaitTimeoutError, CommandError, ApiError, UnreachableError)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,6 +83,9 @@ def main() -> int:
         return INTERRUPTED
     if runner.interrupted:
         return INTERRUPTED
+    if runner.failed:
+        print(f"the run could not be judged: {runner.failed}", file=sys.stderr)
+        return FAILED
     return HELD if judged.passed else BROKEN
 
 

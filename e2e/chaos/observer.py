@@ -19,6 +19,7 @@ from e2e.chaos.recorder import Recorder, record
 
 LIST_EVERY = 5.0
 COUNT_EVERY = 5.0
+PARTS_EACH = 10  # probes between two looks at the platform's containers
 LEASE = "bulkhead-controller"
 _REJECTED = re.compile(r'^apiserver_flowcontrol_rejected_requests_total\{[^}]*flow_schema="([^"]*)"[^}]*\} (\S+)', re.MULTILINE)
 
@@ -92,7 +93,7 @@ def watch_platform(recorder: Recorder, host: Api) -> None:
             recorder.add(LeaderSeen(time.monotonic(), str((lease or {}).get("spec", {}).get("holderIdentity") or "")))
         except (ApiError, UnreachableError):
             pass  # the host's own probe records that it does not answer
-        recorder.stop.wait(max(0.0, 1.0 - (time.monotonic() - begin)))
+        recorder.stop.wait(max(0.0, PARTS_EACH * recorder.period - (time.monotonic() - begin)))
 
 
 def _note_parts(recorder: Recorder, pod: Obj) -> None:

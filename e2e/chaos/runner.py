@@ -38,10 +38,6 @@ FEW_TENANTS = 4  # so many are probed ten times a second each, more of them five
 Note = Callable[[str], None]
 
 
-class RecorderError(RuntimeError):
-    """Prober or observer ended before the run was over, so the run cannot be judged."""
-
-
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How long the runner waits and measures, in seconds.
@@ -74,13 +70,18 @@ class Plan:
 
 @dataclass(slots=True)
 class Runner:
-    """One chaos run. `records` holds everything that it noted itself; `interrupted` is whether a user ended it early."""
+    """One chaos run.
+
+    `records` holds everything that it noted itself. `interrupted` is whether a user ended it early; `failed` says which
+    recorder ended before the run did, so that the run cannot be judged.
+    """
 
     host: Api
     note: Note
     pace: Pace = field(default_factory=Pace)
     records: list[Record] = field(default_factory=list)
     interrupted: bool = False
+    failed: str = ""
     _loads: dict[str, Load] = field(default_factory=dict)
 
     def run(self, plan: Plan) -> list[Record]:
@@ -105,8 +106,8 @@ class Runner:
             tenants.remove(self.host, NEWCOMER)
         if not self.interrupted:
             population.take_down(self.host, plan.members, self.note)
-        if failed := [f"{name} with code {code}" for name, code in codes.items() if code != 0]:
-            raise RecorderError(f"ended before the run was over: {', '.join(failed)}")
+        if ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]:
+            self.failed = f"ended before the run was over: {', '.join(ended)}"
         return self._gather()
 
     def _prepare(self, members: Sequence[Member]) -> dict[str, Tenant]:
@@ -162,8 +163,9 @@ class Runner:
         for turn in plan.turns:
             if plan.until is not None and time.monotonic() - begin >= plan.until:
                 return
-            if dead := [name for name, process in recorders.items() if process.poll() is not None]:
-                raise RecorderError(f"ended before the run was over: {', '.join(dead)}")
+            if any(process.poll() is not None for process in recorders.values()):
+                self.note("prober or observer has ended: the run is over")
+                return
             done.append(turn.experiment.name)
             target = opened[turn.member.name]
             if self._experiment(turn.experiment, target):

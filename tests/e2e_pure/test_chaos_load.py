@@ -2,14 +2,15 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import __main__ as command
-from e2e.chaos import runner
-from e2e.chaos.history import MISSING, Read, Record, Write
+from e2e.chaos import kept, runner
+from e2e.chaos.history import MISSING, Read, Record, Run, Write
 from e2e.chaos.load import KEYS, Load
 from e2e.chaos.population import Member
 from e2e.tenants import Tenant
@@ -111,33 +112,51 @@ def test_a_pause_waits_for_work_that_is_under_way_and_lets_none_begin() -> None:
     assert not thread.is_alive()
 
 
-def ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, records: list[Record] | Exception, *, interrupted: bool = False
-) -> int:
-    """The exit code of a run that ends so."""
+class Ending:
+    """`python -m e2e.chaos` with a run that ends as it is told."""
 
-    def run(self: runner.Runner, _plan: runner.Plan) -> list[Record]:
-        self.interrupted = interrupted
-        if isinstance(records, Exception):
-            raise records
-        return records
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self._patch = monkeypatch
+        self.folder = folder
+        monkeypatch.setattr("sys.argv", ["chaos", "--short"])
+        monkeypatch.setattr("e2e.install.ensure_installed", lambda *_: None)
+        monkeypatch.setattr("signal.signal", lambda *_: None)
+        for name in ("stand", "host_api"):
+            monkeypatch.setattr(command, name, lambda *_: None)
+        monkeypatch.chdir(folder)
 
-    monkeypatch.setattr("sys.argv", ["chaos", "--short"])
-    monkeypatch.setattr(command.install, "ensure_installed", lambda *_: None)
-    for name in ("stand", "host_api"):
-        monkeypatch.setattr(command, name, lambda *_: None)
-    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(runner.Runner, "run", run)
-    monkeypatch.chdir(tmp_path)
-    return command.main()
+    def code(self, records: list[Record], error: Exception | None = None, **state: object) -> int:
+        """The exit code; `state` is what the runner says of itself."""
+
+        def run(made: runner.Runner, _plan: runner.Plan) -> list[Record]:
+            if error is not None:
+                raise error
+            for name, value in state.items():
+                setattr(made, name, value)
+            return records
+
+        self._patch.setattr(runner.Runner, "run", run)
+        return command.main()
 
 
-def test_the_exit_code_says_how_a_run_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    assert ended(monkeypatch, tmp_path, good_run()) == 0
-    assert ended(monkeypatch, tmp_path, without(Write, of("b"))(good_run())) == 1
-    assert ended(monkeypatch, tmp_path, runner.RecorderError("observer ended")) == 3
-    assert ended(monkeypatch, tmp_path, good_run(), interrupted=True) == 130
-    assert (tmp_path / "build" / "results" / "chaos-history.jsonl.gz").exists()
+def test_the_exit_code_says_how_a_run_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ending = Ending(monkeypatch, tmp_path)
+    assert ending.code(good_run()) == 0
+    assert ending.code(without(Write, of("b"))(good_run())) == 1
+    assert ending.code([], UnreachableError("no host")) == 3
+    assert ending.code(without(Run)(good_run())) == 3
+
+
+def test_what_was_observed_until_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ending = Ending(monkeypatch, tmp_path)
+    history = tmp_path / "build" / "results" / "chaos-history.jsonl.gz"
+    for state, code in (({"interrupted": True}, 130), ({"failed": "observer ended"}, 3)):
+        assert ending.code(good_run(), None, **state) == code
+        assert len(kept.read(history)) == len(good_run())
+        history.unlink()
+
+
+def test_a_wrong_argument_ends_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["chaos", "--tenants", "1"])
     with pytest.raises(SystemExit) as wrong:
         command.main()
