@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -43,6 +43,11 @@ class Process:
         """R, S, D, T (stopped) or Z; empty if the process is gone or another one has its number."""
         fields = _stat(self.pid)
         return fields[0] if fields and int(fields[19]) == self.started else ""
+
+    @property
+    def ended(self) -> bool:
+        """Gone, or a zombie that its parent has not noticed yet."""
+        return self.state in {"", "Z"}
 
     def send(self, number: signal.Signals) -> bool:
         """Signal the process; False if it is already gone."""
@@ -98,18 +103,25 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
     return found
 
 
+def gone(processes: Iterable[Process], *, seconds: float = 5.0) -> bool:
+    """Whether all these processes have ended within the time."""
+    watched, deadline = list(processes), time.monotonic() + seconds
+    while alive := sum(not process.ended for process in watched):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(min(0.01 * alive, 0.1))
+    return True
+
+
 def kill(processes: Sequence[Process], what: str) -> tuple[bool, str]:
-    """SIGKILL, and whether exactly these processes are gone, with a text that says so."""
+    """SIGKILL. Returns whether exactly these processes are gone, as `/proc` says, and a sentence about it."""
     if not processes:
         return False, f"{what}: no process found to kill"
     for process in processes:
         process.send(signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and any(process.state not in {"", "Z"} for process in processes):
-        time.sleep(0.01)
-    alive = [process.pid for process in processes if process.state not in {"", "Z"}]
-    numbers = ", ".join(str(process.pid) for process in processes)
-    return (False, f"{what}: still running: {alive}") if alive else (True, f"{what}: process {numbers} killed and gone")
+    if not gone(processes):
+        return False, f"{what}: still running: {[process.pid for process in processes if not process.ended]}"
+    return True, f"{what}: process {', '.join(str(process.pid) for process in processes)} killed and gone"
 
 
 class Standing(Enum):
