@@ -41,14 +41,16 @@ def plan_of(chosen: argparse.Namespace, command: str, note: Callable[[str], None
     asked = chosen.tenants if chosen.tenants is not None else population.SHORT if chosen.short else population.WHOLE
     members = population.members(asked)
     experiments: Sequence[Experiment] = named(chosen.experiments)
-    if chosen.short or chosen.mix:
-        experiments = shortened(experiments)
     if chosen.mix:
+        # Each in its short form: more of them in the same time.
+        experiments = [shortened([item])[0] for item in experiments]
         seconds = schedule.duration(chosen.mix)
         seed = chosen.seed if chosen.seed is not None else int(time.time())
         note(f"drawing experiments for {chosen.mix}; to repeat them: SEED={seed}")
         schedule.check(experiments, members)
         return Plan(members, schedule.draws(experiments, members, seed), seed, seconds, command)
+    if chosen.short:
+        experiments = shortened(experiments)
     if not chosen.experiments:
         misfits = [item.name for item in experiments if not schedule.fitting(item, members)]
         experiments = [item for item in experiments if item.name not in misfits]
