@@ -289,6 +289,22 @@ class History:
         times, probes = self._by_tenant.get(tenant, ([], []))
         return probes[bisect_left(times, begin) : bisect_left(times, end)]
 
+    def restarts(self, tenant: str, begin: float, end: float) -> list[float]:
+        """When a container of this tenant was first seen restarted or replaced; the platform's own with an empty name."""
+        times = self._restarts.get(tenant, [])
+        return times[bisect_left(times, begin) : bisect_left(times, end)]
+
+    @cached_property
+    def _restarts(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        last: dict[tuple[str, str], dict[str, int]] = {}  # part -> UID of a pod -> restarts
+        for part in self.all(PartSeen):
+            pods = last.setdefault((part.tenant, part.part), {})
+            if pods and part.restarts > pods.get(part.pod_uid, -1):
+                found.setdefault(part.tenant, []).append(part.at)
+            pods[part.pod_uid] = part.restarts
+        return found
+
     @cached_property
     def _by_kind(self) -> dict[type[Any], tuple[Any, ...]]:
         found: dict[type[Any], list[Any]] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from e2e.chaos.history import HOST, Act, History, PartSeen, Probe, Span
+from e2e.chaos.history import HOST, Act, History, Probe, Span
 from e2e.chaos.invariants import AIM
 from e2e.chaos.percentiles import percentile
 
@@ -116,18 +116,7 @@ def restarts(history: History, span: Span, owner: str) -> int:
 
 def restart_times(history: History, begin: float, end: float, owner: str) -> list[float]:
     """When a container of this owner was first seen restarted or replaced."""
-    last: dict[str, dict[str, int]] = {}  # part -> UID of a pod -> restarts
-    found = []
-    tenant = owner if owner in history.tenants else ""
-    for part in history.all(PartSeen):
-        if part.tenant != tenant or part.at >= end:
-            continue
-        pods = last.setdefault(part.part, {})
-        changed = bool(pods) and part.restarts > pods.get(part.pod_uid, -1)
-        pods[part.pod_uid] = part.restarts
-        if changed and part.at >= begin:
-            found.append(part.at)
-    return found
+    return history.restarts(owner if owner in history.tenants else "", begin, end)
 
 
 def _work(history: History, span: Span, owner: str) -> tuple[int, int]:

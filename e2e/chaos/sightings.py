@@ -52,7 +52,9 @@ def _gap(history: History, owner: str, what: str, seen: Sequence[float]) -> Iter
     first = min((span.begin for span in spans), default=time_of(history.records[0]))
     moments = [first, *(at for at in seen if at > first), history.end]
     for begin, end in pairwise(moments):
+        if end - begin <= LONGEST_GAP:
+            continue
         away = any(hits(span, owner) and span.begin < end and begin < span.end + LONGEST_GAP for span in spans)
-        if end - begin > LONGEST_GAP and not away:
+        if not away:
             yield f"{what} was observed from {begin:.1f} to {end:.1f}"
             return

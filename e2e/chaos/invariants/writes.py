@@ -1,5 +1,6 @@
 """I3 and I9: no acknowledged write of a tenant is lost, and the platform stops writing when there is nothing to do. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from e2e.chaos.history import MISSING, History, Read, Write, hits
@@ -63,25 +64,27 @@ def _unread(history: History, tenant: str, writes: Sequence[Write], reads: Seque
 
 
 def _lost(history: History, tenant: str, writes: Sequence[Write], reads: Sequence[Read]) -> list[Violation]:
-    """Reads of one key that no order of its writes explains."""
+    """Reads of one key that no order of its writes explains. Its one writer's values grow, so the last one counts."""
     found = []
     losses = [span for span in history.spans if span.target == tenant and span.may_lose]
-    highest_read = MISSING
-    read_at = 0.0
+    acknowledged = [item for item in writes if item.acknowledged]
+    answered = [item.end for item in acknowledged]
+    tried = {item.value for item in writes}
+    seen, seen_at = MISSING, 0.0  # what was read once has happened: a later read may not return an older value
     for read in reads:
         lost = max((span.end for span in losses if span.begin <= read.at), default=0.0)
         excused = any(span.begin <= read.at < span.end for span in losses)
-        kept = [item.value for item in writes if item.acknowledged and item.end < read.at and item.at >= lost]
-        tried = [item.value for item in writes if item.at <= read.at + 60]
-        # What was read once has happened: a later read may not return an older value.
-        least = max([*kept, highest_read if read_at >= lost else MISSING], default=MISSING)
+        last = bisect_left(answered, read.at)
+        kept = acknowledged[last - 1] if last else None
+        least = max(kept.value if kept and kept.at >= lost else MISSING, seen if seen_at >= lost else MISSING)
+        where = read.experiment or experiment_at(history, read.at)
         if read.value < least and not excused:
             shown = "nothing" if read.value == MISSING else str(read.value)
             text = f"tenant {tenant}: key {read.key} had {shown} at {read.at:.1f}, {least} was acknowledged or read before"
-            found.append(Violation("I3", read.experiment or experiment_at(history, read.at), text))
+            found.append(Violation("I3", where, text))
         elif read.value != MISSING and read.value not in tried:
             text = f"tenant {tenant}: key {read.key} had {read.value} at {read.at:.1f}, which was never written"
-            found.append(Violation("I3", read.experiment or experiment_at(history, read.at), text))
-        if read.value > highest_read or read_at < lost:
-            highest_read, read_at = read.value, read.at
+            found.append(Violation("I3", where, text))
+        if read.value > seen or seen_at < lost:
+            seen, seen_at = read.value, read.at
     return found
