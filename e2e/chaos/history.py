@@ -36,6 +36,7 @@ class Run:
     quiet_seconds: float
     experiments: Sequence[str] = ()  # those that were asked for, in their order
     command: str = ""
+    simulated: bool = False  # made up, to show what the page shows
 
 
 @dataclass(frozen=True, slots=True)

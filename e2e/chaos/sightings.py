@@ -8,7 +8,7 @@ was the target just then.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from e2e.chaos.history import CONTROLLER, History, LeaderSeen, PartSeen, PodSeen, Side, Use, hits, time_of
+from e2e.chaos.history import History, LeaderSeen, PartSeen, PodSeen, Side, Use, hits, time_of
 
 LONGEST_GAP = 30.0
 LEAST_PROBES_A_SECOND = 1.0
@@ -37,7 +37,7 @@ def unused(history: History) -> Iterator[str]:
     uses = history.all(Use)
     for tenant in history.tenants:
         seen = [use.at for use in uses if (use.scope, use.name) == ("tenant", tenant)]
-        yield from _gap(history, CONTROLLER, f"tenant {tenant}: no use of its quota", seen)
+        yield from _gap(history, "", f"tenant {tenant}: no use of its quota", seen)
     for scope, what in (("node", "no node's GPUs in use"), ("device", "no pod with a device")):
         if not any(use.scope == scope and use.used for use in uses):
             yield f"platform: {what} was observed"
