@@ -150,3 +150,4 @@ _.delayed
 # Figures of a chaos run that its page and chaos.json show (e2e/chaos/page/page.html.j2).
 _.p50_ms
 _.baseline_p50_ms
+_.simulated
