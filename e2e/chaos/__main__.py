@@ -77,7 +77,11 @@ def main() -> int:
         # shares of their own.
         stand(Standing.LOAD)
         runner = Runner(host_api(), note, SHORT_PACE if chosen.short else Pace())
-        judged = results.write(runner.run(plan), note)
+        try:
+            judged = results.write(runner.run(plan), note)
+        finally:
+            if not runner.interrupted:
+                runner.take_down(plan.members)
     except _NOT_MADE as exc:
         print(f"the run could not be made or judged: {type(exc).__name__}: {exc}", file=sys.stderr)
         return FAILED

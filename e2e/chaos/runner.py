@@ -103,12 +103,17 @@ class Runner:
         finally:
             self._stop_loads()
             codes = {name: _end(process) for name, process in recorders.items()}
-            tenants.remove(self.host, NEWCOMER)
-        if not self.interrupted:
-            population.take_down(self.host, plan.members, self.note)
         if ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]:
             self.failed = f"ended before the run was over: {', '.join(ended)}"
         return self._gather()
+
+    def take_down(self, members: Sequence[Member]) -> None:
+        """Remove what a short run does not use. What cannot be removed is said, and is no part of the verdict."""
+        try:
+            tenants.remove(self.host, NEWCOMER)
+            population.take_down(self.host, members, self.note)
+        except _BROKE_OFF as exc:
+            self.note(f"not all tenants could be removed: {str(exc)[:200]}; `make down` removes the host")
 
     def _prepare(self, members: Sequence[Member]) -> dict[str, Tenant]:
         self.note(f"{len(members)} tenants under steady load: {', '.join(member.name for member in members)}")
@@ -282,5 +287,10 @@ def unmet(experiment: Experiment, scene: Scene) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
+    """Let a recorder write what it has. Returns its exit code."""
     process.terminate()
-    return process.wait(timeout=60)
+    try:
+        return process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -123,6 +123,7 @@ class Ending:
         monkeypatch.setattr("signal.signal", lambda *_: None)
         for name in ("stand", "host_api"):
             monkeypatch.setattr(command, name, lambda *_: None)
+        monkeypatch.setattr(runner.Runner, "take_down", lambda *_: None)
         monkeypatch.chdir(folder)
 
     def code(self, records: list[Record], error: Exception | None = None, **state: object) -> int:
