@@ -197,8 +197,9 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upg
 picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
 	@$(PY) -u -m e2e.demo.picture
 
-chaos: host-up ## break a tenant in many ways and measure the others; SHORT=1, or some EXPERIMENTS= (root)
-	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(EXPERIMENTS)
+chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIMENTS="a b", MIX=1h, SEED= (root)
+	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(if $(TENANTS),--tenants $(TENANTS)) $(if $(MIX),--mix $(MIX)) \
+		$(if $(SEED),--seed $(SEED)) $(EXPERIMENTS)
 
 ##@ figures
 

@@ -152,3 +152,8 @@ _.exit_code
 _.relists
 _.last_error
 _.delayed
+
+# Figures of a chaos run that its page and chaos.json show (e2e/chaos/page/page.html.j2).
+_.p50_ms
+_.baseline_p50_ms
+_.simulated

@@ -146,6 +146,13 @@ class Api:
         self._name = cluster.get("tls-server-name") or self.host
         self._context = _tls_context(cluster, self._user)
         self._local = threading.local()
+        self._user_asked = ""
+
+    def impersonating(self, user: str) -> "Api":
+        """The same API server, which answers as it would answer this user; only an admin may ask so."""
+        other = Api(self._file, timeout=self.timeout, renew=self._renew)
+        other._user_asked = user
+        return other
 
     @property
     def kubeconfig(self) -> Path:
@@ -302,6 +309,8 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": "bulkhead-e2e"}
         if token := self._user.get("token"):
             headers["Authorization"] = f"Bearer {token}"
+        if self._user_asked:
+            headers["Impersonate-User"] = self._user_asked  # for a ServiceAccount the server adds its groups
         return headers
 
     def _open(self, *, timeout: float) -> _Connection:

@@ -1,16 +1,54 @@
-"""The records that the observer and the runner write, one JSON line for each. Pure: it reads and writes lines, without a clock.
+"""The records of a run, one JSON line for each. Pure: it reads and writes lines, without a clock.
 
-All times are seconds of the machine's monotonic clock, which both processes share.
+All times are seconds of the machine's monotonic clock, which all processes share. A history holds everything that a run is
+judged and drawn by: `python -m e2e.chaos.page` needs nothing else.
 """
 
 import json
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 HOST = "host"  # the "tenant" of probes against the host's own API server
+CONTROLLER = "controller"
+MISSING = -1  # the value of a key that was read and is not there
 
 Side = Literal["host", "virtual"]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known of a run before its first fault; `baseline_*` is the window without a fault."""
+
+    at: float
+    tenants: Sequence[str]
+    started: str
+    seed: int
+    baseline_begin: float
+    baseline_end: float
+    idle_cores: float
+    cores: int
+    factor: float  # the bound that a neighbour's p99 is judged by: factor x baseline + allowance, in seconds
+    allowance: float
+    quiet_seconds: float
+    experiments: Sequence[str] = ()  # those that were asked for, in their order
+    command: str = ""
+    simulated: bool = False  # made up, to show what the page shows
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What an experiment expects, recorded before its fault begins."""
+
+    at: float
+    experiment: str
+    title: str
+    hypothesis: str
+    target: str
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +60,40 @@ class Probe:
     kind: Literal["read", "write"]
     seconds: float
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One piece of a tenant's steady work from its begin to its end: a pod that came and went, a watch, a job."""
+
+    at: float
+    tenant: str
+    kind: str
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of the tenant's writer: which key got which value, and whether the API server acknowledged it until `end`."""
+
+    at: float
+    tenant: str
+    key: str
+    value: int
+    end: float
+    acknowledged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value that the tenant's writer read, begun at `at`; `experiment` names the one after which all keys are read."""
+
+    at: float
+    tenant: str
+    key: str
+    value: int
+    experiment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +141,94 @@ class LeaderSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """How much is in use and how much there is: GPUs of a node, a tenant's quota, or the pods that hold a device."""
+
+    at: float
+    scope: Literal["node", "tenant", "device"]
+    name: str
+    limit: int
+    used: int
+    holders: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """How many requests the host's API server has rejected by priority and fairness, by flow schema, since it started."""
+
+    at: float
+    schema: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """After an experiment: how long the idle target took to converge, and the writes for it in the window that followed."""
+
+    at: float
+    tenant: str
+    experiment: str
+    converged: float
+    seconds: float
+    writes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The last look at all host objects of a tenant: how many there were, how many the host judged again, what is wrong."""
+
+    at: float
+    tenant: str
+    objects: int
+    judged: int
+    findings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A text that was searched for canary secrets: whose it is, where, and of which tenants a canary was in it.
+
+    `control` says whether the search found the harmless mark that it had to find; without one there, it is None.
+    """
+
+    at: float
+    owner: str
+    place: str
+    bytes: int
+    leaked: Sequence[str]
+    control: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A canary secret was made in a tenant; the history does not contain it."""
+
+    at: float
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
-    """An experiment, from just before its fault until its target had recovered. The target may also be the controller."""
+    """An experiment, from just before its fault until its target had recovered. The target may be the controller or the host.
+
+    `lifted` is when the fault was undone; 0 if it was not. `may_lose` says that the target's acknowledged writes may be gone.
+    """
 
     experiment: str
     target: str
     begin: float
     end: float
+    lifted: float = 0.0
+    may_lose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An experiment that was asked for and could not be made here, and why."""
+
+    at: float
+    experiment: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +241,26 @@ class Evidence:
     text: str
 
 
-Record = Probe | PodSeen | PodGone | PartSeen | LeaderSeen | Span | Evidence
-_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in (Probe, PodSeen, PodGone, PartSeen, LeaderSeen, Span, Evidence)}
-
-
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What the runner itself saw of one experiment: whether the target recovered, and whether its pods kept running."""
+
+    experiment: str
+    title: str
+    recovered_s: float | None
+    pods_went_on: bool
+    note: str = ""
+    at: float = 0.0
+
+
+Record = (
+    Run | Announced | Probe | Act | Write | Read | PodSeen | PodGone | PartSeen | LeaderSeen | Use | Rejected | Quiet | Scanned
+    | Searched | Planted | Span | LeftOut | Evidence | Finding
+)  # fmt: skip
+_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Record.__args__}
+
+
+@dataclass(frozen=True)
 class History:
     """All records, in the order of their times."""
 
@@ -105,12 +273,59 @@ class History:
         ordered = tuple(sorted(records, key=time_of))
         return History(ordered, tuple(tenants), max((_last(record) for record in ordered), default=0.0))
 
+    def all(self, kind: type[R]) -> tuple[R, ...]:
+        """The records of one kind, in the order of their times."""
+        return self._by_kind.get(kind, ())
+
     @property
     def spans(self) -> tuple[Span, ...]:
-        return tuple(record for record in self.records if isinstance(record, Span))
+        return self.all(Span)
+
+    @property
+    def run(self) -> Run | None:
+        """What the run was; None for a history that was cut off before its baseline was over."""
+        return next(iter(self.all(Run)), None)
 
     def probes(self, tenant: str, begin: float, end: float) -> list[Probe]:
-        return [item for item in self.records if isinstance(item, Probe) and item.tenant == tenant and begin <= item.at < end]
+        times, probes = self._by_tenant.get(tenant, ([], []))
+        return probes[bisect_left(times, begin) : bisect_left(times, end)]
+
+    def restarts(self, tenant: str, begin: float, end: float) -> list[float]:
+        """When a container of this tenant was first seen restarted or replaced; the platform's own with an empty name."""
+        times = self._restarts.get(tenant, [])
+        return times[bisect_left(times, begin) : bisect_left(times, end)]
+
+    @cached_property
+    def _restarts(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        last: dict[tuple[str, str], dict[str, int]] = {}  # part -> UID of a pod -> restarts
+        for part in self.all(PartSeen):
+            pods = last.setdefault((part.tenant, part.part), {})
+            if pods and part.restarts > pods.get(part.pod_uid, -1):
+                found.setdefault(part.tenant, []).append(part.at)
+            pods[part.pod_uid] = part.restarts
+        return found
+
+    @cached_property
+    def _by_kind(self) -> dict[type[Any], tuple[Any, ...]]:
+        found: dict[type[Any], list[Any]] = {}
+        for record in self.records:
+            found.setdefault(type(record), []).append(record)
+        return {kind: tuple(records) for kind, records in found.items()}
+
+    @cached_property
+    def _by_tenant(self) -> dict[str, tuple[list[float], list[Probe]]]:
+        found: dict[str, tuple[list[float], list[Probe]]] = {}
+        for probe in self.all(Probe):
+            times, probes = found.setdefault(probe.tenant, ([], []))
+            times.append(probe.at)
+            probes.append(probe)
+        return found
+
+
+def hits(span: Span, owner: str) -> bool:
+    """Whether an experiment may disturb what belongs to this owner. A fault of the host may disturb whatever runs there."""
+    return span.target in {owner, HOST}
 
 
 def time_of(record: Record) -> float:
@@ -118,7 +333,7 @@ def time_of(record: Record) -> float:
 
 
 def _last(record: Record) -> float:
-    return record.end if isinstance(record, Span) else record.at
+    return record.end if isinstance(record, Span | Write) else record.at
 
 
 def to_line(record: Record) -> str:
@@ -127,7 +342,9 @@ def to_line(record: Record) -> str:
 
 def from_line(line: str) -> Record:
     fields = json.loads(line)
-    record: Record = _TYPES[fields.pop("type")](**fields)
+    record: Record = _TYPES[fields.pop("type")](
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    )
     return record
 
 

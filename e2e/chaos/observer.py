@@ -1,21 +1,27 @@
 """The observer: a process of its own that watches the pods of every tenant and of the host, and writes a history.
 
-It shares no code with controller or syncer, and it changes nothing. It reaches every tenant's API by its ClusterIP with the
-tenant's kubeconfig, and the host with the admin's. The prober measures how long requests take.
+It also counts GPUs in use, and requests that the host's API server rejects. It shares no code with controller
+or syncer, and it changes nothing. It reaches every tenant's API by its ClusterIP with the tenant's kubeconfig, and the host
+with the admin's. The prober measures how long requests take.
 """
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from e2e import names
 from e2e.api import Api, ApiError, Obj, UnreachableError
-from e2e.chaos.history import LeaderSeen, PartSeen, PodGone, PodSeen, Side
+from e2e.chaos import devices, uses
+from e2e.chaos.history import LeaderSeen, PartSeen, PodGone, PodSeen, Rejected, Side
 from e2e.chaos.recorder import Recorder, record
 
 LIST_EVERY = 5.0
+COUNT_EVERY = 5.0
+PARTS_EACH = 10  # probes between two looks at the platform's containers
 LEASE = "bulkhead-controller"
+_REJECTED = re.compile(r'^apiserver_flowcontrol_rejected_requests_total\{[^}]*flow_schema="([^"]*)"[^}]*\} (\S+)', re.MULTILINE)
 
 
 class PodWatch:
@@ -87,7 +93,7 @@ def watch_platform(recorder: Recorder, host: Api) -> None:
             recorder.add(LeaderSeen(time.monotonic(), str((lease or {}).get("spec", {}).get("holderIdentity") or "")))
         except (ApiError, UnreachableError):
             pass  # the host's own probe records that it does not answer
-        recorder.stop.wait(max(0.0, 1.0 - (time.monotonic() - begin)))
+        recorder.stop.wait(max(0.0, PARTS_EACH * recorder.period - (time.monotonic() - begin)))
 
 
 def _note_parts(recorder: Recorder, pod: Obj) -> None:
@@ -108,12 +114,55 @@ def _note_parts(recorder: Recorder, pod: Obj) -> None:
         recorder.add(PartSeen(time.monotonic(), tenant, part, metadata["uid"], count, killed))
 
 
+def count_uses(recorder: Recorder, host: Api, tenants: Collection[str]) -> None:
+    """GPUs of nodes, tenants' quotas and devices in use."""
+    most: dict[str, int] = {}
+    while not recorder.stop.is_set():
+        begin = time.monotonic()
+        try:
+            nodes, pods = host.list("Node"), host.list("Pod")
+            quotas = host.list("ResourceQuota")
+        except (ApiError, UnreachableError):
+            recorder.stop.wait(0.5)
+            continue
+        for node in nodes:
+            most[node["metadata"]["name"]] = max(most.get(node["metadata"]["name"], 0), uses.allocatable(node))
+        holders = devices.held({pod["metadata"]["uid"] for pod in pods if uses.gpus(pod)})
+        for use in uses.counted(time.monotonic(), uses.Lists(nodes, pods, quotas, holders, most), tenants):
+            recorder.add(use)
+        recorder.stop.wait(max(0.0, COUNT_EVERY - (time.monotonic() - begin)))
+
+
+def count_rejections(recorder: Recorder, host: Api) -> None:
+    """Requests that the host's API server rejected by priority and fairness. Without any, one record says that we looked."""
+    while not recorder.stop.is_set():
+        begin = time.monotonic()
+        try:
+            counts = rejections(host.text("/metrics"))
+        except (ApiError, UnreachableError):
+            recorder.stop.wait(0.5)
+            continue
+        for schema, count in (counts or {"": 0}).items():
+            recorder.add(Rejected(time.monotonic(), schema, count))
+        recorder.stop.wait(max(0.0, COUNT_EVERY - (time.monotonic() - begin)))
+
+
+def rejections(metrics: str) -> dict[str, int]:
+    """Rejected requests by flow schema, from the metrics of an API server. Pure."""
+    found: dict[str, int] = {}
+    for schema, value in _REJECTED.findall(metrics):
+        found[schema] = found.get(schema, 0) + int(float(value))
+    return found
+
+
 def watches(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
     """One loop for each side and tenant, and one for the platform itself."""
     for name, api in apis.items():
         yield partial(PodWatch(recorder, api, "virtual", None, "").run, partial(_always, name))
     yield partial(PodWatch(recorder, host, "host", None, names.MIRRORED).run, partial(_tenant_of, frozenset(apis)))
     yield partial(watch_platform, recorder, host)
+    yield partial(count_uses, recorder, host, tuple(apis))
+    yield partial(count_rejections, recorder, host)
 
 
 def _always(tenant: str, _pod: Obj) -> str:

@@ -15,7 +15,6 @@ from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos.history import HOST, Probe
 from e2e.chaos.recorder import Recorder, record
 
-PERIOD = 0.1
 WRITE_EACH = 4  # one probe in four is a write
 MARK = "chaos-observer"
 _NAMESPACE = "default"
@@ -32,7 +31,7 @@ def probe(recorder: Recorder, tenant: str, api: Api, offset: float) -> None:
         error = _attempt(partial(_write, api, count) if writes else partial(_read, api))
         took = time.monotonic() - begin
         recorder.add(Probe(begin, tenant, "write" if writes else "read", took, error))
-        recorder.stop.wait(max(0.0, PERIOD - took))
+        recorder.stop.wait(max(0.0, recorder.period - took))
 
 
 def _read(api: Api) -> None:
@@ -40,7 +39,13 @@ def _read(api: Api) -> None:
 
 
 def _write(api: Api, count: int) -> None:
-    api.patch("ConfigMap", MARK, {"data": {"count": str(count)}}, _NAMESPACE)
+    try:
+        api.patch("ConfigMap", MARK, {"data": {"count": str(count)}}, _NAMESPACE)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        # The first write, or the first one after the tenant has lost its data.
+        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": _NAMESPACE}})
 
 
 def _attempt(call: Callable[[], object]) -> str:
@@ -51,19 +56,11 @@ def _attempt(call: Callable[[], object]) -> str:
     return ""
 
 
-def _prepare(api: Api) -> None:
-    """The one object that the prober writes."""
-    if api.find("ConfigMap", MARK, _NAMESPACE) is None:
-        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": _NAMESPACE}})
-
-
 def probes(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
     """One loop per API, spread over the period."""
     targets = {**apis, HOST: host}
-    for api in targets.values():
-        _prepare(api)
     for place, (name, api) in enumerate(targets.items()):
-        yield partial(probe, recorder, name, api, PERIOD * place / len(targets))
+        yield partial(probe, recorder, name, api, recorder.period * place / len(targets))
 
 
 if __name__ == "__main__":

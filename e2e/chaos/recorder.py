@@ -4,7 +4,7 @@ All records of a process pass through one queue to one writer, so that a slow di
 SIGTERM or at its deadline. Times are those of the machine's monotonic clock, so that histories of several processes can be
 merged.
 
-    python -m e2e.chaos.<prober|observer> --out FILE --seconds N TENANT=KUBECONFIG…
+    python -m e2e.chaos.<prober|observer> --out FILE --seconds N [--period N] TENANT=KUBECONFIG…
 """
 
 import argparse
@@ -30,6 +30,7 @@ class Recorder:
         self._queue: queue.Queue[Record] = queue.Queue(maxsize=100_000)
         self._path = path
         self.stop = threading.Event()
+        self.period = 0.1  # seconds between two probes of one API
 
     def add(self, record: Record) -> None:
         self._queue.put(record, timeout=5)
@@ -51,16 +52,23 @@ def record(description: str, loops: Start) -> int:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--period", type=float, default=0.1, help="seconds between two probes of one API")
     parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
     chosen = parser.parse_args()
     recorder = Recorder(chosen.out)
+    recorder.period = chosen.period
     # The measurement is how long the APIs take, not how long this process waits for a core.
     stand(Standing.PROBE)
     signal.signal(signal.SIGTERM, lambda *_: recorder.stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner stops us in its own order
     kubeconfigs = dict(item.split("=", 1) for item in chosen.tenants)
-    apis = {name: Api(Path(path), timeout=REQUEST_TIMEOUT) for name, path in kubeconfigs.items()}
+    # A certificate is valid for one hour. The runner writes the file again in time, and each process reads it again.
+    apis = {name: Api(Path(path), timeout=REQUEST_TIMEOUT, renew=_renewed_by_the_runner) for name, path in kubeconfigs.items()}
     for loop in loops(recorder, apis, host_api(timeout=REQUEST_TIMEOUT)):
         threading.Thread(target=loop, daemon=True).start()
     recorder.write(chosen.seconds)
     return 0
+
+
+def _renewed_by_the_runner() -> None:
+    """Nothing to do: the file is new already."""

@@ -1,47 +1,16 @@
-"""The findings of a chaos run, as a printed table and as chaos.json. Pure."""
+"""The findings of a chaos run, as a printed table, as chaos.json and as JUnit's XML. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
+from xml.etree import ElementTree as ET
 
-from e2e.chaos.history import HOST, Evidence, History, Span
-from e2e.chaos.invariants import AIM, SPARE_CORES, LatencyBound, Violation
-from e2e.chaos.percentiles import percentile
+from e2e.chaos.history import History
+from e2e.chaos.invariants import AIM, SPARE_CORES, TITLES, LatencyBound
+from e2e.chaos.judgement import Judgement
+from e2e.chaos.rows import Row, outside, totals
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What the runner itself saw of one experiment: whether the target recovered, and whether its pods kept running."""
-
-    experiment: str
-    title: str
-    recovered_s: float | None
-    pods_went_on: bool
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One experiment in the report."""
-
-    experiment: str
-    title: str
-    target: str
-    passed: bool
-    evidence: tuple[str, ...]
-    recovered_s: float | None
-    pods_went_on: bool
-    neighbours: dict[str, dict[str, float]]
-    over_aim: tuple[str, ...]
-    violations: tuple[str, ...]
-
-
-def rows(
-    history: History, baseline: Mapping[str, float], findings: Sequence[Finding], violations: Sequence[Violation]
-) -> list[Row]:
-    """One row for each requested experiment, whether it ran or not."""
-    spans = {span.experiment: span for span in history.spans}
-    return [_row(history, baseline, finding, spans.get(finding.experiment), violations) for finding in findings]
+_NAMES_IN_A_CELL = 4
 
 
 def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
@@ -51,43 +20,49 @@ def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
 
 
 def bound_text(idle_cores: float, bound: LatencyBound) -> str:
-    """The bound that I4 was judged by, and why."""
+    """The bound that I4 and I5 were judged by, and why."""
     spare = f"{idle_cores:.1f} cores were idle before the first fault; {SPARE_CORES:.0f} or more count as spare"
-    said = f"I4: a neighbour's p99 over {bound.factor:g} x its baseline + {bound.allowance * 1000:.0f} ms fails the run"
+    text = f"I4, I5: a neighbour's p99 over {bound.factor:g} x its baseline + {bound.allowance * 1000:.0f} ms fails the run"
     return (
-        f"{said}: {spare}"
+        f"{text}: {spare}"
         if bound == AIM
-        else f"{said}, and over the design's bound is reported: {spare}: an oversubscribed machine"
+        else f"{text}, and over the design's bound is reported: {spare}: an oversubscribed machine"
     )
 
 
-def as_json(
-    table: Sequence[Row], violations: Sequence[Violation], baseline: Mapping[str, float], idle_cores: float
-) -> dict[str, Any]:
-    known = {row.experiment for row in table}
+def as_json(judgement: Judgement) -> dict[str, Any]:
+    run, table = judgement.run, judgement.rows
     return {
-        "passed": bool(table) and all(row.passed for row in table) and not violations,
-        "idle_cores": round(idle_cores, 2),
-        "judged_by_the_designs_bound": idle_cores >= SPARE_CORES,
-        "baseline_p99_ms": {tenant: round(value * 1000, 1) for tenant, value in baseline.items()},
+        "passed": judgement.passed,
+        "started": run.started,
+        "seed": run.seed,
+        "tenants": list(run.tenants),
+        "cores": run.cores,
+        "idle_cores": round(run.idle_cores, 2),
+        "judged_by_the_designs_bound": judgement.bound == AIM,
+        "baseline_p99_ms": {tenant: round(value * 1000, 1) for tenant, value in judgement.baseline.items()},
+        "others": totals(table),
         "experiments": [asdict(row) for row in table],
-        "outside_experiments": [asdict(item) for item in violations if item.experiment not in known],
+        "left_out": [{"experiment": item.experiment, "reason": item.reason} for item in judgement.left_out],
+        "invariants": {
+            name: {"title": title, "violations": [asdict(item) for item in judgement.violations if item.invariant == name]}
+            for name, title in TITLES.items()
+        },
+        "outside_experiments": [asdict(item) for item in outside(table, judgement.violations)],
     }
 
 
-def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
+def as_text(judgement: Judgement) -> str:
     """A plain table that fits the width of a terminal."""
-    head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "NEIGHBOURS (errors, p99 / aim)")
+    table, violations = judgement.rows, judgement.violations
+    head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "OTHERS (errors; worst p99 / aim)")
     body = [
         (
             row.title,
             "ok" if row.passed else "FAILED",
             "no" if row.recovered_s is None else f"{row.recovered_s:.1f} s",
             "went on" if row.pods_went_on else "STOPPED",
-            ", ".join(
-                f"{name} {int(item['errors'])}e {item['p99_ms']:.0f}/{item['aim_ms']:.0f} ms"
-                for name, item in row.neighbours.items()
-            ),
+            _others(row),
         )
         for row in table
     ]
@@ -97,51 +72,51 @@ def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
         lines += [f"  {row.experiment}: proof: {text}" for text in row.evidence]
         lines += [f"  {row.experiment}: slower than the aim: {', '.join(row.over_aim)}"] if row.over_aim else []
         lines += [f"  {row.experiment}: VIOLATED {text}" for text in row.violations]
-    known = {row.experiment for row in table}
-    lines += [
-        f"  {item.experiment}: VIOLATED {item.invariant}: {item.text}" for item in violations if item.experiment not in known
-    ]
+    lines += [f"  {item.experiment}: VIOLATED {item.invariant}: {item.text}" for item in outside(table, violations)]
+    lines += [f"  {item.experiment}: left out: {item.reason}" for item in judgement.left_out]
+    sums = totals(table)
+    failed = f"{sums['failed_work']} of {sums['work']} pods, watches and jobs failed"
+    lines.append(f"others: {sums['errors']} of {sums['requests']} requests and {failed}")
     return "\n".join(lines)
 
 
-def _row(
-    history: History, baseline: Mapping[str, float], finding: Finding, span: Span | None, violations: Sequence[Violation]
-) -> Row:
-    own = tuple(f"{item.invariant}: {item.text}" for item in violations if item.experiment == finding.experiment)
-    proof = tuple(
-        item.text
-        for item in history.records
-        if isinstance(item, Evidence) and item.experiment == finding.experiment and item.proven
-    )
-    note = (finding.note,) if finding.note else ()
-    passed = not own and not note and finding.recovered_s is not None and finding.pods_went_on
-    neighbours = {} if span is None else _neighbours(history, baseline, span)
-    target = span.target if span else ""
-    return Row(
-        experiment=finding.experiment,
-        title=finding.title,
-        target=target,
-        passed=passed,
-        evidence=proof,
-        recovered_s=finding.recovered_s,
-        pods_went_on=finding.pods_went_on,
-        neighbours=neighbours,
-        over_aim=tuple(name for name, item in neighbours.items() if name != HOST and item["p99_ms"] > item["aim_ms"]),
-        violations=own + note,
-    )
+def as_junit(judgement: Judgement) -> str:
+    """One test case for each experiment, and one for each invariant outside them."""
+    beyond = outside(judgement.rows, judgement.violations)
+    suite = ET.Element("testsuite", name="chaos", timestamp=judgement.run.started)
+    for row in judgement.rows:
+        case = ET.SubElement(suite, "testcase", classname="chaos.experiments", name=row.experiment)
+        case.set("time", f"{_seconds(judgement.history, row.experiment):.1f}")
+        if not row.passed:
+            problems = row.violations or _problems(row)
+            ET.SubElement(case, "failure", message=problems[0][:200]).text = "\n".join(problems)
+    for item in judgement.left_out:
+        case = ET.SubElement(suite, "testcase", classname="chaos.experiments", name=item.experiment)
+        ET.SubElement(case, "skipped", message=item.reason[:200])
+    for name, title in TITLES.items():
+        case = ET.SubElement(suite, "testcase", classname="chaos.invariants", name=f"{name} {title}")
+        texts = [f"{item.experiment}: {item.text}" for item in beyond if item.invariant == name]
+        if texts:
+            ET.SubElement(case, "failure", message=texts[0][:200]).text = "\n".join(texts)
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("skipped", str(len(judgement.left_out)))
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _neighbours(history: History, baseline: Mapping[str, float], span: Span) -> dict[str, dict[str, float]]:
-    result = {}
-    for tenant in (*history.tenants, HOST):
-        probes = history.probes(tenant, span.begin, span.end)
-        if tenant == span.target or not probes or tenant not in baseline:
-            continue
-        result[tenant] = {
-            "requests": float(len(probes)),
-            "errors": float(sum(bool(probe.error) for probe in probes)),
-            "p50_ms": round(percentile([probe.seconds for probe in probes], 50) * 1000, 1),
-            "p99_ms": round(percentile([probe.seconds for probe in probes], 99) * 1000, 1),
-            "aim_ms": round(AIM.over(baseline[tenant]) * 1000, 1),
-        }
-    return result
+def _others(row: Row) -> str:
+    errors = [f"{name} {item.errors}" for name, item in row.neighbours.items() if item.errors]
+    worst = sorted(row.neighbours.items(), key=lambda item: item[1].p99_ms / item[1].aim_ms, reverse=True)
+    slow = ", ".join(f"{name} {item.p99_ms:.0f}/{item.aim_ms:.0f}" for name, item in worst[:2])
+    listed = ", ".join(errors[:_NAMES_IN_A_CELL]) + (", …" if len(errors) > _NAMES_IN_A_CELL else "")
+    return f"{listed or 'none'}; {slow} ms"
+
+
+def _problems(row: Row) -> tuple[str, ...]:
+    found = () if row.recovered_s is not None else ("the target did not recover",)
+    return found if row.pods_went_on else (*found, "pods of the target that were to keep running did not")
+
+
+def _seconds(history: History, experiment: str) -> float:
+    return next((span.end - span.begin for span in history.spans if span.experiment == experiment), 0.0)

@@ -1,14 +1,16 @@
-"""Runs the experiments one by one under steady load and observation, and judges the history that results.
+"""Runs the experiments one by one under steady load and observation.
 
-tenants up -> loads on -> recorders on -> baseline -> for each: fault, proof, lift, recovery -> recorders off -> judge
+tenants up -> loads on -> recorders on -> baseline -> for each: hypothesis, fault, proof, lift, recovery, writes read back,
+quiet window -> last scan and search -> recorders off -> all records
 """
 
-import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,22 +18,22 @@ import yaml
 
 from e2e import machine, tenants
 from e2e.api import Api, ApiError, UnreachableError
-from e2e.chaos import invariants, report
+from e2e.chaos import canary, invariants, population, quiet, report, scan
 from e2e.chaos.experiments import Experiment
 from e2e.chaos.faults import Scene
-from e2e.chaos.history import Evidence, History, Record, Span, from_lines
-from e2e.chaos.invariants import CONTROLLER, Violation
-from e2e.chaos.load import Load, stayers
+from e2e.chaos.history import CONTROLLER, HOST, Announced, Evidence, Finding, LeftOut, Record, Run, Span, from_lines
+from e2e.chaos.load import Load, stayers, turn_period
+from e2e.chaos.population import NEWCOMER, Member
+from e2e.chaos.schedule import Turn
 from e2e.commands import CommandError
-from e2e.machine import RESULTS
-from e2e.poll import WaitTimeoutError, until
+from e2e.poll import NotYetError, WaitTimeoutError, until
 from e2e.tenants import Tenant
 
-NAMES = ("chaos-a", "chaos-b", "chaos-c")
-NEWCOMER = "chaos-d"
 RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
 LONGEST_RUN = 5400.0
+CONVERGE_SECONDS = invariants.LONGEST_CONVERGENCE
+FEW_TENANTS = 4  # so many are probed ten times a second each, more of them five times
 
 Note = Callable[[str], None]
 
@@ -43,93 +45,160 @@ class Pace:
     With ten probes a second, a p99 over less than ten seconds would be the slowest probe.
     """
 
-    baseline: float = 20.0
-    least_span: float = 20.0  # of an experiment
+    baseline: float = 25.0
+    least_span: float = 24.0  # of an experiment
     settle: float = 4.0  # before the baseline, and after each experiment
+    quiet: float = 20.0  # without a write for the idle target
 
 
-SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=3.0)
-_BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError)
+SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=2.0, quiet=5.0)
+# Whose failures an experiment expects, where they are not its target tenant's.
+_OWNERS: Mapping[str, str] = {"controller": CONTROLLER, "platform": HOST}
+_BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError, NotYetError)
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
-    """The time before the first fault, and how many cores were idle in it."""
+class Plan:
+    """What a run is to do. `turns` may be endless; `until` then ends it, in seconds from the first experiment."""
 
-    begin: float
-    end: float
-    idle_cores: float
+    members: tuple[Member, ...]
+    turns: Iterable[Turn]
+    seed: int = 0
+    until: float | None = None
+    command: str = ""
 
 
 @dataclass(slots=True)
 class Runner:
-    """One chaos run."""
+    """One chaos run.
+
+    `records` holds everything that it noted itself. `interrupted` is whether a user ended it early; `failed` says which
+    recorder ended before the run did, so that the run cannot be judged.
+    """
 
     host: Api
     note: Note
     pace: Pace = field(default_factory=Pace)
     records: list[Record] = field(default_factory=list)
-    findings: list[report.Finding] = field(default_factory=list)
+    interrupted: bool = False
+    failed: str = ""
+    _loads: dict[str, Load] = field(default_factory=dict)
 
-    def run(self, experiments: Sequence[Experiment]) -> bool:
-        """Run all, write chaos.json, print the table; True when everything held."""
-        opened = self._prepare()
-        loads = [Load(tenant) for tenant in opened]
-        recorders = self._record(opened)
+    def run(self, plan: Plan) -> list[Record]:
+        """Run the plan and return all records: those of the recorders, of the loads, and its own."""
+        opened = self._prepare(plan.members)
+        recorders = self._record(opened, plan)
+        done: list[str] = []
         try:
-            for load in loads:
+            for load in self._loads.values():
                 load.start()
-            quiet = self._baseline()
-            for experiment in experiments:
-                self._experiment(experiment, opened[0])
-                time.sleep(self.pace.settle)
+            baseline = self._baseline(plan)
+            try:
+                self._all(plan, opened, recorders, done)
+                self._last_look(opened)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self.note("interrupted: what was observed so far is kept and judged")
+            self.records.append(baseline(done))
         finally:
-            for load in loads:
-                load.stop()
+            self._stop_loads()
             codes = {name: _end(process) for name, process in recorders.items()}
+        if ended := [f"{name} with code {code}" for name, code in codes.items() if code != 0]:
+            self.failed = f"ended before the run was over: {', '.join(ended)}"
+        return self._gather()
+
+    def take_down(self, members: Sequence[Member]) -> None:
+        """Remove what a short run does not use. What cannot be removed is said, and is no part of the verdict."""
+        try:
             tenants.remove(self.host, NEWCOMER)
-        for name, code in codes.items():
-            if code != 0:
-                raise RuntimeError(f"{name}: it ended with code {code} before the run was over")
-        return self._judge(experiments, loads, quiet)
+            population.take_down(self.host, members, self.note)
+        except _BROKE_OFF as exc:
+            self.note(f"not all tenants could be removed: {str(exc)[:200]}; `make down` removes the host")
 
-    def _prepare(self) -> list[Tenant]:
-        self.note(f"three tenants under steady load: {', '.join(NAMES)}")
+    def _prepare(self, members: Sequence[Member]) -> dict[str, Tenant]:
+        self.note(f"{len(members)} tenants under steady load: {', '.join(member.name for member in members)}")
         tenants.remove(self.host, NEWCOMER)
-        for name in NAMES:
-            if self.host.find("Tenant", name) is None:
-                self.host.create(tenants.manifest(name, gpus=2))
-        tenants.wait_ready(self.host, NAMES, seconds=180, note=self.note)
-        return [tenants.open_tenant(name) for name in NAMES]
+        opened = population.bring_up(self.host, members, self.note)
+        period = turn_period(len(members))
+        self._loads = {member.name: Load(opened[member.name], member, period) for member in members}
+        for load in self._loads.values():
+            load.prepare()
+        return opened
 
-    def _record(self, opened: Sequence[Tenant]) -> dict[str, subprocess.Popen[bytes]]:
-        pairs = [f"{tenant.name}={tenant.kubeconfig}" for tenant in opened]
+    def _record(self, opened: Mapping[str, Tenant], plan: Plan) -> dict[str, subprocess.Popen[bytes]]:
+        pairs = [f"{name}={tenant.kubeconfig}" for name, tenant in opened.items()]
+        seconds = LONGEST_RUN + (plan.until or 0.0)
+        period = "0.1" if len(opened) <= FEW_TENANTS else "0.2"
         started = {}
         for name, path in RECORDERS.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", f"e2e.chaos.{name}", "--out", str(path), "--seconds", str(LONGEST_RUN), *pairs]
-            started[name] = subprocess.Popen(command)
+            command = [sys.executable, "-m", f"e2e.chaos.{name}", "--out", str(path), "--seconds", str(seconds)]
+            started[name] = subprocess.Popen([*command, "--period", period, *pairs])
         return started
 
-    def _baseline(self) -> Baseline:
+    def _baseline(self, plan: Plan) -> Callable[[Sequence[str]], Run]:
+        """Measure without a fault. Returns what makes the record of the run once its experiments are known."""
         self.note(f"baseline: {self.pace.baseline:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        begin, idle = time.monotonic(), machine.idle_core_seconds()
+        begin, idle, started = time.monotonic(), machine.idle_core_seconds(), datetime.now(UTC).isoformat(timespec="seconds")
         time.sleep(self.pace.baseline)
         end = time.monotonic()
-        return Baseline(begin, end, (machine.idle_core_seconds() - idle) / (end - begin))
+        idle_cores = (machine.idle_core_seconds() - idle) / (end - begin)
+        bound = invariants.bound_of(idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
 
-    def _experiment(self, experiment: Experiment, target: Tenant) -> None:
-        scene = Scene(self.host, target, NEWCOMER, self.note)
-        owner = CONTROLLER if experiment.target == "controller" else target.name
+        def made(experiments: Sequence[str]) -> Run:
+            names = tuple(member.name for member in plan.members)
+            cores = os.cpu_count() or 0
+            return Run(
+                begin, names, started, plan.seed, begin, end, idle_cores, cores, bound.factor, bound.allowance,
+                self.pace.quiet, tuple(experiments), plan.command,
+            )  # fmt: skip
+
+        return made
+
+    def _all(
+        self,
+        plan: Plan,
+        opened: Mapping[str, Tenant],
+        recorders: Mapping[str, subprocess.Popen[bytes]],
+        done: list[str],
+    ) -> None:
+        """Every experiment in turn; `done` gets the name of each as it begins."""
         begin = time.monotonic()
+        for turn in plan.turns:
+            if plan.until is not None and time.monotonic() - begin >= plan.until:
+                return
+            if any(process.poll() is not None for process in recorders.values()):
+                self.note("prober or observer has ended: the run is over")
+                return
+            done.append(turn.experiment.name)
+            target = opened[turn.member.name]
+            if self._experiment(turn.experiment, target):
+                self._afterwards(turn.experiment, target, turn.member)
+            time.sleep(self.pace.settle)
+
+    def _experiment(self, experiment: Experiment, target: Tenant) -> bool:
+        """One experiment, from its hypothesis until no trace of its fault is left. False if it cannot be made here."""
+        scene = Scene(self.host, target, NEWCOMER, self.note)
+        owner = _OWNERS.get(experiment.target, target.name)
+        hypothesis = hypothesis_of(experiment)
+        family = str(getattr(experiment, "family", ""))
+        self.note(f"{experiment.title} (target: {owner})")
+        self.note(f"    hypothesis: {hypothesis}")
+        self.records.append(Announced(time.monotonic(), experiment.name, experiment.title, hypothesis, owner, family))
+        if reason := unmet(experiment, scene):
+            self.note(f"    left out: {reason}")
+            self.records.append(LeftOut(time.monotonic(), experiment.name, reason))
+            return False
+        begin, lifted = time.monotonic(), 0.0
+        may_lose = bool(getattr(experiment, "may_lose", False))  # its target's data, and with it the pods that are to stay
         recovered: float | None = None
         went_on, problem = False, ""
-        self.note(f"{experiment.title}: the fault begins")
         try:
             # A target that recovered from the previous fault may restart once more, if the restart was decided during the
             # fault.
             before = until("the target before the fault", lambda: stayers(target), seconds=60, note=self._detail)
+            self.note("    the fault begins")
             try:
                 for proven, text in experiment.fault.inject(scene):
                     self.records.append(Evidence(experiment.name, time.monotonic(), proven, text))
@@ -141,51 +210,87 @@ class Runner:
             recover = partial(experiment.fault.recovered, scene)
             until("the target to recover", recover, seconds=within, note=self._detail, patience=1)
             recovered = time.monotonic() - lifted
-            went_on = stayers(target) == before
+            went_on = may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
         time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
-        self.records.append(Span(experiment.name, owner, begin, time.monotonic()))
-        self.findings.append(report.Finding(experiment.name, experiment.title, recovered, went_on, problem))
+        end = time.monotonic()
+        self.records.append(Span(experiment.name, owner, begin, end, lifted, may_lose))
+        self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
+        return True
+
+    def _afterwards(self, experiment: Experiment, target: Tenant, member: Member) -> None:
+        """I3 and I9: read back what was acknowledged, then let the target do nothing and see what still writes for it."""
+        try:
+            self._loads[target.name].restore()
+        except _BROKE_OFF as exc:
+            self.note(f"    the work of {target.name} could not be restored: {str(exc)[:200]}")
+        for name, load in self._loads.items():
+            try:
+                until(f"{name} to be read", partial(load.read_back, experiment.name), seconds=20, patience=1)
+            except _BROKE_OFF as exc:
+                self.note(f"    the writes of {name} could not be read: {str(exc)[:200]}")
+        with self._loads[target.name].paused():
+            seen = quiet.wait(
+                self.host, target, experiment.name, window=self.pace.quiet, within=CONVERGE_SECONDS,
+                counts=member.kind != "members", note=self.note,
+            )  # fmt: skip
+        self.records.append(seen)
+        self.note(f"    quiet after {seen.converged:.0f} s" if not seen.writes else f"    NOT QUIET: {seen.writes[:3]}")
+
+    def _last_look(self, opened: Mapping[str, Tenant]) -> None:
+        """I7 and I10: every host object against the policies, every text for canaries."""
+        for name, tenant in opened.items():
+            try:
+                self.records.append(scan.scan(self.host, tenant, self.note))
+            except _BROKE_OFF as exc:
+                self.note(f"{name} could not be scanned: {str(exc)[:200]}")
+        try:
+            self.records += canary.search(self.host, opened, self.note)
+        except _BROKE_OFF as exc:
+            self.note(f"the search for canaries broke off: {str(exc)[:200]}")
+
+    def _stop_loads(self) -> None:
+        for load in self._loads.values():
+            load.stop()
+        for load in self._loads.values():
+            load.join()
+
+    def _gather(self) -> list[Record]:
+        found = list(self.records)
+        for load in self._loads.values():
+            found += load.records
+        for path in RECORDERS.values():
+            with path.open() as lines:
+                found += from_lines(lines)
+        return found
 
     def _detail(self, text: str) -> None:
         self.note(f"    waiting: {text[:160]}")
 
-    def _judge(self, experiments: Sequence[Experiment], loads: Sequence[Load], quiet: Baseline) -> bool:
-        recorded: list[Record] = []
-        for path in RECORDERS.values():
-            with path.open() as lines:
-                recorded += from_lines(lines)
-        history = History.of([*recorded, *self.records], NAMES)
-        baseline = invariants.baseline_p99(history, quiet.begin, quiet.end)
-        bound = invariants.bound_of(quiet.idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
-        violations = invariants.check_all(history, baseline, [item.name for item in experiments], bound)
-        violations += self._broken_turns(history, loads)
-        table = report.rows(history, baseline, self.findings, violations)
-        result = report.as_json(table, violations, baseline, quiet.idle_cores)
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / "chaos.json").write_text(json.dumps(result, indent=2) + "\n")
-        print(report.as_text(table, violations))
-        print(report.bound_text(quiet.idle_cores, bound))
-        return bool(result["passed"])
 
-    @staticmethod
-    def _broken_turns(history: History, loads: Sequence[Load]) -> list[Violation]:
-        """I4 for whole pods: while one tenant is broken, the pods of the others still come and go."""
-        return [
-            Violation("I4", span.experiment, text)
-            for span in history.spans
-            for load in loads
-            if load.tenant.name != span.target
-            for text in load.errors(span.begin, span.end)
-        ]
+def hypothesis_of(experiment: Experiment) -> str:
+    """What the experiment expects: its own words, or what all have in common."""
+    own = str(getattr(experiment, "hypothesis", ""))
+    return own or f"the target recovers within {experiment.recover_within:.0f} s, its running pods go on, others notice nothing"
+
+
+def unmet(experiment: Experiment, scene: Scene) -> str:
+    """Why an experiment cannot be made here; empty if it can. Faults that need more than every host has say so."""
+    ask = getattr(experiment.fault, "unmet", None)
+    return str(ask(scene)) if ask is not None else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
+    """Let a recorder write what it has. Returns its exit code."""
     process.terminate()
-    return process.wait(timeout=30)
+    try:
+        return process.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -8,7 +8,7 @@ was the target just then.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from e2e.chaos.history import History, LeaderSeen, PartSeen, PodSeen, Side, time_of
+from e2e.chaos.history import History, LeaderSeen, PartSeen, PodSeen, Side, Use, hits, time_of
 
 LONGEST_GAP = 30.0
 LEAST_PROBES_A_SECOND = 1.0
@@ -19,17 +19,28 @@ def unseen_pods(history: History) -> Iterator[str]:
     sides: tuple[tuple[Side, str], ...] = (("virtual", "pod in its plane"), ("host", "pod of it on the host"))
     for tenant in history.tenants:
         for side, what in sides:
-            seen = [at.at for at in history.records if isinstance(at, PodSeen) and (at.side, at.tenant) == (side, tenant)]
+            seen = [look.at for look in history.all(PodSeen) if (look.side, look.tenant) == (side, tenant)]
             yield from _gap(history, tenant, f"tenant {tenant}: no {what}", seen)
 
 
 def unseen_parts(history: History, platform: str) -> Iterator[str]:
     """Tenants' planes, and the platform's own parts and leader, that were not watched all the time."""
     for tenant in (*history.tenants, ""):
-        seen = [at.at for at in history.records if isinstance(at, PartSeen) and at.tenant == tenant]
+        seen = [look.at for look in history.all(PartSeen) if look.tenant == tenant]
         yield from _gap(history, tenant or platform, f"{f'tenant {tenant}' if tenant else 'platform'}: no container", seen)
-    led = [at.at for at in history.records if isinstance(at, LeaderSeen) and at.holder]
+    led = [look.at for look in history.all(LeaderSeen) if look.holder]
     yield from _gap(history, platform, "platform: no leader", led)
+
+
+def unused(history: History) -> Iterator[str]:
+    """Tenants whose use of their quota was not counted all the time; and a host on which no GPU in use was seen at all."""
+    uses = history.all(Use)
+    for tenant in history.tenants:
+        seen = [use.at for use in uses if (use.scope, use.name) == ("tenant", tenant)]
+        yield from _gap(history, "", f"tenant {tenant}: no use of its quota", seen)
+    for scope, what in (("node", "no node's GPUs in use"), ("device", "no pod with a device")):
+        if not any(use.scope == scope and use.used for use in uses):
+            yield f"platform: {what} was observed"
 
 
 def _gap(history: History, owner: str, what: str, seen: Sequence[float]) -> Iterator[str]:
@@ -41,7 +52,9 @@ def _gap(history: History, owner: str, what: str, seen: Sequence[float]) -> Iter
     first = min((span.begin for span in spans), default=time_of(history.records[0]))
     moments = [first, *(at for at in seen if at > first), history.end]
     for begin, end in pairwise(moments):
-        away = any(span.target == owner and span.begin < end and begin < span.end + LONGEST_GAP for span in spans)
-        if end - begin > LONGEST_GAP and not away:
+        if end - begin <= LONGEST_GAP:
+            continue
+        away = any(hits(span, owner) and span.begin < end and begin < span.end + LONGEST_GAP for span in spans)
+        if not away:
             yield f"{what} was observed from {begin:.1f} to {end:.1f}"
             return

@@ -1,0 +1,27 @@
+"""What every check of an invariant returns, and the time in which a disturbance counts as its target's. Pure."""
+
+from dataclasses import dataclass
+
+from e2e.chaos.history import History, Span, hits
+
+QUIET_SECONDS = 30.0  # how long after the last disturbance of its tenant something may still be reported or repaired
+SLACK_SECONDS = 2.0  # the watches of two API servers do not share a clock
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One invariant that did not hold."""
+
+    invariant: str
+    experiment: str
+    text: str
+
+
+def is_target(history: History, owner: str, at: float) -> bool:
+    """Whether an experiment had this owner as its target then or shortly before; restarts are reported late."""
+    return any(hits(span, owner) and span.begin <= at < span.end + QUIET_SECONDS for span in history.spans)
+
+
+def experiment_at(history: History, at: float) -> str:
+    current: list[Span] = [span for span in history.spans if span.begin <= at]
+    return current[-1].experiment if current else "baseline"

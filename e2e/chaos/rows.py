@@ -1,0 +1,76 @@
+"""One row for each experiment of a run: what the report, chaos.json and the page say of it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from e2e.chaos.history import HOST, Announced, Evidence, Finding, History, Run, Span
+from e2e.chaos.invariants import Violation
+from e2e.chaos.measures import Broken, Neighbour, broken, neighbour, owners
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One experiment in the report."""
+
+    experiment: str
+    title: str
+    hypothesis: str
+    family: str
+    target: str
+    passed: bool
+    evidence: tuple[str, ...]
+    recovered_s: float | None
+    pods_went_on: bool
+    broken: Broken | None
+    neighbours: dict[str, Neighbour]
+    over_aim: tuple[str, ...]
+    violations: tuple[str, ...]
+
+
+def rows(history: History, run: Run, findings: Sequence[Finding], violations: Sequence[Violation]) -> list[Row]:
+    """One row for each experiment that began."""
+    spans = {span.experiment: span for span in history.spans}
+    return [_row(history, run, finding, spans.get(finding.experiment), violations) for finding in findings]
+
+
+def totals(table: Sequence[Row]) -> dict[str, int]:
+    """Requests and errors of all neighbours and the host together, in all experiments."""
+    noticed = [item for row in table for item in row.neighbours.values()]
+    return {
+        "requests": sum(item.requests for item in noticed),
+        "errors": sum(item.errors for item in noticed),
+        "work": sum(item.work for item in noticed),
+        "failed_work": sum(item.failed_work for item in noticed),
+    }
+
+
+def outside(table: Sequence[Row], violations: Sequence[Violation]) -> list[Violation]:
+    """Violations that belong to no experiment of the table."""
+    known = {row.experiment for row in table}
+    return [item for item in violations if item.experiment not in known]
+
+
+def _row(history: History, run: Run, finding: Finding, span: Span | None, violations: Sequence[Violation]) -> Row:
+    name = finding.experiment
+    own = tuple(f"{item.invariant}: {item.text}" for item in violations if item.experiment == name)
+    proof = tuple(item.text for item in history.all(Evidence) if item.experiment == name and item.proven)
+    announced = next((item for item in history.all(Announced) if item.experiment == name), None)
+    note = (finding.note,) if finding.note else ()
+    quiet = (run.baseline_begin, run.baseline_end)
+    noticed = {} if span is None else {owner: neighbour(history, span, owner, quiet) for owner in owners(history, span)}
+    neighbours = {owner: item for owner, item in noticed.items() if item is not None}
+    return Row(
+        experiment=name,
+        title=finding.title,
+        hypothesis=announced.hypothesis if announced else "",
+        family=announced.family if announced else "",
+        target=span.target if span else "",
+        passed=not own and not note and finding.recovered_s is not None and finding.pods_went_on,
+        evidence=proof,
+        recovered_s=finding.recovered_s,
+        pods_went_on=finding.pods_went_on,
+        broken=None if span is None else broken(history, span),
+        neighbours=neighbours,
+        over_aim=tuple(owner for owner, item in neighbours.items() if owner != HOST and item.p99_ms > item.aim_ms),
+        violations=own + note,
+    )
