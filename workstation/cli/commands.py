@@ -51,6 +51,7 @@ TABLE: Final = (
     Entry("quota", "quotas.trial", "try a changed quota without changing it"),
     Entry("usage", "quotas.usage", "show for how long tenants held GPUs"),
     Entry("audit", "audit", "show who did what in a tenant's plane"),
+    Entry("chaos", "chaos.actions", "break a tenant on purpose, and measure what the others notice"),
     Entry("images", "images", "build Bulkhead's images and push them into a registry"),
     Entry("completion", "completion", "print a script with which a shell completes commands, options and tenants"),
     Entry("credential", "credentials.plugin"),
