@@ -1,4 +1,7 @@
-"""`bulkhead chaos run`, killed with SIGKILL right after its n-th write, however that is answered: `… N KUBECONFIG`."""
+"""`bulkhead chaos run`, killed with SIGKILL right after its n-th write, however that is answered: `… N KUBECONFIG`.
+
+Each write is printed; with 0 the run is not killed.
+"""
 
 import os
 import signal
@@ -27,8 +30,8 @@ def main(number: int, kubeconfig: str) -> int:
         finally:
             if method != "GET":
                 count += 1
+                os.write(2, f"write {method} {path}\n".encode())
                 if count == number:
-                    os.write(1, f"died after {method} {path}\n".encode())
                     os.kill(os.getpid(), signal.SIGKILL)
 
     Transport.request = request  # type: ignore[method-assign]

@@ -22,6 +22,8 @@ from workstation.chaos.undo import Say
 # What an injection may take in addition to the time of its fault, and a lift in any case.
 _INJECT_MORE_SECONDS: Final = 150.0
 _LIFT_SECONDS: Final = 120.0
+# After a fault that was not shown there may be nothing to recover from.
+_UNSHOWN_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.5
 # Kubelets report restarts late.
 _SETTLE_SECONDS: Final = 2.0
@@ -55,7 +57,9 @@ async def conduct(stage: Stage, experiment: Experiment, baseline: tuple[float, f
     await asyncio.sleep(max(0.0, begin + scene.seconds - measure.now()))
     stage.say(f"{experiment.name}: lifting the fault")
     lifted = measure.now()
-    missing = await _lifted(scene, fault) or await _recovered(stage, scene, fault)
+    shown = any(proof.shown for proof in proofs)
+    seconds = experiment.recover_seconds if shown else min(_UNSHOWN_SECONDS, experiment.recover_seconds)
+    missing = await _lifted(scene, fault) or await _recovered(stage, scene, fault, seconds)
     recovered_after = measure.now() - lifted
     await asyncio.sleep(_SETTLE_SECONDS)
     seen = Seen(
@@ -116,9 +120,8 @@ async def _lifted(scene: Scene, fault: Fault) -> str:
     return ""
 
 
-async def _recovered(stage: Stage, scene: Scene, fault: Fault) -> str:
+async def _recovered(stage: Stage, scene: Scene, fault: Fault, seconds: float) -> str:
     """Wait until the target works: what is missing at its deadline; empty if nothing is."""
-    seconds = scene.experiment.recover_seconds
     end = measure.now() + seconds
     missing = "nothing was seen of it"
     while measure.now() < end:

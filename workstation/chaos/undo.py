@@ -25,7 +25,8 @@ _KINDS: Final = {
     "Namespace": kinds.NAMESPACES,
 }
 _POLL_SECONDS: Final = 0.5
-_PLANE_SECONDS: Final = 90.0
+# An API server that removes many definitions works on each for some seconds.
+_PLANE_SECONDS: Final = 180.0
 _TENANT_SECONDS: Final = 180.0
 _TOGETHER: Final = 8
 
