@@ -33,7 +33,7 @@ async def test_without_yes_nothing_is_changed(chaos: Cli, bed: Bed) -> None:
     [
         (("--target", TARGET), 2, f"refused: tenant {TARGET} was not created by this run"),
         (("--target", TARGET, "--confirm", "blue"), 2, "--confirm blue names another tenant"),
-        (("--target", "nobody", "--confirm", "nobody"), 3, "refused: tenant nobody: not found"),
+        (("--target", "absent", "--confirm", "absent"), 3, "refused: tenant absent: not found"),
         (("--class", "gold"), 3, "there is no TenantClass gold"),
         (("--junit", "/nonexistent/x.xml"), 1, "--junit /nonexistent/x.xml: cannot be written"),
     ],

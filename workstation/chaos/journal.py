@@ -72,7 +72,7 @@ async def holder_of(host: Client, namespace: str) -> str:
 
 
 async def drop_lease(host: Client, namespace: str, identity: str | None = None) -> None:
-    """Delete the lease if `identity` holds it, or whoever does if it is None; a failure costs the next run a wait only."""
+    """Delete the lease if `identity` holds it, or any process if it is None; a failure costs the next run a wait only."""
     with contextlib.suppress(KubeError, TimeoutError):
         async with asyncio.timeout(_LOSE_SECONDS):
             lease = await host.get(kinds.LEASES, objects.LEASE, namespace)

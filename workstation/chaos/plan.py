@@ -114,13 +114,15 @@ class Plan:
     @property
     def seconds(self) -> float:
         """About how long the run takes if everything recovers quickly."""
-        each = self.fault_seconds + _RECOVER_SECONDS
-        return _CREATE_SECONDS + self.baseline_seconds + each * len(self.experiments) + _UNDO_SECONDS
+        experiment = self.fault_seconds + _RECOVER_SECONDS
+        return _CREATE_SECONDS + self.baseline_seconds + experiment * len(self.experiments) + _UNDO_SECONDS
 
     @property
     def most_seconds(self) -> float:
         """The longest that baseline and experiments may take."""
-        return self.baseline_seconds + sum(self.fault_seconds * 2 + each.recover_seconds for each in self.experiments)
+        return self.baseline_seconds + sum(
+            self.fault_seconds * 2 + experiment.recover_seconds for experiment in self.experiments
+        )
 
 
 def plan(order: Order, facts: Facts, run: str) -> Plan:

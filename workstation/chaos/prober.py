@@ -111,22 +111,22 @@ async def _main() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     order = json.loads(await reader.readline())
     async with asyncio.TaskGroup() as tasks:
-        probing = [tasks.create_task(_probe(each, order, place)) for place, each in enumerate(order["apis"])]
+        probing = [tasks.create_task(_probe(api, order, place)) for place, api in enumerate(order["apis"])]
         await reader.read()
         for task in probing:
             task.cancel()
 
 
-async def _probe(each: Mapping[str, Any], order: Mapping[str, Any], place: int) -> None:
+async def _probe(api: Mapping[str, Any], order: Mapping[str, Any], place: int) -> None:
     client = Client(
-        decode(each["config"]),
+        decode(api["config"]),
         user_agent="bulkhead-chaos",
         field_manager="bulkhead-chaos",
         timeout=REQUEST_SECONDS,
         max_body=_ANSWER_BYTES,
     )
     async with client:
-        await Probing(each, client).run(order["period"], order["period"] * place / len(order["apis"]))
+        await Probing(api, client).run(order["period"], order["period"] * place / len(order["apis"]))
 
 
 if __name__ == "__main__":

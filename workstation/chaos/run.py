@@ -79,7 +79,9 @@ async def run(ground: Ground, made: Plan, limits: Limits) -> Report:
             # A second Ctrl-C leaves the rest to `chaos stop`.
             left = await asyncio.shield(asyncio.ensure_future(_undone(ground, book)))
     outcomes = [*running.outcomes]
-    outcomes += [report.skipped(each, ended or "the run ended before it") for each in made.experiments[len(outcomes) :]]
+    outcomes += [
+        report.skipped(experiment, ended or "the run ended before it") for experiment in made.experiments[len(outcomes) :]
+    ]
     return Report(made, tuple(outcomes), clock() - begin, ended, interrupted, tuple(left), tuple(swept))
 
 

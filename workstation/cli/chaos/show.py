@@ -15,7 +15,7 @@ def experiments() -> None:
     """All experiments."""
     table(
         ("EXPERIMENT", "BREAKS", "WHAT"),
-        [(each.name, "the platform" if each.platform else "the target", each.title) for each in EXPERIMENTS],
+        [(found.name, "the platform" if found.platform else "the target", found.title) for found in EXPERIMENTS],
     )
     print(f"\nEach also claims: {OTHERS}.")
 
@@ -42,7 +42,7 @@ def report(found: Report) -> None:
     """The result of a run."""
     table(
         ("EXPERIMENT", "RESULT", "BACK AFTER", "WORST P99 OF OTHERS", "ERRORS OF OTHERS"),
-        [(each.experiment.name, _STATES[each.verdict.state], _back(each), *_worst(each)) for each in found.outcomes],
+        [(line.experiment.name, _STATES[line.verdict.state], _back(line), *_worst(line)) for line in found.outcomes],
     )
     for outcome in found.outcomes:
         _details(outcome)
