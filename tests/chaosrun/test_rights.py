@@ -16,11 +16,11 @@ USER = "chaos-pipeline"
 
 async def test_a_pipeline_with_these_rights_runs_and_undoes(bed: Bed, apiservers: Pair, tmp_path: Path) -> None:
     (role,) = [
-        each
+        obj
         for block in yaml_blocks()
         if block.page == "docs/chaos.md"
-        for each in yamlfiles.documents(block.text)
-        if each["kind"] == "ClusterRole"
+        for obj in yamlfiles.documents(block.text)
+        if obj["kind"] == "ClusterRole"
     ]
     await bed.host.apply(kinds.CLUSTER_ROLES, role)
     binding = {

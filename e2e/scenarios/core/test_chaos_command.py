@@ -1,4 +1,4 @@
-"""`bulkhead chaos run` on a real cluster: a plane is killed in a tenant of its own, others hold, and nothing is left of the run."""
+"""`bulkhead chaos run` on a real cluster: it kills the plane of a tenant of its own, the others hold, and nothing is left."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from e2e import machine, tenants
 from e2e.api import Api
 from e2e.commands import bulkhead
 
-# The machine is much smaller than a cluster: three planes and all of the host share its cores, and one of them starts anew.
+# The machine is much smaller than a cluster: two planes and all of the host share its cores, and one of them is started again.
 LIMITS = ("--p99-factor", "10", "--p99-allowance", "1500")
 SHORT = ("--tenants", "2", "--baseline", "6s", "--duration", "6s")
 RUNS = "bulkhead.dev/chaos"
