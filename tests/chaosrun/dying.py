@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from bulkhead.kube.transport import Transport
-from workstation.chaos import experiment
+from workstation.chaos import experiment, judge
 from workstation.chaos import run as running
 from workstation.chaos.judge import Limits
 from workstation.chaos.plan import Order
@@ -35,6 +35,7 @@ def main(number: int, kubeconfig: str) -> int:
                     os.kill(os.getpid(), signal.SIGKILL)
 
     Transport.request = request  # type: ignore[method-assign]
+    judge.MIN_REQUESTS = 0  # type: ignore[misc]
     running._SETTLE_SECONDS = experiment._SETTLE_SECONDS = 0.1  # type: ignore[misc]
     order = Order(
         ("webhook-fails", "definitions-flood"),

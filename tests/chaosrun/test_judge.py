@@ -5,7 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from workstation.chaos.judge import HOST, Figures, Limits, Pods, Proof, Sample, Seen, State, figures, judge, percentile, started
+from workstation.chaos.judge import (
+    HOST,
+    Figures,
+    Limits,
+    Pods,
+    Proof,
+    Sample,
+    Seen,
+    State,
+    figures,
+    judge,
+    percentile,
+    started,
+    unfit,
+)
 
 GOOD = Figures(200, 0, 0.01, 0.04)
 PODS = Pods(1, frozenset({"a", "b"}))
@@ -67,6 +81,14 @@ def test_each_fault_is_a_violation(name: str) -> None:
 @pytest.mark.parametrize("proofs", [(), (SHOWN, Proof(False, "no"))])
 def test_without_proof_nothing_has_held(proofs: tuple[Proof, ...]) -> None:
     assert judge(replace(HEALTHY, proofs=proofs), SUBJECTS, Limits()).state is State.UNPROVEN
+
+
+def test_a_baseline_with_an_error_or_without_requests_is_none() -> None:
+    assert unfit(HEALTHY.before, SUBJECTS) == ""
+    ill = {**HEALTHY.before, "c": replace(GOOD, errors=1, first_error="no answer")}
+    assert unfit(ill, SUBJECTS) == "c: 1 of 200 requests failed: no answer"
+    assert unfit({**HEALTHY.before, "c": replace(GOOD, requests=19)}, SUBJECTS) == "c: only 19 requests were measured"
+    assert unfit({}, SUBJECTS) == "b: only 0 requests were measured"
 
 
 def test_a_tenant_that_came_or_went_meanwhile_is_not_judged_by_its_pods() -> None:

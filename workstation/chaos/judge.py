@@ -141,6 +141,17 @@ def started(before: Pods | None, after: Pods | None) -> int:
     return max(0, after.restarts - before.restarts) + len(after.uids - before.uids)
 
 
+def unfit(before: Mapping[str, Figures], subjects: Sequence[str]) -> str:
+    """Why a baseline is none: a subject failed, or was hardly measured, without any fault; empty if it is one."""
+    for name in subjects:
+        found = before.get(name, Figures(0, 0, 0.0, 0.0))
+        if found.errors:
+            return f"{name}: {found.errors} of {found.requests} requests failed: {found.first_error}"
+        if found.requests < MIN_REQUESTS:
+            return f"{name}: only {found.requests} requests were measured"
+    return ""
+
+
 def judge(seen: Seen, subjects: Sequence[str], limits: Limits) -> Verdict:
     """The verdict. `subjects` are those that must have been measured; restarts count for every tenant of the cluster."""
     rows = tuple(_subject(name, seen, limits) for name in subjects)

@@ -120,7 +120,7 @@ class Plan:
     @property
     def most_seconds(self) -> float:
         """The longest that baseline and experiments may take."""
-        return self.baseline_seconds + sum(
+        return self.baseline_seconds * 3 + sum(
             self.fault_seconds * 2 + experiment.recover_seconds for experiment in self.experiments
         )
 

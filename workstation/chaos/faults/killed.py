@@ -41,7 +41,7 @@ class PodsDeleted(Fault):
         while clock() < end:
             left = uids & {str(pod["metadata"]["uid"]) for pod in await self.pods(scene)}
             if not left:
-                return Proof(True, f"{self.what}: {len(uids)} pods with the UIDs {', '.join(sorted(uids))} are gone")
+                return Proof(True, f"{self.what}: pods with the UIDs {', '.join(sorted(uids))} are gone")
             await asyncio.sleep(_POLL_SECONDS)
         return Proof(False, f"{self.what}: {len(left)} of {len(uids)} pods were still there after {_GONE_SECONDS:g} s")
 

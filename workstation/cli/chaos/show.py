@@ -62,7 +62,7 @@ def _worst(outcome: Outcome) -> tuple[str, str]:
     subjects = outcome.verdict.subjects
     if not subjects:
         return "-", "-"
-    worst = max(subjects, key=lambda subject: subject.during.p99 - subject.limit)
+    worst = max(subjects, key=lambda subject: (subject.during.errors, subject.during.p99 - subject.limit))
     shown = f"{worst.during.p99 * 1000:.0f} ms of {worst.limit * 1000:.0f} ms ({worst.name})"
     return shown, str(sum(subject.during.errors for subject in subjects))
 
