@@ -70,7 +70,7 @@ async def test_the_next_run_undoes_a_dead_one_once_its_lease_has_ended(chaos: Cl
 async def test_stop_waits_until_a_dead_run_is_known_to_be_dead(chaos: Cli, bed: Bed, host_file: Path) -> None:
     assert await died(4, host_file)
     done = await chaos("stop")
-    assert (done.code, "waiting until it ends, or has been dead for 15 s" in done.err) == (0, True)
+    assert (done.code, "waiting until it ends, or has been dead for 30 s" in done.err) == (0, True)
     assert await left(bed.host, bed.plane) == []
 
 

@@ -30,6 +30,7 @@ def test_a_plan_names_all_that_will_be_touched() -> None:
         "image": "bulkhead:1",
         "baselineSeconds": 30.0,
         "faultSeconds": 20.0,
+        "requestSeconds": 5.0,
         "estimatedSeconds": 190,
     }
 

@@ -13,7 +13,20 @@ from tests.chaosrun.bed import SYSTEM, TARGET, Bed, left
 from tests.kit.commandline import Cli, finish, reads, start
 from workstation.chaos import objects
 
-SHORT = ("--tenants", "2", "--baseline", "5s", "--duration", "5s", "--p99-factor", "100", "--p99-allowance", "4000")
+SHORT = (
+    "--tenants",
+    "2",
+    "--baseline",
+    "5s",
+    "--duration",
+    "5s",
+    "--p99-factor",
+    "100",
+    "--p99-allowance",
+    "60000",
+    "--request-timeout",
+    "60s",
+)
 
 
 async def test_without_yes_nothing_is_changed(chaos: Cli, bed: Bed) -> None:

@@ -21,11 +21,11 @@ from workstation.chaos import objects, undo
 from workstation.chaos.record import KEY, Entry, Record, Unreadable, decode, encode, is_run, with_entries, with_note
 from workstation.chaos.undo import Say
 
-LEASE_SECONDS: Final = 15.0
+LEASE_SECONDS: Final = 30.0
 _RENEW_SECONDS: Final = 2.0
-_LOSE_SECONDS: Final = 10.0
+_LOSE_SECONDS: Final = 20.0
 # How long a run waits for the lease of a dead one, at least its duration and two polls.
-PATIENCE_SECONDS: Final = 25.0
+PATIENCE_SECONDS: Final = 45.0
 _LOOK_SECONDS: Final = 2.0
 
 

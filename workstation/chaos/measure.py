@@ -23,13 +23,15 @@ _END_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API to measure: whose it is, a client of it, and the ConfigMap to read; `writes` says whether it may be written."""
+    """An API to measure: whose it is, a client of it, and the ConfigMap to read; `writes` says whether that may be written."""
 
     subject: str
     client: Client
     namespace: str
     config_map: str
     writes: bool
+    # A request that takes longer counts as failed.
+    seconds: float = 5.0
 
 
 class Samples:
@@ -83,6 +85,7 @@ def _order(apis: Sequence[Api]) -> Mapping[str, Any]:
             "namespace": api.namespace,
             "configMap": api.config_map,
             "writes": api.writes,
+            "seconds": api.seconds,
             "config": prober.encode(api.client.config),
         }
         for api in apis

@@ -56,6 +56,8 @@ class Order:
     baseline_seconds: float = 30.0
     # How long each fault lasts.
     fault_seconds: float = 20.0
+    # A request that takes longer counts as failed.
+    request_seconds: float = 5.0
     # Whether it is to be done; a dry run needs no confirmation.
     acts: bool = True
 
@@ -95,6 +97,7 @@ class Plan:
     image: str
     baseline_seconds: float
     fault_seconds: float
+    request_seconds: float
 
     @property
     def neighbours(self) -> tuple[str, ...]:
@@ -153,6 +156,7 @@ def plan(order: Order, facts: Facts, run: str) -> Plan:
         image=image,
         baseline_seconds=order.baseline_seconds,
         fault_seconds=order.fault_seconds,
+        request_seconds=order.request_seconds,
     )
     if made.most_seconds > MAX_RUN_SECONDS:
         raise Refused(

@@ -20,8 +20,6 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 
-# A request that takes longer counts as failed.
-REQUEST_SECONDS: Final = 5.0
 _TOGETHER: Final = 60
 _ANSWER_BYTES: Final = 1 << 20
 _ERROR_CHARACTERS: Final = 200
@@ -70,6 +68,7 @@ class Probing:
         self._namespace: str = order["namespace"]
         self._name: str = order["configMap"]
         self._writes: bool = order["writes"]
+        self._seconds: float = order["seconds"]
         self._client = client
         self._turn = asyncio.Semaphore(_TOGETHER)
 
@@ -89,7 +88,7 @@ class Probing:
         begin, error = time.monotonic(), ""
         async with self._turn:
             try:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with asyncio.timeout(self._seconds):
                     if self._writes and count % _WRITE_EACH == 0:
                         await self._client.patch(
                             kinds.CONFIG_MAPS, self._name, {"data": {"count": str(count)}}, self._namespace
@@ -97,7 +96,7 @@ class Probing:
                     else:
                         await self._client.get(kinds.CONFIG_MAPS, self._name, self._namespace)
             except TimeoutError:
-                error = f"no answer within {REQUEST_SECONDS:g} s"
+                error = f"no answer within {self._seconds:g} s"
             except KubeError as failure:
                 error = str(failure)[:_ERROR_CHARACTERS] or type(failure).__name__
         line = {"at": begin, "subject": self.subject, "seconds": time.monotonic() - begin, "error": error}
@@ -122,7 +121,7 @@ async def _probe(api: Mapping[str, Any], order: Mapping[str, Any], place: int) -
         decode(api["config"]),
         user_agent="bulkhead-chaos",
         field_manager="bulkhead-chaos",
-        timeout=REQUEST_SECONDS,
+        timeout=api["seconds"],
         max_body=_ANSWER_BYTES,
     )
     async with client:

@@ -70,6 +70,7 @@ def plan_document(plan: Plan) -> Mapping[str, Any]:
         "image": plan.image,
         "baselineSeconds": plan.baseline_seconds,
         "faultSeconds": plan.fault_seconds,
+        "requestSeconds": plan.request_seconds,
         "estimatedSeconds": round(plan.seconds),
         "experiments": [experiment_document(experiment) for experiment in plan.experiments],
     }

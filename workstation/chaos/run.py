@@ -155,11 +155,10 @@ class _Running:
                 ground.say(f"opening the API of tenant {name}")
                 planes[name] = await stack.enter_async_context(ground.planes.open(tenant))
                 await settle_in(planes[name], made.run)
-            apis = [
-                Api(name, planes[name], objects.space(made.run), objects.PROBE, writes=True) for name in sorted(made.neighbours)
-            ]
+            space, most = objects.space(made.run), made.request_seconds
+            apis = [Api(name, planes[name], space, objects.PROBE, True, most) for name in sorted(made.neighbours)]
             record = objects.record_name(made.run)
-            apis.append(Api(HOST, ground.host, ground.namespace, record, writes=False))
+            apis.append(Api(HOST, ground.host, ground.namespace, record, False, most))
             samples = await stack.enter_async_context(measure.measuring(apis))
             baseline = await self._baseline(samples)
             stage = Stage(

@@ -8,7 +8,7 @@ from e2e.api import Api
 from e2e.commands import bulkhead
 
 # The machine is much smaller than a cluster: two planes and all of the host share its cores, and one of them is started again.
-LIMITS = ("--p99-factor", "10", "--p99-allowance", "1500")
+LIMITS = ("--p99-factor", "10", "--p99-allowance", "5000", "--request-timeout", "20s")
 SHORT = ("--tenants", "2", "--baseline", "6s", "--duration", "6s")
 RUNS = "bulkhead.dev/chaos"
 

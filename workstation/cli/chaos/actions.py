@@ -115,6 +115,13 @@ def _add_bounds(parser: Parser) -> None:
         help="in addition (default: 50)",
     )
     parser.add_argument(
+        "--request-timeout",
+        metavar="TIME",
+        type=values.seconds_between(1, 60),
+        default=Order(()).request_seconds,
+        help="a request of others that takes longer counts as failed (default: 5s)",
+    )
+    parser.add_argument(
         "--image",
         metavar="IMAGE",
         type=values.plain_name,
@@ -146,7 +153,7 @@ def _add_stop(actions: Actions) -> None:
     parser = actions.add_parser("stop", help="end the run that is going on, and undo every run that died", formatter_class=RAW)
     parser.description = (
         "End the run that is going on, and undo every run whose process is gone. A run that is alive undoes itself;\n"
-        "a dead one is known by its lease, which has not been renewed for 15 s. It may be called at any time, and again."
+        "a dead one is known by its lease, which has not been renewed for 30 s. It may be called at any time, and again."
     )
     parser.epilog = (
         "examples:\n  bulkhead chaos stop\n  bulkhead chaos stop --now      the process is certainly gone\n\n"
@@ -168,6 +175,7 @@ def _order(options: argparse.Namespace) -> Order:
         image=options.image,
         baseline_seconds=options.baseline,
         fault_seconds=options.duration,
+        request_seconds=options.request_timeout,
         acts=options.yes,
     )
 
