@@ -32,12 +32,13 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor ledger fragmentation client store placed
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
 NEEDS.sync := setup
 NEEDS.frontdoor := setup binaries-for-tests
+NEEDS.cotenancy := setup
 NEEDS.ledger := binaries-for-tests
 NEEDS.fragmentation := binaries-for-tests
 NEEDS.client := venv
@@ -49,6 +50,7 @@ RUN.provision := e2e.performance
 RUN.slurm := e2e.performance.slurm
 RUN.sync := e2e.performance.sync
 RUN.frontdoor := e2e.performance.frontdoor
+RUN.cotenancy := e2e.performance.cotenancy
 RUN.ledger := e2e.performance.ledger
 RUN.fragmentation := e2e.performance.fragmentation
 RUN.client := e2e.performance.client_stack
@@ -203,7 +205,7 @@ chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIME
 
 ##@ figures
 
-bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor (root), ledger, fragmentation, client, store, placed
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy (root), ledger, fragmentation, client, store, placed
 	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
 	@$(FIRST.$(NAME))
 	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)

@@ -17,9 +17,13 @@ import bulkhead
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
+from workstation.chaos.judge import Limits
+from workstation.chaos.plan import Order
 from workstation.cli import commands, main, values
 from workstation.cli.arguments import Host, Target, Wait
 from workstation.cli.audit import AuditRequest
+from workstation.cli.chaos import actions as chaos
+from workstation.cli.chaos.running import RunRequest, StopRequest
 from workstation.cli.connect import ConnectRequest
 from workstation.cli.credentials.arguments import SignIn
 from workstation.cli.credentials.choice import Wanted
@@ -83,6 +87,21 @@ REQUESTS: dict[str, Any] = {
     "quota try red cpu=4 memory=1Gi": TryRequest(Host(), "red", {"cpu": "4", "memory": "1Gi"}, "table"),
     "usage --since 30d --by owner -o csv": UsageRequest(Host(), None, 30 * 86400.0, "owner", "bulkhead-system", "csv"),
     "audit red --since 1h --user eve --limit 7": AuditRequest(Host(), "red", 3600.0, "eve", "", 7, "table"),
+    "chaos run --experiment webhook-fails --target red --confirm red --yes --p99-allowance 80 --junit x.xml": RunRequest(
+        Host(), Order(("webhook-fails",), "red", "red"), Limits(1.25, 0.08), True, "auto", "bulkhead-system", "x.xml", "table"
+    ),
+    "chaos run --experiment cpu-hog --experiment plane-deleted --tenants 5 --class gold --duration 1m -o json": RunRequest(
+        Host(),
+        Order(("cpu-hog", "plane-deleted"), tenants=5, class_name="gold", fault_seconds=60.0, acts=False),
+        Limits(),
+        False,
+        "auto",
+        "bulkhead-system",
+        None,
+        "json",
+    ),
+    "chaos list -o yaml": chaos.ListRequest("yaml"),
+    "chaos stop --now --kubeconfig k --context c": StopRequest(HOST, True, "auto", "bulkhead-system", "table"),
     "credential certificate red --kubeconfig k --context c": CertificateRequest(HOST, "red"),
     "credential token red --issuer-url https://x --client-id y --scope z": TokenRequest(
         "red", Issuer("https://x", "y", "", "", ("z",)), SignIn()
@@ -143,6 +162,18 @@ WRONG = {
     "top --interval nan": "--interval must be a number of seconds between 0.5 and 3600, not 'nan'",
     "audit red --limit 0": "--limit must be a number of events between 1 and 10000, not '0'",
     "audit red --since x": "--since must be how long ago, such as 30m, 36h, 7d or 2w, not 'x'",
+    "chaos run": "the following arguments are required: --experiment",
+    "chaos run --experiment plane-delete": "not 'plane-delete'; did you mean plane-deleted?",
+    "chaos run --experiment cpu-hog --tenants 1": "--tenants must be a number of tenants between 2 and 10, not '1'",
+    "chaos run --experiment cpu-hog --tenants 99999999999999999999": "--tenants must be a number of tenants between 2 and 10",
+    "chaos run --experiment cpu-hog --duration 1e9": "--duration must be between 5s and 300s, not '1e9'",
+    "chaos run --experiment cpu-hog --duration nan": "--duration must be between 5s and 300s, not 'nan'",
+    "chaos run --experiment cpu-hog --baseline=-5s": "--baseline must be between 5s and 600s, not '-5s'",
+    "chaos run --experiment cpu-hog --p99-factor inf": "--p99-factor must be a factor between 1 and 100, not 'inf'",
+    "chaos run --experiment cpu-hog --p99-allowance 1.5": "--p99-allowance must be a number of milliseconds between 0 and",
+    "chaos run --experiment cpu-hog --target ../red": "--target must be the name of a tenant",
+    "chaos run --experiment cpu-hog --namespace a/b": "--namespace must be an object's name",
+    "chaos run --experiment cpu-hog --yes --dry-run": "not allowed with argument",
     "preflight --timeout 61": "--timeout must be between 5s and 60s, not '61'",
     "preflight --range 10": "--range must be a network such as 10.0.0.0/8, not '10'",
     "images push x.example.org --pull-secret A": "--pull-secret must be the name of a Secret, not 'A'",

@@ -11,6 +11,7 @@
     tenant/     tenant create | list | describe | why | accept-data | snapshot | verify-snapshot | delete
     quotas/     top, why, cohort, quota try, usage
     ssh/        ssh
+    chaos/      chaos run | list | stop
     credentials/  where credentials come from, where they are kept, and the plugin that kubectl calls
     login, logout, revoke, kubeconfig, connect, slurm, slurmtoken, audit, debug, preflight, images, host, version: the commands
     completion, complete  the script for a shell, and the command that the script calls

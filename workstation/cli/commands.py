@@ -52,6 +52,7 @@ TABLE: Final = (
     Entry("usage", "quotas.usage", "show for how long tenants held GPUs"),
     Entry("audit", "audit", "show who did what in a tenant's plane"),
     Entry("debug", "debug", "write an archive about one tenant, to get help"),
+    Entry("chaos", "chaos.actions", "break a tenant on purpose, and measure what the others notice"),
     Entry("images", "images", "build Bulkhead's images and push them into a registry"),
     Entry("completion", "completion", "print a script with which a shell completes commands, options and tenants"),
     Entry("credential", "credentials.plugin"),

@@ -39,6 +39,7 @@ examples:
     bulkhead quota try red nvidia.com/gpu=16            which tenants would lose quota, and when; changes nothing
   bulkhead usage --since 30d                          GPU-hours of each tenant
     bulkhead audit red --since 1h                       who did what in the tenant
+    bulkhead chaos run --experiment plane-deleted       what a chaos experiment would touch; --yes runs it
     bulkhead images push registry.example.org/bulkhead  push every image, and write a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
 

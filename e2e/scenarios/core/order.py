@@ -28,7 +28,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
     # These kill the controller, or count its restarts.
     "controller": ("test_controller_rights", "test_deletion", "test_large_pods"),
     # These change the host as a whole: no other test runs meanwhile.
-    ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_are_not_enforced_are_found_out"),
+    ALONE: (
+        "test_chaos_command",
+        "test_exposure",
+        "test_power_cut",
+        "test_preflight::test_policies_that_are_not_enforced_are_found_out",
+    ),
 }
 # The longest groups start first, so that no process is left with a long group at the end. Groups that run alone come last, when
 # no other test has to wait for them.

@@ -1,0 +1,81 @@
+"""`python -m e2e.performance.cotenancy`: what tenants notice of one that storms -> build/results/cotenancy.json and .svg.
+
+Tenants 2 to N do the same all the time: ten requests a second each, and a new pod every two seconds. Tenant 1 is quiet, and
+then storms, in one way after another. The same is done with N planes, and with N namespaces of the host, by the same generator.
+limits-cotenancy.yaml says what is judged.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from bulkhead.kube.errors import KubeError
+from e2e import install
+from e2e.machine import RESULTS, Standing, stand
+from e2e.performance import judgement, report
+from e2e.performance.cotenancy_bench import Bench, Plan
+from e2e.performance.cotenancy_figures import summarise
+from e2e.performance.cotenancy_plot import plot
+from e2e.performance.cotenancy_storm import STORMS
+from e2e.performance.sync_setup import Setup
+from e2e.progress import stopwatch
+
+LIMITS = Path(__file__).with_name("limits-cotenancy.yaml")
+WAYS = ("planes", "namespaces")
+# Pods of one neighbour at a time, and of the storm.
+_MOST_PODS = 400
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="e2e.performance.cotenancy", description="What tenants notice of one that storms.")
+    parser.add_argument("--tenants", type=int, default=10, help="how many, the storming one included; at least 2")
+    parser.add_argument("--quiet-seconds", type=float, default=30.0, help="before each storm")
+    parser.add_argument("--storm-seconds", type=float, default=30.0, help="of each storm")
+    parser.add_argument("--storm", action="append", choices=sorted(STORMS), help="only this one; may be repeated")
+    parser.add_argument("--way", action="append", choices=WAYS, help="only planes, or only namespaces")
+    parser.add_argument("--skip-install", action="store_true", help="measure the installed Bulkhead as it is")
+    chosen = parser.parse_args()
+    if chosen.tenants < 2:
+        parser.error(f"--tenants must be at least 2, not {chosen.tenants}")
+    note = stopwatch()
+    limits = judgement.load(LIMITS)
+    plan = Plan(
+        tenants=chosen.tenants,
+        quiet_seconds=chosen.quiet_seconds,
+        storm_seconds=chosen.storm_seconds,
+        storms=tuple(chosen.storm or STORMS),
+        ways=tuple(chosen.way or WAYS),
+    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    if not chosen.skip_install:
+        install.ensure_installed(note)
+    stand(Standing.PROBE)
+    with Setup.prepared("cotenancy", plan.tenants, _MOST_PODS, note, keep=False) as setup:
+        readings = asyncio.run(Bench(setup, plan, note).run())
+    found: dict[str, Any] = {"tenants": plan.tenants, **summarise(readings)}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    picture = RESULTS / "cotenancy.svg"
+    picture.write_text(plot(readings, plan.tenants))
+    print(f"picture: {picture}")
+    return report.conclude("cotenancy", found, limits, left_out=left_out(plan, limits))
+
+
+def left_out(plan: Plan, limits: dict[str, judgement.Limit]) -> tuple[str, ...]:
+    """The figures of storms and ways that the user told this run to leave out."""
+    names = []
+    for name in limits:
+        way, storm, *_ = name.split(".")
+        ways = set(WAYS) if way == "times" else {way}
+        if storm not in {*plan.storms, "all"} or not ways <= set(plan.ways):
+            names.append(name)
+    return tuple(names)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KubeError as error:
+        sys.exit(f"the benchmark lost an API server: {error}; is the embedded host up (`bulkhead host status`)?")

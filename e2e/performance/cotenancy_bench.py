@@ -1,0 +1,225 @@
+"""Runs the co-tenancy benchmark: neighbours that always do the same, one tenant that is quiet and then storms.
+
+    for each way (planes, namespaces), for each storm: quiet, storm, what it created removed ──> Reading
+
+The prober of `bulkhead chaos` measures requests in a process of its own, and the storm has another one. This one times pods.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bulkhead.api.names import SYSTEM_NAMESPACE
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, KubeError
+from bulkhead.kube.kubeconfig import KubeConfig
+from e2e import workloads
+from e2e.performance.cotenancy_figures import HOST, Phase, Reading
+from e2e.performance.sync_setup import NAMESPACE, Setup
+from workstation.chaos import judge, measure, observe, prober
+from workstation.chaos.measure import Api, Samples, measuring
+
+_PROBE = "probe"
+_POD_EVERY_SECONDS = 2.0
+_POD_SECONDS = 60.0
+_SETTLE_SECONDS = 5.0
+_END_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How large the run is."""
+
+    tenants: int
+    quiet_seconds: float
+    storm_seconds: float
+    storms: tuple[str, ...]
+    ways: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """One tenant in one way: its API, and its namespace there; `whole` if the API server is its own."""
+
+    name: str
+    client: Client
+    namespace: str
+    whole: bool
+
+
+@dataclass
+class Pods:
+    """How long the pods of one neighbour took to run: when each began, and its milliseconds; None for one that did not."""
+
+    found: list[tuple[float, float | None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is measured all the time in one way."""
+
+    way: str
+    host: Client
+    samples: Samples
+    pods: Mapping[str, Pods]
+
+
+class Bench:
+    """One run."""
+
+    def __init__(self, setup: Setup, plan: Plan, note: Callable[[str], None]) -> None:
+        self._setup = setup
+        self._plan = plan
+        self._note = note
+
+    async def run(self) -> list[Reading]:
+        """All readings, way by way."""
+        readings: list[Reading] = []
+        async with AsyncExitStack() as stack:
+            host = await stack.enter_async_context(_client(self._setup.host))
+            for way in self._plan.ways:
+                tenancies = await self._tenancies(stack, way, host)
+                readings += await self._way(way, host, tenancies)
+        return readings
+
+    async def _tenancies(self, stack: AsyncExitStack, way: str, host: Client) -> list[Tenancy]:
+        if way == "namespaces":
+            return [Tenancy(name, host, name, whole=False) for name in self._setup.natives[: self._plan.tenants]]
+        opened = await asyncio.to_thread(self._setup.planes, self._plan.tenants)
+        return [Tenancy(name, await stack.enter_async_context(_client(path)), NAMESPACE, whole=True) for name, path in opened]
+
+    async def _way(self, way: str, host: Client, tenancies: list[Tenancy]) -> list[Reading]:
+        first, *neighbours = tenancies
+        apis = []
+        for tenancy in neighbours:
+            await _probe_object(tenancy.client, tenancy.namespace)
+            apis.append(Api(tenancy.name, tenancy.client, tenancy.namespace, _PROBE, writes=True))
+        await _probe_object(host, "default")
+        apis.append(Api(HOST, host, "default", _PROBE, writes=True))
+        pods = {tenancy.name: Pods() for tenancy in neighbours}
+        found = []
+        async with measuring(apis) as samples:
+            watched = Watched(way, host, samples, pods)
+            tasks = [asyncio.create_task(_pods(tenancy, pods[tenancy.name])) for tenancy in neighbours]
+            try:
+                for storm in self._plan.storms:
+                    if storm == "webhooks" and not first.whole:
+                        self._note(f"{way}: {storm}: a namespace cannot have one, left out")
+                        continue
+                    found.append(await self._storm(watched, storm, first))
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+    async def _storm(self, watched: Watched, storm: str, first: Tenancy) -> Reading:
+        way, host, samples, pods = watched.way, watched.host, watched.samples, watched.pods
+        self._note(f"{way}: quiet for {self._plan.quiet_seconds:g} s")
+        await asyncio.sleep(_SETTLE_SECONDS)
+        begin = measure.now()
+        await asyncio.sleep(self._plan.quiet_seconds)
+        before = _phase(samples, pods, begin, measure.now())
+        started = await observe.pods(host, SYSTEM_NAMESPACE)
+        self._note(f"{way}: {storm} for {self._plan.storm_seconds:g} s")
+        moments: list[float] = []
+        done = await _stormed(first, storm, self._plan.storm_seconds, moments)
+        during = _phase(samples, pods, moments[0], moments[1])
+        after = await observe.pods(host, SYSTEM_NAMESPACE)
+        others = set(started) - {first.name}
+        restarts = sum(judge.started(started[name], after.get(name)) for name in others)
+        reading = Reading(way, storm, before, during, restarts, done)
+        self._note(f"{way}: {storm}: {done}")
+        return reading
+
+
+def _client(path: Path) -> Client:
+    return Client(KubeConfig.from_file(path), user_agent="cotenancy", field_manager="cotenancy", timeout=30.0)
+
+
+async def _probe_object(client: Client, namespace: str) -> None:
+    with suppress(AlreadyExists):
+        await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": _PROBE}}, namespace)
+
+
+async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[float]) -> str:
+    """Let the first tenant storm, and note when it began and ended: what it did."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "e2e.performance.cotenancy_storm"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    order = {"config": prober.encode(first.client.config), "namespace": first.namespace, "whole": first.whole, "storm": storm}
+    process.stdin.write(json.dumps(order).encode() + b"\n")
+    await process.stdout.readline()
+    moments.append(measure.now())
+    await asyncio.sleep(seconds)
+    moments.append(measure.now())
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            done = (await process.stdout.read()).decode().strip()
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return "it did not remove what it created in time"
+    return done
+
+
+async def _pods(tenancy: Tenancy, pods: Pods) -> None:
+    """Create a pod every two seconds, whether or not the one before runs."""
+    number = 0
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            number += 1
+            tasks.create_task(_pod(tenancy, pods, f"steady-{number}"))
+            await asyncio.sleep(_POD_EVERY_SECONDS)
+
+
+async def _pod(tenancy: Tenancy, pods: Pods, name: str) -> None:
+    begin = time.monotonic()
+    pod = workloads.pod(name, workloads.pod_spec(where=workloads.SIMULATED), namespace=tenancy.namespace)
+    took: float | None = None
+    with suppress(KubeError, TimeoutError):
+        async with asyncio.timeout(_POD_SECONDS):
+            made = await tenancy.client.create(kinds.PODS, pod)
+            await _running(tenancy, name, str(made["metadata"]["resourceVersion"]))
+            took = (time.monotonic() - begin) * 1000
+    pods.found.append((begin, took))
+    with suppress(KubeError):
+        await tenancy.client.delete(kinds.PODS, name, tenancy.namespace, grace_seconds=0)
+
+
+async def _running(tenancy: Tenancy, name: str, version: str) -> None:
+    events = tenancy.client.watch(
+        kinds.PODS, tenancy.namespace, resource_version=version, field_selector=f"metadata.name={name}"
+    )
+    async with aclosing(events):
+        async for event in events:
+            if event.type == "MODIFIED" and event.object()["status"].get("phase") == "Running":
+                return
+
+
+def _phase(samples: Samples, pods: Mapping[str, Pods], begin: float, end: float) -> dict[str, Phase]:
+    """What each subject measured between two moments."""
+    found: dict[str, Phase] = {}
+    for subject in (*pods, HOST):
+        own = [sample for sample in samples.found if sample.subject == subject and begin <= sample.at <= end]
+        times = [took for at, took in pods[subject].found if begin <= at <= end] if subject in pods else []
+        found[subject] = Phase(
+            requests_ms=tuple(sample.seconds * 1000 for sample in own if not sample.error),
+            request_errors=sum(bool(sample.error) for sample in own),
+            pods_ms=tuple(took for took in times if took is not None),
+            pod_errors=sum(took is None for took in times),
+        )
+    return found

@@ -1,0 +1,95 @@
+"""The figures of the co-tenancy benchmark: from readings to what is judged. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.chaos.percentiles import percentile
+
+HOST = "host"
+# The aim of the design: a p99 of at most factor x before + allowance.
+FACTOR = 1.25
+ALLOWANCE_MS = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Requests and pods of one subject in one phase: milliseconds of those that succeeded, and how many did not."""
+
+    requests_ms: tuple[float, ...]
+    request_errors: int
+    pods_ms: tuple[float, ...] = ()
+    pod_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One storm in one way: each neighbour and the host, before and during; and what shows that the storm was one."""
+
+    way: str
+    storm: str
+    before: Mapping[str, Phase]
+    during: Mapping[str, Phase]
+    # Restarts of the platform's pods of the neighbours.
+    restarts: int
+    # What the storm did, as it counted itself.
+    done: str
+
+
+def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
+    """By way and storm, the worst neighbour; by storm, how many times more the neighbours in namespaces noticed."""
+    found: dict[str, Any] = {}
+    for reading in readings:
+        found.setdefault(reading.way, {})[reading.storm] = _storm(reading)
+    times = {}
+    for storm in {reading.storm for reading in readings}:
+        planes, namespaces = (found.get(way, {}).get(storm) for way in ("planes", "namespaces"))
+        if planes and namespaces:
+            grown = [max(1.0, one["p99_during_ms"]) / max(1.0, one["p99_before_ms"]) for one in (planes, namespaces)]
+            times[storm] = {"grown": round(grown[0] / grown[1], 3)}
+    for way, storms in list(found.items()):
+        found[way]["all"] = {
+            "errors": sum(storm["errors"] for storm in storms.values()),
+            "restarts": sum(storm["restarts"] for storm in storms.values()),
+        }
+    return found | ({"times": times} if times else {})
+
+
+def _storm(reading: Reading) -> dict[str, Any]:
+    neighbours = [name for name in reading.before if name != HOST]
+    worst = max(neighbours, key=lambda name: _over(reading, name))
+    before, during = reading.before[worst], reading.during[worst]
+    pods = [_merged(phase[name].pods_ms for name in neighbours) for phase in (reading.before, reading.during)]
+    return {
+        "worst": worst,
+        "p50_before_ms": _at(before.requests_ms, 50),
+        "p50_during_ms": _at(during.requests_ms, 50),
+        "p99_before_ms": _at(before.requests_ms, 99),
+        "p99_during_ms": _at(during.requests_ms, 99),
+        "p99_over_aim_ms": round(max(0.0, _over(reading, worst)), 1),
+        "running_p50_before_ms": _at(pods[0], 50),
+        "running_p50_during_ms": _at(pods[1], 50),
+        "running_p99_before_ms": _at(pods[0], 99),
+        "running_p99_during_ms": _at(pods[1], 99),
+        "host_p99_before_ms": _at(reading.before[HOST].requests_ms, 99),
+        "host_p99_during_ms": _at(reading.during[HOST].requests_ms, 99),
+        "errors": sum(reading.during[name].request_errors + reading.during[name].pod_errors for name in reading.during),
+        "restarts": reading.restarts,
+        "requests": sum(len(reading.during[name].requests_ms) for name in neighbours),
+        "storm": reading.done,
+    }
+
+
+def _over(reading: Reading, name: str) -> float:
+    """How far a subject's p99 is beyond the aim, in milliseconds; negative if it is within."""
+    during, before = (_at(phase[name].requests_ms, 99) for phase in (reading.during, reading.before))
+    return during - (before * FACTOR + ALLOWANCE_MS)
+
+
+def _merged(parts: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
+    return tuple(value for part in parts for value in part)
+
+
+def _at(values: Sequence[float], percent: float) -> float:
+    """A percentile; 0 if there is no value, which no measured figure is."""
+    return round(percentile(values, percent), 1) if values else 0.0

@@ -1,0 +1,1 @@
+"""`bulkhead chaos`: its pure core by cases, and the whole command between real API servers, also when it is killed."""

@@ -1,0 +1,60 @@
+"""The co-tenancy benchmark's figures: the worst neighbour counts, errors are never lost, and the picture is an SVG."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from e2e.performance import judgement
+from e2e.performance.cotenancy import LIMITS, left_out
+from e2e.performance.cotenancy_bench import Plan
+from e2e.performance.cotenancy_figures import HOST, Phase, Reading, summarise
+from e2e.performance.cotenancy_plot import plot
+from e2e.performance.cotenancy_storm import STORMS
+
+QUIET = Phase(tuple(float(value) for value in range(1, 101)), 0, (100.0,))
+
+
+def reading(way: str, worst: float, errors: int = 0, restarts: int = 0) -> Reading:
+    during = {"b": QUIET, "c": Phase((worst,) * 100, errors, (200.0,), errors), HOST: QUIET}
+    return Reading(way, "objects", {"b": QUIET, "c": QUIET, HOST: QUIET}, during, restarts, "5 done")
+
+
+BOTH = [reading("planes", 198.0, errors=2, restarts=1), reading("namespaces", 990.0)]
+
+
+def test_the_worst_neighbour_counts_against_its_own_baseline() -> None:
+    found = summarise(BOTH)
+    planes = found["planes"]["objects"]
+    assert (planes["worst"], planes["p99_before_ms"], planes["p99_during_ms"]) == ("c", 99.0, 198.0)
+    assert planes["p99_over_aim_ms"] == round(198 - (99 * 1.25 + 50), 1)
+    assert (planes["running_p50_during_ms"], planes["host_p99_during_ms"]) == (100.0, 99.0)
+    assert found["planes"]["all"] == {"errors": 4, "restarts": 1}
+    assert found["times"]["objects"]["grown"] == 0.2
+
+
+def test_within_the_aim_nothing_is_over_it() -> None:
+    assert summarise([reading("planes", 99.0)])["planes"]["objects"]["p99_over_aim_ms"] == 0
+
+
+def test_a_way_that_was_not_measured_gives_no_ratio() -> None:
+    assert "times" not in summarise(BOTH[:1])
+
+
+def test_the_picture_is_an_svg_with_a_row_for_each_storm() -> None:
+    root = ET.fromstring(plot(BOTH, 3))  # noqa: S314 - our own
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "objects" in texts
+    assert "What 2 tenants notice while another one storms" in texts
+    assert "198 4 errors" in texts
+    assert plot([], 2).startswith("<svg")
+
+
+def test_every_limit_names_a_figure_of_a_run_and_what_is_left_out_is_not_missed() -> None:
+    limits = judgement.load(LIMITS)
+    assert {name.split(".")[1] for name in limits} - {"all"} <= set(STORMS)
+    few = Plan(3, 1.0, 1.0, ("objects",), ("planes",))
+    assert set(limits) - set(left_out(few, limits)) == {
+        "planes.objects.p99_over_aim_ms",
+        "planes.all.errors",
+        "planes.all.restarts",
+    }
+    assert Path(LIMITS).is_file()

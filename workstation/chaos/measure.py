@@ -1,0 +1,119 @@
+"""Starts the prober, and keeps the samples that it prints."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, text
+from bulkhead.kube.client import Client
+from workstation.chaos import prober
+from workstation.chaos.judge import Sample
+
+# Ten requests a second to each API.
+PERIOD_SECONDS: Final = 0.1
+_MAX_SAMPLES: Final = 1_000_000
+_LINE_BYTES: Final = 64 * 1024
+_END_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API to measure: whose it is, a client of it, and the ConfigMap to read; `writes` says whether that may be written."""
+
+    subject: str
+    client: Client
+    namespace: str
+    config_map: str
+    writes: bool
+    # A request that takes longer counts as failed.
+    seconds: float = 5.0
+
+
+class Samples:
+    """Everything that the prober has measured so far."""
+
+    def __init__(self) -> None:
+        self.found: list[Sample] = []
+        # Why there are no more; empty while the prober runs.
+        self.broken = ""
+
+    def add(self, line: bytes) -> None:
+        """Keep one line of the prober; other text is ignored."""
+        try:
+            found = mapping(json.loads(line))
+            sample = Sample(float(found["at"]), text(found["subject"]), float(found["seconds"]), text(found["error"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        if len(self.found) < _MAX_SAMPLES:
+            self.found.append(sample)
+
+
+@contextlib.asynccontextmanager
+async def measuring(apis: Sequence[Api]) -> AsyncIterator[Samples]:
+    """Measure these APIs for the duration of a block."""
+    samples = Samples()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        prober.__name__,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LINE_BYTES,
+        # Ctrl-C is for the run, which decides when the measuring ends.
+        start_new_session=True,
+    )
+    reading = asyncio.create_task(_read(process, samples))
+    try:
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        process.stdin.write(json.dumps(_order(apis)).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await process.stdin.drain()
+        yield samples
+    finally:
+        await asyncio.shield(asyncio.ensure_future(_end(process, reading)))
+
+
+def _order(apis: Sequence[Api]) -> Mapping[str, Any]:
+    each = [
+        {
+            "subject": api.subject,
+            "namespace": api.namespace,
+            "configMap": api.config_map,
+            "writes": api.writes,
+            "seconds": api.seconds,
+            "config": prober.encode(api.client.config),
+        }
+        for api in apis
+    ]
+    return {"period": PERIOD_SECONDS, "apis": each}
+
+
+async def _read(process: asyncio.subprocess.Process, samples: Samples) -> None:
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    while line := await process.stdout.readline():
+        samples.add(line)
+    samples.broken = "the prober has ended"
+
+
+async def _end(process: asyncio.subprocess.Process, reading: "asyncio.Task[None]") -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    reading.cancel()
+    await asyncio.wait([reading])
+
+
+def now() -> float:
+    """The clock of samples, which all processes of a machine share."""
+    return time.monotonic()

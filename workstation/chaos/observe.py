@@ -1,0 +1,95 @@
+"""Reads what a run has to know of the host: classes, tenants, the controller, and the pods of all planes. Judges nothing."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bulkhead.api import labels, names
+from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from workstation.chaos import objects
+from workstation.chaos.judge import HOST, Pods
+from workstation.chaos.plan import Facts, TenantFact
+from workstation.chaos.record import is_run
+
+CONTROLLER: Final = "app.kubernetes.io/component=controller"
+_COMPONENTS: Final = frozenset({"plane", "syncer", "dns"})
+_MAX_CONTAINERS: Final = 32
+
+
+async def facts(host: Client, namespace: str) -> Facts:
+    """The classes, tenants and the controller's image. Raises KubeError, and NotFound if Bulkhead is not installed."""
+    classes = await host.list(kinds.TENANT_CLASSES)
+    tenants = await host.list(kinds.TENANTS)
+    pods = await controllers(host, namespace)
+    return Facts(
+        classes=tuple(str(item["metadata"]["name"]) for item in classes.items),
+        tenants={str(item["metadata"]["name"]): tenant_fact(item) for item in tenants.items},
+        image=next((image for pod in pods if (image := _image(pod))), ""),
+    )
+
+
+def tenant_fact(tenant: Obj) -> TenantFact:
+    """What a Tenant is to a run."""
+    run = text(mapping(tenant["metadata"].get("labels")).get(objects.RUN))
+    return TenantFact(str(tenant["metadata"].get("uid")), is_ready(tenant), run if is_run(run) else "")
+
+
+def is_ready(tenant: Obj) -> bool:
+    """Whether the controller says of the present spec that the tenant is Ready."""
+    found = condition_of(tenant, ConditionType.READY)
+    generation = tenant["metadata"].get("generation")
+    return found.get("status") == "True" and found.get("observedGeneration", generation) == generation
+
+
+async def controllers(host: Client, namespace: str) -> list[Obj]:
+    """The pods of Bulkhead's controller."""
+    return (await host.list(kinds.PODS, namespace, label_selector=CONTROLLER)).items
+
+
+async def own_pods(host: Client, tenant: str, component: str) -> list[Obj]:
+    """The pods that Bulkhead runs for a tenant, of one component."""
+    selector = labels.tenant_selector(tenant, component)
+    return (await host.list(kinds.PODS, names.plane_namespace(tenant), label_selector=selector)).items
+
+
+async def pods(host: Client, namespace: str) -> dict[str, Pods]:
+    """By tenant, the pods that Bulkhead runs for it; by `HOST`, those of the system namespace."""
+    listed = await host.list(kinds.PODS, label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT}")
+    by_subject: dict[str, list[Obj]] = {}
+    for pod in listed.items:
+        marks = mapping(pod["metadata"].get("labels"))
+        tenant = text(marks.get(labels.TENANT))
+        ours = pod["metadata"].get("namespace") == names.plane_namespace(tenant) if tenant else False
+        if ours and marks.get(labels.COMPONENT) in _COMPONENTS:
+            by_subject.setdefault(tenant, []).append(pod)
+    by_subject[HOST] = await controllers(host, namespace)
+    return {subject: _counted(found) for subject, found in by_subject.items()}
+
+
+def _counted(found: list[Obj]) -> Pods:
+    restarts = sum(restarts_of(pod) for pod in found)
+    return Pods(restarts, frozenset(str(pod["metadata"].get("uid")) for pod in found))
+
+
+def restarts_of(pod: Mapping[str, Any]) -> int:
+    """How often the containers of a pod were started again."""
+    statuses = mappings(mapping(pod.get("status")).get("containerStatuses"), _MAX_CONTAINERS)
+    return sum(count for status in statuses if isinstance(count := status.get("restartCount"), int))
+
+
+def _image(pod: Mapping[str, Any]) -> str:
+    for container in mappings(mapping(pod.get("spec")).get("containers"), _MAX_CONTAINERS):
+        if container.get("image"):
+            return text(container["image"])
+    return ""
+
+
+def waits_for(tenant: Obj) -> str:
+    """What a tenant that is not Ready waits for, in the controller's words."""
+    listed = mappings(mapping(tenant.get("status")).get("conditions"), 64)
+    parts = [item for item in listed if item.get("status") != "True" and item.get("type") != ConditionType.READY]
+    shown = parts[0] if parts else condition_of(tenant, ConditionType.READY)
+    return f"{shown.get('type')}: {shown.get('message') or shown.get('reason')}" if shown else "it was not reconciled yet"

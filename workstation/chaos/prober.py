@@ -1,0 +1,132 @@
+"""Reads and writes each API at a steady rate, and prints how long each request took: a process of its own.
+
+    parent ── one line of JSON: APIs with credentials, period ──> stdin      stdout ──> a line of JSON for each request
+
+It is a process apart so that the work of the faults does not delay its clock. Requests begin at their time, whether or not the
+one before has ended: a server that hangs is asked as often as one that does not. It ends when its stdin is closed, and so with
+its parent, however that ends. Credentials come by stdin and are written nowhere.
+"""
+
+import asyncio
+import base64
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.kube.kubeconfig import KubeConfig
+
+_TOGETHER: Final = 60
+_ANSWER_BYTES: Final = 1 << 20
+_ERROR_CHARACTERS: Final = 200
+_LINE_BYTES: Final = 4 << 20
+# One request in four is a write.
+_WRITE_EACH: Final = 4
+
+
+def encode(config: KubeConfig) -> Mapping[str, str]:
+    """A client's configuration as JSON."""
+    return {
+        "server": config.server,
+        "ca": _text(config.ca),
+        "cert": _text(config.client_cert),
+        "key": _text(config.client_key),
+        "token": config.token or "",
+        "name": config.tls_server_name or "",
+    }
+
+
+def decode(found: Mapping[str, str]) -> KubeConfig:
+    """The configuration that `encode` wrote."""
+    return KubeConfig(
+        server=found["server"],
+        ca=_bytes(found["ca"]),
+        client_cert=_bytes(found["cert"]),
+        client_key=_bytes(found["key"]),
+        token=found["token"] or None,
+        tls_server_name=found["name"] or None,
+    )
+
+
+def _text(value: bytes | None) -> str:
+    return base64.b64encode(value).decode() if value else ""
+
+
+def _bytes(value: str) -> bytes | None:
+    return base64.b64decode(value) or None
+
+
+class Probing:
+    """One API: its client, and one ConfigMap that is read and, where it may, written."""
+
+    def __init__(self, order: Mapping[str, Any], client: Client) -> None:
+        self.subject: str = order["subject"]
+        self._namespace: str = order["namespace"]
+        self._name: str = order["configMap"]
+        self._writes: bool = order["writes"]
+        self._seconds: float = order["seconds"]
+        self._client = client
+        self._turn = asyncio.Semaphore(_TOGETHER)
+
+    async def run(self, period: float, offset: float) -> None:
+        """Ask once in each period, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        due = clock() + offset
+        count = 0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await asyncio.sleep(max(0.0, due - clock()))
+                due += period
+                count += 1
+                tasks.create_task(self._ask(count))
+
+    async def _ask(self, count: int) -> None:
+        begin, error = time.monotonic(), ""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    if self._writes and count % _WRITE_EACH == 0:
+                        await self._client.patch(
+                            kinds.CONFIG_MAPS, self._name, {"data": {"count": str(count)}}, self._namespace
+                        )
+                    else:
+                        await self._client.get(kinds.CONFIG_MAPS, self._name, self._namespace)
+            except TimeoutError:
+                error = f"no answer within {self._seconds:g} s"
+            except KubeError as failure:
+                error = str(failure)[:_ERROR_CHARACTERS] or type(failure).__name__
+        line = {"at": begin, "subject": self.subject, "seconds": time.monotonic() - begin, "error": error}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+async def _main() -> None:
+    reader = asyncio.StreamReader(limit=_LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    order = json.loads(await reader.readline())
+    async with asyncio.TaskGroup() as tasks:
+        probing = [tasks.create_task(_probe(api, order, place)) for place, api in enumerate(order["apis"])]
+        await reader.read()
+        for task in probing:
+            task.cancel()
+
+
+async def _probe(api: Mapping[str, Any], order: Mapping[str, Any], place: int) -> None:
+    client = Client(
+        decode(api["config"]),
+        user_agent="bulkhead-chaos",
+        field_manager="bulkhead-chaos",
+        timeout=api["seconds"],
+        max_body=_ANSWER_BYTES,
+    )
+    async with client:
+        await Probing(api, client).run(order["period"], order["period"] * place / len(order["apis"]))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

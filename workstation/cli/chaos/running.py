@@ -1,0 +1,144 @@
+"""`bulkhead chaos run` and `bulkhead chaos stop`."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bulkhead.kube.errors import NotFound, NotServed
+from workstation.chaos import run as running
+from workstation.chaos import stop as stopping
+from workstation.chaos.journal import Busy
+from workstation.chaos.judge import Limits
+from workstation.chaos.plan import Order, Plan, Refused, Why
+from workstation.chaos.report import Report, document, junit, plan_document
+from workstation.chaos.run import Ground
+from workstation.chaos.stop import Ended
+from workstation.cli import connection
+from workstation.cli.arguments import Form, Host, Tunnelling
+from workstation.cli.chaos import show
+from workstation.cli.chaos.reach import Reach, writable
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress, plain
+from workstation.cli.output import document as print_document
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """`chaos run`."""
+
+    host: Host
+    order: Order
+    limits: Limits
+    # Whether to do it, and not only to say what it would do.
+    confirmed: bool
+    tunnel: Tunnelling
+    namespace: str
+    # Where to write the result for a pipeline.
+    junit: str | None
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """`chaos stop`."""
+
+    host: Host
+    # Whether not to wait for the lease of a run that may be alive.
+    now: bool
+    tunnel: Tunnelling
+    namespace: str
+    form: Form
+
+
+def run(request: RunRequest) -> int:
+    """`bulkhead chaos run`."""
+    path = writable(request.junit) if request.junit else None
+    if not request.confirmed:
+        return _dry(request)
+    report = asyncio.run(_guarded(lambda: _run(request)))
+    if path:
+        Path(path).write_text(junit(report), encoding="utf-8")
+    if request.form == "table":
+        show.report(report)
+    else:
+        print_document(document(report), request.form)
+    if report.left:
+        sys.stderr.write("next:  bulkhead chaos stop\n")
+    if report.interrupted:
+        return Exit.INTERRUPTED
+    return Exit.DONE if report.held else Exit.FAILED
+
+
+def _dry(request: RunRequest) -> int:
+    plan = asyncio.run(_guarded(lambda: _planned(request)))
+    if request.form == "table":
+        show.plan(plan)
+        sys.stderr.write("\nnothing was changed\nnext:  run it with --yes\n")
+    else:
+        print_document(plan_document(plan), request.form)
+    return Exit.DONE
+
+
+async def _planned(request: RunRequest) -> Plan:
+    async with connection.host_client(request.host) as client:
+        reach = Reach(request.host, client, request.tunnel)
+        return await running.prepare(Ground(client, reach, request.namespace, lambda _: None), request.order)
+
+
+async def _run(request: RunRequest) -> Report:
+    async with connection.host_client(request.host) as client:
+        with Progress() as progress:
+            ground = Ground(client, Reach(request.host, client, request.tunnel), request.namespace, progress.show)
+            plan = await running.prepare(ground, request.order)
+            return await running.run(ground, plan, request.limits)
+
+
+def stop(request: StopRequest) -> int:
+    """`bulkhead chaos stop`."""
+    ended = asyncio.run(_guarded(lambda: _stop(request)))
+    if request.form == "table":
+        for name in ended.runs:
+            print(f"run {plain(name)}: {'ended' if ended.left else 'ended and undone'}")
+        if not ended.runs and not ended.left:
+            print("no run is going on, and none has left anything")
+        for text in ended.left:
+            sys.stderr.write(f"warning: not undone: {plain(text)}\n")
+    else:
+        print_document({"runs": list(ended.runs), "left": list(ended.left)}, request.form)
+    return Exit.FAILED if ended.left else Exit.DONE
+
+
+async def _stop(request: StopRequest) -> Ended:
+    async with connection.host_client(request.host) as client:
+        with Progress() as progress:
+            reach = Reach(request.host, client, request.tunnel)
+            return await stopping.stop(Ground(client, reach, request.namespace, progress.show), now=request.now)
+
+
+async def _guarded(call: Callable[[], Awaitable[T]]) -> T:
+    """Turn SIGTERM into the same as Ctrl-C, and refusals into errors of the command line."""
+    task = asyncio.current_task()
+    if task is not None:
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await call()
+    except Refused as error:
+        code = Exit.NOT_FOUND if error.why is Why.NOT_FOUND else Exit.USAGE
+        raise CliError(f"refused: {error.cause}", next_step=error.next_step, code=code) from error
+    except Busy as error:
+        step = "wait for its end, or end it: bulkhead chaos stop"
+        raise CliError(f"refused: {error}", next_step=step, code=Exit.USAGE) from error
+    except NotServed as error:
+        raise connection.not_installed() from error
+    except NotFound as error:
+        raise CliError(f"{error}", next_step="give Bulkhead's namespace with --namespace", code=Exit.NOT_FOUND) from error
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
