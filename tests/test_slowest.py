@@ -52,7 +52,7 @@ def test_the_most_memory_stands_above_with_whose_it_was() -> None:
 
 
 def test_pages_are_walked_for_a_new_most_alone() -> None:
-    watch = Watch(period=60.0)
+    watch = Watch()
     sizes = {1000: 10, 1005: 99, 900: 99, 2000: 8, 3000: 30}
     walked = []
 

@@ -296,9 +296,9 @@ def test_a_successor_goes_to_the_node_that_is_kept_for_it_though_another_fits_be
     made = world(2, ("ada", 4, 1))
     gone = made.pods.pop(made.add("ada", "old", 4, maker="m").uid)
     made.add("ada", "new", 4, maker="m")
-    assert [each.node for each in made.decide().admit] == ["n1"]
+    assert [admission.node for admission in made.decide().admit] == ["n1"]
     made.moved[gone.uid] = Moved(gone, "n0", made.now)
-    assert [(each.node, each.instead) for each in made.decide().admit] == [("n0", gone.uid)]
+    assert [(admission.node, admission.instead) for admission in made.decide().admit] == [("n0", gone.uid)]
 
 
 def test_quota_of_a_moved_pod_is_kept_too() -> None:

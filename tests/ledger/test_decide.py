@@ -139,7 +139,7 @@ def goes(quotas: dict[str, tuple[int, int]], *pods: Pod, gpus: int, migs: int) -
         for name, (quota, small) in quotas.items()
     }
     node = Node("n0", {GPU: gpus, MIG: migs, "pods": 10})
-    return [each.pod.uid for each in decide(Snapshot(tenants, (node,), pods), NOW).reclaim]
+    return [reclaim.pod.uid for reclaim in decide(Snapshot(tenants, (node,), pods), NOW).reclaim]
 
 
 def test_a_workload_behind_another_reclaims_nothing_for_fairness() -> None:

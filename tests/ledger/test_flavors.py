@@ -48,7 +48,7 @@ def test_the_preferred_kind_comes_first_and_then_the_next() -> None:
 
 def test_what_is_held_beside_the_kind_is_noted() -> None:
     found = decide(snapshot(pod("w0", {GPU: 4, MIG: 1, "cpu": 1}), pod("w1", {MIG: 1}), pod("w2", {GPU: 4})), 100.0)
-    assert {each.pod.uid: (each.flavor, each.unflavored) for each in found.admit} == {
+    assert {admission.pod.uid: (admission.flavor, admission.unflavored) for admission in found.admit} == {
         "w0": ("fast", (MIG,)),
         "w1": ("", ()),
         "w2": ("slow", ()),

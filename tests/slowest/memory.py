@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 PERIOD_SECONDS: Final = 2.0
 # A new most is looked at more closely from so much above the last one.
@@ -32,7 +32,7 @@ class Held:
 
 
 def tree(root: int) -> list[int]:
-    """A process and its descendants. What its parent has left behind is nobody's here."""
+    """A process and its descendants. A process whose parent has ended is not found."""
     children: dict[int, list[int]] = {}
     for pid in _running():
         fields = _read(pid, "stat").rpartition(")")[2].split()
@@ -63,19 +63,24 @@ def held(pids: list[int]) -> Held:
 
 
 class Watch:
-    """Looks at the tree of this process until it is stopped."""
+    """Looks at the tree of this process from `start` to `stop`."""
 
-    def __init__(self, period: float = PERIOD_SECONDS) -> None:
+    def __init__(self) -> None:
         self.most = Held()
         self._resident = 0.0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(period,), name="memory", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
 
-    def _run(self, period: float) -> None:
-        self.look(tree(os.getpid()))
-        while not self._over.wait(period):
+    def start(self) -> Self:
+        """Begin, in a thread."""
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        while True:
             self.look(tree(os.getpid()))
+            if self._over.wait(PERIOD_SECONDS):
+                return
 
     def look(
         self,
@@ -87,24 +92,25 @@ class Watch:
         now = resident(pids)
         if now > self._resident * _STEP:
             self._resident = now
-            self.most = max(self.most, closely(pids), key=lambda each: each.mib)
+            self.most = max(self.most, closely(pids), key=lambda moment: moment.mib)
 
     def stop(self) -> Held:
         """The most that was seen."""
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         return self.most
 
 
 def sentence(most: Held) -> str:
     """Text for a run's summary."""
-    widest = sorted(most.programs.items(), key=lambda each: -each[1][1])
+    widest = sorted(most.programs.items(), key=lambda program: -program[1][1])
     parts = ", ".join(f"{count} {name} {mib} MiB" for name, (count, mib) in widest if mib >= 10)
     return f"memory at the most {most.mib / 1024:.1f} GiB: {parts}"
 
 
 def _running() -> Iterator[int]:
-    return (int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal())
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
 def _read(pid: int, name: str) -> str:

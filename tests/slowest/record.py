@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RECORDER].write(begun=time.time())
     # Only beside workers: a process that runs tests starts others, and has no thread when it forks.
     if config.getoption("numprocesses", None) and not worker:
-        config.stash[_WATCH] = Watch()
+        config.stash[_WATCH] = Watch().start()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
