@@ -142,8 +142,8 @@ def page() -> str:
         "reads why, *neutralised* that it has no effect, *bounded* that it costs its own tenant alone. A case is one input;\n"
         "each is tried on the rules alone, pods also between two real API servers with the syncer, and all against the host's\n"
         "policies with the syncer's checks out of the way: the second decider does not rely on the first. `make adversarial`\n"
-        "runs all but what needs the embedded host, and writes `build/adversarial.json`. What no test shows, the last column\n"
-        "says.\n"
+        "runs all but what needs the embedded host, and writes `build/adversarial.json`; an attack that an API server ignores\n"
+        "shows no check at work, and counts there neither as passed nor as failed. What no test shows, the last column says.\n"
     )
     return head + "".join(_section(name, listed) for name in dict.fromkeys(row.section for row in listed)) + (
         "\nNext: [architecture](architecture.md) · [what a tenant may expect](syncer-behaviours.md)\n"

@@ -16,7 +16,7 @@ from typing import Any, Self
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
@@ -157,12 +157,17 @@ class LedgerHost:
         return {"metadata": meta, "spec": body | spec}
 
     async def run(self, tenant: str, name: str, gpus: int = 1, **more: Any) -> Obj:
-        """Create a pod, again if the quota conflicts with the ledger's note on it, as a syncer does."""
+        """Create a pod; again if the quota conflicts with the ledger's note or was not counted in time, as a syncer does."""
 
         async def made() -> Obj | None:
-            with contextlib.suppress(Conflict):
+            try:
                 return await self.client.create(PODS, self.pod(tenant, name, gpus, **more), names.work_namespace(tenant))
-            return None
+            except Conflict:
+                return None
+            except ApiError as error:
+                if "resource quota evaluation timed out" not in error.message:
+                    raise
+                return None
 
         found: Obj = await until(made, f"{name} of {tenant} made")
         return found
