@@ -3,7 +3,7 @@
     python -m e2e.chaos.faults.traces             list it; exit code 1 if there is something
     python -m e2e.chaos.faults.traces --remove    remove it
 
-It reads the machine and never changes a cluster: what a fault changed there has names that begin with `chaos`.
+It reads the machine and never changes a cluster: what a fault made there has the label `chaos`, and goes with its tenant.
 """
 
 import argparse
