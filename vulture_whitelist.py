@@ -59,6 +59,7 @@ _.drain_deadline
 _.max_size
 _.max_quota
 _.max_replicas
+_.cpu_limits
 _.max_backups
 _.max_age_days
 _.max_resources

@@ -27,12 +27,12 @@ PORT = 8443
 METADATA = "169.254.169.254"
 # Prints a line for each connection: the port, and the client's address.
 _PROGRAM = """
-import socket, sys, threading
+import os, socket, sys, threading
 def listen(port):
     server = socket.create_server(("", port))
     while True:
         connection, peer = server.accept()
-        print("heard", port, peer[0], flush=True)
+        os.write(1, f"heard {port} {peer[0]}\\n".encode())  # whole lines, whichever thread writes
         connection.close()
 for port in map(int, sys.argv[2:]):
     threading.Thread(target=listen, args=(port,), daemon=True).start()

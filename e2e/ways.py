@@ -106,7 +106,7 @@ def pod_proxy(api: Api, name: str, address: str, port: int) -> None:
 
 
 def node_proxy(api: Api, name: str, address: str, port: int) -> None:
-    """The proxy of a node that the tenant makes, and the log of a pod that is said to run on it."""
+    """The proxy of a node that the tenant makes, and the log of a pod that is bound to it."""
     status = {
         "addresses": [{"type": "InternalIP", "address": address}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},

@@ -203,7 +203,8 @@ async def test_an_api_server_takes_the_flows_as_they_are_rendered(admin: Client)
 
 
 def dangling(flow: Any) -> list[Obj]:
-    return [each for each in flow.get("status", {}).get("conditions", []) if each["type"] == "Dangling"]
+    conditions = flow.get("status", {}).get("conditions", [])
+    return [condition for condition in conditions if condition["type"] == "Dangling"]
 
 
 def test_the_flows_are_the_platforms_alone_and_may_be_off() -> None:

@@ -158,19 +158,19 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("control", "limits"),
     [
         ({}, {"etcd": "1", "apiserver": "2", "controller_manager": "1", "syncer": "1", "dns": "1"}),
         ({"cpuLimits": "None"}, dict.fromkeys(("etcd", "apiserver", "controller_manager", "syncer", "dns"))),
         ({"resources": {"apiServer": {"requests": {"cpu": "260m"}}}}, {"apiserver": "11", "etcd": "1"}),
         ({"resources": {"etcd": {"requests": {"cpu": "1m"}}}}, {"apiserver": "2", "etcd": "1"}),
-        # What a class says itself counts as it stands, also where nothing follows from requests.
+        # What a class sets itself counts as it stands, also where nothing follows from requests.
         ({"resources": {"etcd": {"limits": {"cpu": "250m"}}}}, {"apiserver": "2", "etcd": "250m"}),
         ({"cpuLimits": "None", "resources": {"etcd": {"limits": {"cpu": "250m"}}}}, {"apiserver": None, "etcd": "250m"}),
     ],
 )
-def test_cpu_limits_of_a_plane_follow_what_its_class_requests(said: dict[str, Any], limits: dict[str, str | None]) -> None:
-    budgets = plane_for(tenant(), tenant_class(controlPlane=said)).budgets
+def test_cpu_limits_of_a_plane_follow_what_its_class_requests(control: dict[str, Any], limits: dict[str, str | None]) -> None:
+    budgets = plane_for(tenant(), tenant_class(controlPlane=control)).budgets
     assert {name: getattr(budgets, name).cpu_limit for name in limits} == limits
 
 
