@@ -1,6 +1,6 @@
 """The identity of a plane: a record of the controller's, signed, on the host beside the plane and in every snapshot of it.
 
-    id       the identity: drawn at random with the plane, or taken over from one that is older than this record
+    id       the identity: a UUID, that of the first Tenant that held the plane
     tenant   the Tenant that holds the plane now, by name and UID; the controller signs the record again when that changes
 
 Issuer, names of mirrored objects and etcd's cluster token follow from `id`. The record holds no secret. Pure: its text is
@@ -16,7 +16,7 @@ SECRET: Final = "plane-record"  # noqa: S105 - the name of a Secret
 FILE: Final = "record.json"
 PURPOSE: Final = "bulkhead.dev/plane-record/v1"
 _FIELDS: Final = frozenset({"id", "tenant", "tenantUID", "created"})
-# A UUID, as API servers draw them: planes that are older than this record have the UID of their first Tenant.
+# A UUID, as API servers draw them.
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST: Final = 256
 

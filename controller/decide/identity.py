@@ -3,9 +3,10 @@
     record there ── signed, of this Tenant, as the plane runs ──> Known (signed again if an older key signed it)
                  └─ anything else ──> Doubt: nothing of the plane is changed
     none there   ── a plane runs, or is reported ──> Write: the identity that it has
-                 └─ nothing of a plane is there ──> Draw: a new one, before anything is built
+                 └─ nothing of a plane is there ──> Write: a new one, before anything is built
 
-A plane that is older than the record has the UID of its Tenant as identity: issuer, names and token stay, and nothing restarts.
+A new plane takes the UID of its first Tenant as its identity, as planes had it before there were records. So issuer, names and
+token of those stay, nothing restarts, and an older release that takes over again finds every plane under its name.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ class Facts:
 
     record: the signed record beside the plane; None if there is none.
     runs: the identity that the plane's StatefulSet was made for; empty if there is no StatefulSet.
-    has_data: whether the plane has volumes.
     reported: the identity in the Tenant's status; empty if it has none.
     """
 
@@ -38,7 +38,6 @@ class Facts:
     uid: str
     record: str | None = None
     runs: str = ""
-    has_data: bool = False
     reported: str = ""
 
 
@@ -64,22 +63,17 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """Nothing of a plane is there: a new identity has to be drawn and recorded."""
-
-
-@dataclass(frozen=True, slots=True)
 class Doubt:
     """It is not certain whose plane this is; the message says why, and what to do."""
 
     why: str
 
 
-Decision = Known | Write | Draw | Doubt
+Decision = Known | Write | Doubt
 
 
 def decide(facts: Facts, ring: Ring, now: str) -> Decision:
-    """What to do about the record; `now` is the time that a new one gets."""
+    """What to do about the record; `now` is the time that a new one notes."""
     if facts.record is None:
         return _unrecorded(facts, now)
     try:
@@ -113,13 +107,10 @@ def _unrecorded(facts: Facts, now: str) -> Decision:
             f"{_where(facts)} is missing; the plane's StatefulSet runs identity {facts.runs}, and the Tenant's status reports "
             f"{facts.reported}. {_NEITHER}"
         )
-    # Until there were records, a plane's identity was the UID of its Tenant.
-    known = facts.runs or facts.reported or (facts.uid if facts.has_data else "")
-    if not known:
-        return Draw()
+    known = facts.runs or facts.reported or facts.uid
     if not planerecord.is_identity(known):
         return Doubt(f"{_where(facts)} is missing, and what runs as {known[:64]!r} is not an identity")
-    return Write(PlaneRecord(known, facts.tenant, facts.uid, now), "the plane is older than its record")
+    return Write(PlaneRecord(known, facts.tenant, facts.uid, now), "there was none")
 
 
 def runs_as(stateful_set: Obj | None) -> str:

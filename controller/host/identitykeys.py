@@ -76,8 +76,8 @@ class IdentityKeys:
             return await self._client.get(kinds.SECRETS, KEYS, self._namespace)
         except Forbidden as error:
             raise SignatureError(
-                f"Secret {KEYS} is missing in {self._namespace}. Restore it from a backup. If there is none, `helm upgrade` makes "
-                "it again, with another key: then the Secret plane-record of each tenant has to be deleted"
+                f"Secret {KEYS} is missing in {self._namespace}. Restore it from a backup. If there is none, `helm upgrade` "
+                "makes it again, with another key: then the Secret plane-record of each tenant has to be deleted"
             ) from error
 
     async def _write(self, secret: Obj, files: Mapping[str, bytes], asked: str) -> Obj:

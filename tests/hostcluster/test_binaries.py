@@ -21,6 +21,7 @@ MODULES = Path(binaries.__file__).parent
 MODULE_OF = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
+    "etcdutl": "go.etcd.io/etcd/etcdutl/v3",
     "containerd": "github.com/containerd/containerd/v2",
     "runc": "github.com/opencontainers/runc",
     "coredns": "github.com/coredns/coredns",

@@ -11,7 +11,7 @@ from bulkhead import signing
 from bulkhead.api import planerecord
 from bulkhead.api.planerecord import PURPOSE, PlaneRecord, RecordError
 from bulkhead.signing import Ring, SignatureError, UnknownKeyError
-from controller.decide.identity import Doubt, Draw, Facts, Known, Write, decide, runs_as
+from controller.decide.identity import Doubt, Facts, Known, Write, decide, runs_as
 from controller.pki.signingkeys import PRIVATE, new_files, ring_of
 from controller.plane import statefulset
 from tests.kit.tenantsamples import UID, plane_spec
@@ -28,31 +28,24 @@ def signed(record: PlaneRecord = RECORD, ring: Ring = RING, purpose: str = PURPO
     return ring.sign(purpose, record.text())
 
 
-FACTS = Facts("red", UID, record=signed(), runs=ID, has_data=True, reported=ID)
+FACTS = Facts("red", UID, record=signed(), runs=ID, reported=ID)
 
 
 def test_a_record_counts_in_every_state_that_a_plane_of_it_can_be_in() -> None:
     for runs in ("", ID):
         for reported in ("", ID):
-            for has_data in (False, True):
-                facts = replace(FACTS, runs=runs, reported=reported, has_data=has_data)
-                assert decide(facts, RING, NOW) == Known(ID), facts
-
-
-def test_where_nothing_of_a_plane_is_there_a_new_identity_is_drawn() -> None:
-    assert decide(Facts("red", UID), RING, NOW) == Draw()
+            assert decide(replace(FACTS, runs=runs, reported=reported), RING, NOW) == Known(ID)
 
 
 @pytest.mark.parametrize(
     ("facts", "identity"),
     [
+        # Nothing of a plane is there.
+        (Facts("red", UID), UID),
         # An upgrade: what is running is called what it was called before.
-        (Facts("red", UID, runs=UID, has_data=True), UID),
-        # Its StatefulSet was deleted, and its data is there.
-        (Facts("red", UID, has_data=True), UID),
-        # Later the record was lost.
-        (Facts("red", UID, runs=ID, has_data=True, reported=ID), ID),
-        (Facts("red", UID, has_data=True, reported=ID), ID),
+        (Facts("red", UID, runs=UID), UID),
+        # Later the record was lost. The Tenant may be another one than the first.
+        (Facts("red", UID, runs=ID, reported=ID), ID),
         (Facts("red", UID, reported=ID), ID),
         (Facts("red", UID, runs=ID), ID),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import planerecord
+from bulkhead.api import labels, planerecord
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.planerecord import PURPOSE, PlaneRecord
@@ -23,6 +23,7 @@ from controller.tenant.reconcile import ReconcileFailed
 from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, fingerprint, ready
 
 pytestmark = pytest.mark.apiserver
+ID = "99999999-8888-7777-6666-555555555555"
 
 
 async def record_of(client: Client, tenant: str, ring: Ring = FixedKeys.held) -> PlaneRecord:
@@ -57,39 +58,41 @@ async def refused(world: ControllerHost, tenant: str) -> tuple[str, str]:
     return ready(found)[1], message
 
 
-async def test_a_new_plane_has_an_identity_of_its_own_from_which_all_follows(client: Client) -> None:
-    made = await ask(client, "newborn")
+async def recorded(client: Client, name: str, identity: str) -> Obj:
+    """A Tenant in whose namespace there is the record of a plane that another Tenant held first."""
+    made = await ask(client, name)
+    uid = str(made["metadata"]["uid"])
+    meta = {"name": f"bh-{name}", "labels": labels.made_for(name), "annotations": {labels.TENANT_UID: uid}}
+    await client.create(kinds.NAMESPACES, {"metadata": meta})
+    record = FixedKeys.held.sign(PURPOSE, PlaneRecord(identity, name, uid, "2026-06-01T12:00:00Z").text())
+    data = {planerecord.FILE: base64.b64encode(record.encode()).decode()}
+    meta = {"name": planerecord.SECRET, "namespace": f"bh-{name}", "labels": labels.made_for(name)}
+    await client.create(kinds.SECRETS, {"metadata": meta, "data": data})
+    return made
+
+
+async def test_everything_follows_from_the_record_and_nothing_from_the_uid_of_the_tenant(client: Client) -> None:
+    made = await recorded(client, "newborn", ID)
     async with ControllerHost(client) as world:
         tenant = await world.settle("newborn")
-    record = await record_of(client, "newborn")
-    assert record.id != made["metadata"]["uid"]
-    assert (record.tenant, record.tenant_uid) == ("newborn", made["metadata"]["uid"])
-    assert tenant["status"]["planeIdentity"] == record.id
-    assert runs_as(await runs(client, "newborn")) == record.id
-    assert await syncs_as(client, "newborn") == record.id
+    assert made["metadata"]["uid"] != ID
+    assert tenant["status"]["planeIdentity"] == ID
+    assert runs_as(await runs(client, "newborn")) == ID
+    assert await syncs_as(client, "newborn") == ID
     flags = json.dumps(await runs(client, "newborn"))
-    assert f"--service-account-issuer=https://{record.id}.kubernetes.default.svc" in flags
+    assert f"--service-account-issuer=https://{ID}.kubernetes.default.svc" in flags
     assert made["metadata"]["uid"] not in flags
     # The namespace says which Tenant it was made for: that is another question.
     namespace = await client.get(kinds.NAMESPACES, "bh-newborn")
-    assert namespace["metadata"]["annotations"]["bulkhead.dev/tenant-uid"] == made["metadata"]["uid"]
+    assert namespace["metadata"]["annotations"][labels.TENANT_UID] == made["metadata"]["uid"]
 
 
-async def as_before_records(client: Client, world: ControllerHost, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A plane as earlier releases made it: its identity is the UID of its Tenant, and it has no record."""
-    uid = str((await ask(client, name))["metadata"]["uid"])
-    with monkeypatch.context() as patched:
-        patched.setattr("controller.tenant.facets.identity.facet.uuid.uuid4", lambda: uid)
-        await world.settle(name)
-    await client.delete(kinds.SECRETS, planerecord.SECRET, f"bh-{name}")
-    return uid
-
-
-async def test_a_plane_of_before_gets_its_record_and_nothing_of_it_changes(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_earlier_plane_gets_its_record_and_nothing_of_it_changes(client: Client) -> None:
+    uid = str((await ask(client, "older"))["metadata"]["uid"])
     async with ControllerHost(client) as world:
-        uid = await as_before_records(client, world, "older", monkeypatch)
+        await world.settle("older")
+        # As an earlier release left it.
+        await client.delete(kinds.SECRETS, planerecord.SECRET, "bh-older")
         await client.patch(kinds.TENANTS, "older", {"status": {"planeIdentity": None}}, subresource="status")
         before = [entry for entry in await fingerprint(client, "older") if entry[2] != planerecord.SECRET]
         tenant = await world.settle("older")

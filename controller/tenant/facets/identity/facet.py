@@ -1,7 +1,6 @@
 """Reads the plane's record among the Secrets that were just read, and writes it before anything follows from it."""
 
 import base64
-import uuid
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,7 +13,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict
 from bulkhead.signing import Ring, SignatureError
 from bulkhead.work.clock import Clock
-from controller.decide.identity import Doubt, Draw, Facts, InDoubtError, Known, Write, decide, runs_as
+from controller.decide.identity import Doubt, Facts, InDoubtError, Known, Write, decide, runs_as
 from controller.pki.material import files_of
 from controller.plane.spec import PLANE
 from controller.tenant.apply import Outdated
@@ -61,9 +60,6 @@ class Identity(Facet):
                 envelope = facts.record or ""
             case Write(record=record, again=again):
                 identity, envelope = record.id, await self._write(turn, record, ring, secret if again else None)
-            case Draw():
-                record = PlaneRecord(str(uuid.uuid4()), facts.tenant, facts.uid, now)
-                identity, envelope = record.id, await self._write(turn, record, ring, None)
         return replace(turn, spec=replace(turn.spec, identity=identity)).plus(Identified(identity, envelope))
 
     def report(self, seen: Seen) -> Report:
@@ -96,6 +92,5 @@ def _facts(observed: Observed, secret: Obj | None) -> Facts:
         # A Secret without the file is a record that was emptied, and not one that was never written.
         record=None if secret is None else files_of(secret).get(planerecord.FILE, b"").decode("utf-8", "replace"),
         runs=runs_as(observed.get(kinds.STATEFUL_SETS, PLANE, namespace)),
-        has_data=bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS)),
         reported=str((tenant.get("status") or {}).get("planeIdentity") or ""),
     )
