@@ -88,16 +88,22 @@ def read(found: Mapping[str, Any]) -> Record:
 
 
 def refused(pod: Obj) -> bool:
-    """Whether the etcd of a pod ended because its volume is empty and the record is not open for it."""
+    """Whether the etcd of a pod ended because its volume is empty and the record is not open for it; not while it runs."""
+    return tries(pod) and not any("running" in mapping(status.get("state")) for status in _etcd(pod))
+
+
+def tries(pod: Obj) -> bool:
+    """Whether the etcd of a pod ended so the last time, even if it runs now: it may be about to end so again."""
     name = str(pod["metadata"]["name"])
-    for status in (pod.get("status") or {}).get("containerStatuses") or []:
-        if status.get("name") != "etcd" or "running" in mapping(status.get("state")):
-            continue
-        end = mapping(mapping(status.get("state")).get("terminated")) or mapping(
-            mapping(status.get("lastState")).get("terminated")
-        )
+    for status in _etcd(pod):
+        ended = mapping(mapping(status.get("state")).get("terminated"))
+        end = ended or mapping(mapping(status.get("lastState")).get("terminated"))
         return is_refusal(name, text(end.get("message")))
     return False
+
+
+def _etcd(pod: Obj) -> list[Obj]:
+    return [status for status in (pod.get("status") or {}).get("containerStatuses") or [] if status.get("name") == "etcd"]
 
 
 def is_refusal(name: str, message: str) -> bool:

@@ -36,6 +36,7 @@ class Pod:
     name: str
     uid: str = ""
     refused: bool = False  # its etcd found no data and may not start
+    tries: bool = False  # it found none the last time, and may run now
     capacity: int | None = None  # bytes of its volume; None if it has none yet
 
 
@@ -177,6 +178,9 @@ def _closed(standing: Standing) -> Decision:
         if member is not None and member.learner and pod not in lost:
             return Decision(Promote(pod, member), replacing=pod)
     if not lost:
+        again = next((pod for pod, found in standing.pods.items() if found.tries and standing.at(pod) is None), "")
+        if again:
+            return _replaced(standing, again)
         gone = [pod for pod in standing.urls if standing.at(pod) is None]
         words = (
             "is not a member, and its volume is that of a member that was removed: delete the claim of its volume and the pod"

@@ -66,7 +66,7 @@ class Bed:
 
     def pods(self) -> tuple[Pod, ...]:
         there = (pod for pod in PODS if pod not in self.stopped)
-        return tuple(Pod(pod, f"uid-{pod}", self.refuses(pod), self.room) for pod in there)
+        return tuple(Pod(pod, f"uid-{pod}", self.refuses(pod), pod in self.waits, self.room) for pod in there)
 
     def refuses(self, pod: str) -> bool:
         return not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))

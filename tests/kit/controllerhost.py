@@ -20,6 +20,7 @@ from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.contents import ContentsReader
+from controller.inside.members import Members
 from controller.inside.stores import Stores
 from controller.pki.renewals import Renewals
 from controller.pki.signingkeys import new_files, ring_of
@@ -31,6 +32,7 @@ from controller.tenant.consists import built_in
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.identity.facet import Identity, Keys
 from controller.tenant.facets.issuers.facet import SignIn
+from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.slurm.facet import Slurm
@@ -68,6 +70,7 @@ class ControllerHost:
         issuers: Issuers | None = None,
         receivers: AuditReceivers | None = None,
         stores: Stores | None = None,
+        members: Members | None = None,
         renewals: Renewals | None = None,
         identity: Keys | None = None,
         snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
@@ -103,6 +106,7 @@ class ControllerHost:
         facets += [Slurm(slurm)] if slurm is not None else []
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
+        facets += [MembersCared(client, tools.interior, members)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:

@@ -42,7 +42,8 @@ _PORT: Final = re.compile(r":(\d+)$")
 class EtcdMembers:
     """The members; tests can kill them, empty their volumes and start them again."""
 
-    def __init__(self, folder: Path, spec: PlaneSpec) -> None:
+    def __init__(self, folder: Path, spec: PlaneSpec, files: Mapping[str, str] | None = None) -> None:
+        """`files`: those of a Secret `pki-etcd`; by default of keys of its own."""
         self.folder = folder
         self.spec = spec
         self.keys: KeyMaterial = assemble(spec, {}, datetime.now(UTC)).keys
@@ -54,7 +55,7 @@ class EtcdMembers:
         pki = folder / "pki"
         pki.mkdir()
         secret = next(secret for secret in leaf_secrets(spec, self.keys) if secret["metadata"]["name"] == "pki-etcd")
-        for name, data in secret["data"].items():
+        for name, data in (files or secret["data"]).items():
             (pki / name).write_bytes(base64.b64decode(data))
 
     @property

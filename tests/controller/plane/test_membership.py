@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from controller.plane import memberrecord
-from controller.plane.memberrecord import Record, is_refusal, refused
+from controller.plane.memberrecord import Record, is_refusal, refused, tries
 from controller.plane.membership import Add, Decision, Listed, Pod, Promote, Remove, Restart, Standing, Write, decide
 from tests.kit.tenantsamples import plane_spec
 
@@ -29,7 +29,7 @@ TWO = ALL[:2]
 def standing(
     members: tuple[Listed, ...] = ALL, answer: tuple[str, ...] = PODS, lost: tuple[str, ...] = (), **more: object
 ) -> Standing:
-    pods = {pod: Pod(pod, f"uid-{pod}", pod in lost, 2048 * MIB) for pod in PODS}
+    pods = {pod: Pod(pod, f"uid-{pod}", refused=pod in lost, capacity=2048 * MIB) for pod in PODS}
     found = Standing(URLS, CLOSED, pods, dict.fromkeys(answer, members), size=100 * MIB)
     return replace(found, **more)  # type: ignore[arg-type]
 
@@ -114,6 +114,10 @@ def test_a_member_that_was_removed_and_returns_with_its_volume_is_named() -> Non
     assert found.step is None
     assert LOST in found.trouble
     assert "delete the claim" in found.trouble
+    # One that found no data the last time is not it, though it runs for a moment.
+    pods = {LOST: Pod(LOST, tries=True, capacity=2048 * MIB)}
+    assert decide(standing(TWO, PODS[:2], pods=pods)).step == Add(LOST, URLS[LOST])
+    assert decide(standing(ALL, PODS[:2], pods=pods)) == Decision()
 
 
 def test_the_record_closes_once_a_quorum_has_started() -> None:
@@ -172,6 +176,7 @@ def test_only_etcds_own_refusal_shows_that_a_volume_is_lost() -> None:
     assert refused(pod(ended))
     assert refused(pod({"waiting": {"reason": "CrashLoopBackOff"}}, ended))
     assert not refused(pod({"running": {}}, ended)), "it runs now"
+    assert tries(pod({"running": {}}, ended))
     assert not refused(pod({"terminated": {"message": "panic: tocommit"}}, ended)), "it ended for another reason since"
     assert not refused(pod(ended, name="kube-apiserver"))
     assert not refused({"metadata": {"name": "plane-2"}})

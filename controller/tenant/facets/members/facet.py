@@ -160,7 +160,13 @@ def _pods(turn: Turn) -> tuple[Pod, ...]:
 def _pod(pod: Obj, sizes: dict[str, int | None]) -> Pod:
     meta = pod["metadata"]
     name = str(meta["name"])
-    return Pod(name, str(meta.get("uid") or ""), memberrecord.refused(pod), sizes.get(f"data-{name}"))
+    return Pod(
+        name,
+        str(meta.get("uid") or ""),
+        refused=memberrecord.refused(pod),
+        tries=memberrecord.tries(pod),
+        capacity=sizes.get(f"data-{name}"),
+    )
 
 
 def _capacity(claim: Obj) -> int | None:

@@ -15,6 +15,9 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
     if standing is None or decision is None:
         return Report(conditions={ConditionType.DEGRADED: None})
+    if not standing.quorate:
+        # Perhaps they elect a leader. PlaneReady says if it lasts; what was reported stays.
+        return Report(again=_SOON_SECONDS)
     found = verdict(standing, decision, down)
     busy = decision.step is not None or decision.replacing
     again = _SOON_SECONDS if busy or standing.record.founding else _LATER_SECONDS if found is not None else None
@@ -23,9 +26,6 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
 
 def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None:
     """The condition Degraded; None if every member serves."""
-    if not standing.quorate:
-        # PlaneReady says so, and why.
-        return None
     if decision.replacing and not standing.record.founding:
         words = f"{decision.replacing} has lost its volume; its member is being replaced, and the others serve meanwhile"
         return Verdict("True", Reason.MEMBER_REPLACED, words)
