@@ -40,7 +40,7 @@ def scan(host: Api, tenant: Tenant, note: Callable[[str], None]) -> Scanned:
             objects += 1
             item.setdefault("kind", kind)
             found += findings(item, uid)
-            verdict = _judge(as_syncer, kind, item)
+            verdict = judge(as_syncer, kind, item)
             judged += verdict is not None
             if verdict:
                 found.append(verdict)
@@ -101,7 +101,7 @@ def candidate(item: Obj) -> Obj:
     return made
 
 
-def _judge(host: Api, kind: str, item: Obj) -> str | None:
+def judge(host: Api, kind: str, item: Obj) -> str | None:
     """The host's refusal of a copy; empty if it would create one, None if it gave no verdict."""
     made = candidate(item)
     space = item["metadata"]["namespace"]
