@@ -16,7 +16,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST_ARGS ?=
 # A test that fails runs once more, alone (docs/decisions/0042-the-gate.md); without this plugin nothing is forgiven.
 PYTEST := $(PY) -u -m pytest -p ci.flakes
-# `make test` runs this many files of tests at a time: they wait as much as they compute. Each process has two API servers of its own.
+# `make test` runs this many files of tests at a time: they wait as much as they compute. Each process has two API servers of its own
+# while its tests share them; `make test` says at its end how much memory all held.
 TEST_PROCESSES ?= 4
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.

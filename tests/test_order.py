@@ -1,9 +1,24 @@
 """The order in which the files of tests are distributed."""
 
+import itertools
 import re
 from pathlib import Path
 
-from tests.kit.order import LONGEST_FIRST, PAIRED, SCHEDULED, WITH_SCHEDULER, file_of, phase_of, place_of, unit_of
+import pytest
+
+from tests.kit.order import (
+    CONTROLLED,
+    LONGEST_FIRST,
+    MORTAL,
+    PAIRED,
+    POLICED,
+    SCHEDULED,
+    UNITS,
+    file_of,
+    phase_of,
+    place_of,
+    unit_of,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,14 +33,35 @@ def test_a_long_file_comes_first_then_those_on_the_pair_then_other_servers_then_
 
 
 def test_every_long_file_is_there() -> None:
-    assert [file for file in {*LONGEST_FIRST, *WITH_SCHEDULER} - {SCHEDULED} if not (ROOT / file).is_file()] == []
+    files = {*LONGEST_FIRST, *(file for unit in UNITS.values() for file in unit)} - UNITS.keys()
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
-def test_those_that_share_a_server_are_one_unit() -> None:
+# For each unit: the folder, what a test of it asks for, and what a file has that makes a server of its own instead.
+SHARED = {
+    SCHEDULED: ("tests", r"\b(scheduled_server|ledger_host): [A-Z]", ""),
+    POLICED: ("tests/chart", r"\b(policed|admin|syncer): [A-Z]", r"def (policed|admin)\("),
+    CONTROLLED: ("tests/chart/controller", "", ""),
+    MORTAL: ("tests/kube", r"\bown_server: [A-Z]", ""),
+}
+
+
+@pytest.mark.parametrize("unit", SHARED)
+def test_those_that_share_a_server_are_one_unit(unit: str) -> None:
+    folder, asks, instead = SHARED[unit]
+    paths = (ROOT / folder).rglob("test_*.py") if unit == SCHEDULED else (ROOT / folder).glob("test_*.py")
     asking = {
         str(path.relative_to(ROOT))
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if re.search(r"\b(scheduled_server|ledger_host): [A-Z]", path.read_text())
+        for path in paths
+        if re.search(asks, text := path.read_text()) and not (instead and re.search(instead, text))
     }
-    assert asking == set(WITH_SCHEDULER)
-    assert {unit_of(f"{file}::test_x") for file in asking} == {SCHEDULED}
+    assert asking == UNITS[unit]
+    assert {unit_of(f"{file}::test_x") for file in asking} == {unit}
+
+
+def test_files_of_a_unit_stand_together() -> None:
+    files = [*sorted(UNITS[POLICED]), "tests/chart/test_in_use.py", *sorted(UNITS[CONTROLLED])]
+    served = {unit_of(file) for file in files}
+    nodes = [f"{file}::test_{number}" for number in range(2) for file in files]
+    units = [unit_of(node) for node in sorted(nodes, key=lambda node: place_of(node, (), served))]
+    assert len([unit for unit, _ in itertools.groupby(units)]) == len(served)

@@ -17,7 +17,7 @@ from syncer import session
 from syncer.write.budget import WriteBudget
 from tests.kit.syncerbed import SyncerBed, until
 
-FLAPS, AT_ONCE = 300, 16
+FLAPS, AT_ONCE = 300, 4
 RATE, BURST = 4.0, 20.0  # of writes to the host in a second, and at once
 SOON = 30.0  # a syncer that wrote each change would need longer
 SECONDS: Final = 8.0

@@ -9,9 +9,12 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
 from tests.kit.ledgerhost import LedgerHost
+from tests.kit.order import SCHEDULED, unit_of
 from tests.kit.servers import ApiServer, running, with_pod_groups
 from tests.kit.snapshotting import KIND, serve_snapshots, snapshot_class
 from tests.kit.syncerbed import SyncerBed
+
+_SCHEDULED = pytest.StashKey[ApiServer]()
 
 
 @pytest.fixture
@@ -34,12 +37,22 @@ async def snapshot_sides(host_client: Client, plane_client: Client) -> tuple[Cli
 
 
 @pytest.fixture(scope="package")
-def scheduled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def scheduled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server with a kube-scheduler, and kwok for kubelets, for the files of this folder; nothing stays of a test."""
     with running("scheduled", tmp_path_factory.mktemp("scheduled"), with_pod_groups("10.96.0.0/16")) as server:
         server.start_scheduler()
         server.start_kwok()
+        request.session.stash[_SCHEDULED] = server
         yield server
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End that server after the last of its tests, which are one unit: the folder's other tests last for minutes more."""
+    server = item.session.stash.get(_SCHEDULED, None)
+    if server is not None and nextitem is not None and unit_of(nextitem.nodeid) != SCHEDULED:
+        del item.session.stash[_SCHEDULED]
+        server.stop()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@
     that a copy has seen what was written           lag                                         one list
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
-    which file comes first, and together with which order (WITH_SCHEDULER, LONGEST_FIRST)       nothing
+    which file comes first, and together with which order (UNITS, LONGEST_FIRST)       nothing
     certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 
 `docs/contributing.md` says how a test stays independent of the timing of others.

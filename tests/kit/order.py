@@ -8,36 +8,53 @@ All other processes would wait for a long file that comes last, but not for a sh
 Pure: node IDs in, units and places out.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Final
 
-# They share an API server with a scheduler and kwok: one process runs them all, so that one such server exists, not three.
+# Files of a unit share an API server of their folder: one process runs them all, so that one such server exists, not four.
 SCHEDULED: Final = "with a scheduler"
-WITH_SCHEDULER: Final = frozenset(
-    f"tests/apiserver/test_{name}.py"
-    for name in (
-        "ledger_admissions",
-        "ledger_cohorts",
-        "ledger_crashes",
-        "ledger_gangs",
-        "ledger_moves",
-        "ledger_reclaims",
-        "ledger_reserved",
-        "ledger_slices",
-        "ledger_slurm",
-        "ledger_theft",
-        "sync_with_ledger",
-        "usage_devices",
-    )
-)
-# The files that take longest by `make slowest`.
+POLICED: Final = "with the chart's policies"
+CONTROLLED: Final = "with the controller's rights"
+MORTAL: Final = "with a server that is killed"
+UNITS: Final[Mapping[str, frozenset[str]]] = {
+    SCHEDULED: frozenset(
+        f"tests/apiserver/test_{name}.py"
+        for name in (
+            "ledger_admissions",
+            "ledger_cohorts",
+            "ledger_crashes",
+            "ledger_gangs",
+            "ledger_moves",
+            "ledger_reclaims",
+            "ledger_reserved",
+            "ledger_slices",
+            "ledger_slurm",
+            "ledger_theft",
+            "sync_with_ledger",
+            "usage_devices",
+        )
+    ),
+    POLICED: frozenset(
+        f"tests/chart/test_{name}.py"
+        for name in ("node_policy", "policies", "policies_of_facts", "policies_of_pods", "privileged_pods")
+    ),
+    CONTROLLED: frozenset(
+        f"tests/chart/controller/test_{name}.py" for name in ("ledger", "logins", "people", "policies", "rights")
+    ),
+    MORTAL: frozenset(f"tests/kube/test_{name}.py" for name in ("informer", "lease", "watch")),
+}
+_UNIT_OF: Final = {file: unit for unit, files in UNITS.items() for file in files}
+# The units that take longest by `make slowest`.
 LONGEST_FIRST: Final = (
     SCHEDULED,
     "tests/apiserver/test_audit_webhook.py",
     "tests/controller/tenant/test_reconcile.py",
     "tests/apiserver/test_oidc.py",
     "tests/chart/test_uninstall.py",
+    POLICED,
     "tests/adversarial/test_host_policies.py",
+    CONTROLLED,
+    MORTAL,
     "tests/adversarial/test_floods.py",
     "tests/controller/tenant/test_reconcile_extras.py",
     "tests/apiserver/test_sync_podgroups.py",
@@ -58,7 +75,7 @@ def file_of(node: str) -> str:
 def unit_of(node: str) -> str:
     """The tests that one process takes at once."""
     file = file_of(node)
-    return SCHEDULED if file in WITH_SCHEDULER else file
+    return _UNIT_OF.get(file, file)
 
 
 def phase_of(unit: str, paired: Container[str], served: Container[str]) -> int:
@@ -71,7 +88,8 @@ def phase_of(unit: str, paired: Container[str], served: Container[str]) -> int:
     return PAIRED if unit in paired else PAIRED + 1 if unit in served else PAIRED + 2
 
 
-def place_of(node: str, paired: Container[str], served: Container[str]) -> tuple[int, int, str]:
+def place_of(node: str, paired: Container[str], served: Container[str]) -> tuple[int, int, str, str]:
     """The sort key of a test; a stable sort keeps those of a file in their order, and those of a unit together."""
     unit = unit_of(node)
-    return phase_of(unit, paired, served), _PLACES.get(unit, 0), file_of(node) if unit in _PLACES else ""
+    shared, file = (unit, file_of(node)) if unit in UNITS else ("", "")
+    return phase_of(unit, paired, served), _PLACES.get(unit, 0), shared, file

@@ -165,6 +165,22 @@ def test_what_a_borrower_holds_within_its_quota_is_not_reclaimed_for_room() -> N
     assert goes(quotas, lent, wants, gpus=8, migs=2) == ["lent"]
 
 
+def test_a_gang_is_reclaimed_for_what_any_of_its_pods_borrows() -> None:
+    gang = Gang("g", 2)
+    launcher, worker = (
+        replace(pod_of("bob", uid, asks, 1.0), gang=gang) for uid, asks in (("g-0", {MIG: 1}), ("g-1", {GPU: 8}))
+    )
+    wants = pod_of("ada", "wants", {GPU: 8})
+    assert goes({"ada": (8, 0), "bob": (0, 1)}, launcher, worker, wants, gpus=8, migs=1) == ["g-0", "g-1"]
+
+
+@pytest.mark.parametrize(("since", "goes_back"), [(59.0, []), (60.0, ["w"])])
+def test_an_admitted_pod_has_its_time_to_be_bound(since: float, goes_back: list[str]) -> None:
+    pod = replace(pod_of("ada", "w", {GPU: 1}), stage=Stage.ADMITTED, admitted=NOW - since, pinned="n0")
+    assert Rules().bind_within == 60.0
+    assert goes({"ada": (8, 0)}, pod, gpus=8, migs=0) == goes_back
+
+
 def waiting_for_a_head(running: int) -> World:
     """A gang of whole nodes behind small work, of which there is always more."""
     world = World(nodes=nodes(2))
