@@ -41,6 +41,7 @@ from tests.kit.tenantsamples import tenant_class
 pytestmark = pytest.mark.apiserver
 SHARED: Final = "bulkhead-shared"
 TENANTS: Final = ("alice", "bob")
+WAIT_SECONDS: Final = 240.0  # a controller starts, and makes two planes
 PLACES: Final = ("pull", "receiver", "unusable", "secret", "config", "variable", "argument", "note", "own")
 # All kinds that the controller writes, but Secrets; of pods only what it writes.
 WRITTEN: Final = (
@@ -183,13 +184,13 @@ async def test_the_controller_tells_no_secret(server: ApiServer, tmp_path: Path)
                 return place in found_in(await held(client, kinds.SECRETS, space), canary)
 
             for place, space in (("pull", planes[0]), ("pull", planes[1]), ("receiver", planes[0])):
-                await until(lambda place=place, space=space: arrived(place, space), f"{place} in {space}")  # type: ignore[misc]
+                await until(lambda place=place, space=space: arrived(place, space), f"{place} in {space}", WAIT_SECONDS)  # type: ignore[misc]
             for tenant in TENANTS:
-                await until(lambda tenant=tenant: has_quota(client, tenant), f"the quota of {tenant}")  # type: ignore[misc]
+                await until(lambda tenant=tenant: has_quota(client, tenant), f"the quota of {tenant}", WAIT_SECONDS)  # type: ignore[misc]
                 await plant(client, tenant, canary)
             for tenant in TENANTS:
-                await until(lambda tenant=tenant: judged(client, tenant), f"the ledger judges pods of {tenant}")  # type: ignore[misc]
-            await until(lambda: reported(client, "bob"), "the unusable receiver to be reported")
+                await until(lambda tenant=tenant: judged(client, tenant), f"verdicts of {tenant}", WAIT_SECONDS)  # type: ignore[misc]
+            await until(lambda: reported(client, "bob"), "the unusable receiver to be reported", WAIT_SECONDS)
             drawn = await keys(client)
             texts = await written(client) | {"figures": await asyncio.to_thread(figures, port)}
     texts["log"] = (tmp_path / "log").read_text(errors="replace")
