@@ -64,7 +64,17 @@ async def test_cut_and_changed_streams_are_refused_wherever_that_is() -> None:
         await collected(Opening(given(out + b"x"), [KEY]).stream())
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "AGE-SECRET-KEY-1QQ", "hello", f"{KEY}\nAGE-SECRET-KEY-1XYZ\n"])
+BAD_FILES = {
+    "empty": "",
+    "comment": "# only a comment\n",
+    "short": "AGE-SECRET-KEY-1QQ",
+    "words": "hello",
+    "one of two": f"{KEY}\nAGE-SECRET-KEY-1XYZ\n",
+}
+
+
+# With names: keys are drawn in each process.
+@pytest.mark.parametrize("text", BAD_FILES.values(), ids=BAD_FILES.keys())
 def test_a_file_without_private_keys_is_refused_without_a_word_of_it(text: str) -> None:
     with pytest.raises(SealError) as refused:
         identities(text)

@@ -76,7 +76,7 @@ def test_nothing_that_is_said_of_providers_restarts_a_plane() -> None:
     for spec in (built(), built(Answer(KEYS)), built(Answer(NEWER), access=ASKED["access"] | {"revoked": revoked})):
         assert named(planned(spec), "StatefulSet", "plane") == plain
     # The positive control: of the other files it reads none again.
-    assert named(planned(replace(without, uid="other")), "StatefulSet", "plane") != plain
+    assert named(planned(replace(without, identity="other")), "StatefulSet", "plane") != plain
 
 
 def test_known_keys_stay_until_newer_ones_are_known() -> None:
