@@ -185,7 +185,7 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
 	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
 
-e2e: setup ## scenarios; SUITE= core (QUICK=1: some), slurm, nodes, install, upgrade, devices, registry, durable (root)
+e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, devices, registry, durable (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
