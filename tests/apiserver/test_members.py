@@ -155,7 +155,8 @@ async def test_a_member_that_lost_its_volume_is_replaced_as_a_learner_and_promot
     bed.kubelet()
     assert is_refusal(THIRD, bed.members.ended(THIRD)), "an empty volume must not start"
     after = await bed.whole()
-    assert [type(step) for step in bed.steps if not isinstance(step, Promote)] == [Remove, Add, Write, Restart, Write]
+    # A pod that is about to try again need not be deleted, and a learner may have to catch up.
+    assert [type(step) for step in bed.steps if not isinstance(step, Promote | Restart)] == [Remove, Add, Write, Write]
     old, new = ({member.id for member in found.listed} for found in (before, after))
     assert len(old & new) == 2
     assert await bed.has("acknowledged", THIRD)

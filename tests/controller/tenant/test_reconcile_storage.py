@@ -100,11 +100,15 @@ async def test_volumes_grow_while_the_plane_runs(client: Client) -> None:
         pending = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "2026-06-01T12:00:00Z"}
         await became(client, "growing", "2Gi", 0, pending)
         assert "FileSystemResizePending" in stored(await world.settle("growing"))[2]
+        while_it_grows = await client.get(kinds.STATEFUL_SETS, "plane", "bh-growing")
+        assert while_it_grows["metadata"]["generation"] == before["metadata"]["generation"], "the plane restarts"
         await became(client, "growing", "4Gi")
         assert stored(await world.settle("growing"))[:2] == ("True", "Applied")
         # A member's lost volume is recreated from the template, which has not changed.
         after = await client.get(kinds.STATEFUL_SETS, "plane", "bh-growing")
-        assert after["metadata"]["generation"] == before["metadata"]["generation"]
+        assert after["spec"]["volumeClaimTemplates"] == before["spec"]["volumeClaimTemplates"]
+        # The quota follows the volume once it has the space, which restarts the plane.
+        assert f"--quota-backend-bytes={1 << 30}" in after["spec"]["template"]["spec"]["containers"][0]["command"]
         await claim(client, "growing", 1)
         await world.settle("growing")
         assert await asks(client, "growing", 1) == "4Gi"
