@@ -108,7 +108,7 @@ class Runner:
         return self._gather()
 
     def take_down(self, members: Sequence[Member]) -> None:
-        """Remove what a short run does not use. What cannot be removed is said, and is no part of the verdict."""
+        """Remove what a short run does not use. What cannot be removed is reported, and does not change the verdict."""
         try:
             tenants.remove(self.host, NEWCOMER)
             population.take_down(self.host, members, self.note)
