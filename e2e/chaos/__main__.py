@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 
 from e2e import install
@@ -87,6 +88,9 @@ def main() -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception:  # noqa: BLE001 -- a mistake here is not a verdict: Python's own exit code would say "something did not hold"
+        traceback.print_exc()
+        return FAILED
     if runner.interrupted:
         return INTERRUPTED
     if runner.failed:

@@ -108,7 +108,7 @@ class Runner:
         return self._gather()
 
     def take_down(self, members: Sequence[Member]) -> None:
-        """Remove what a short run does not use. It reports what it cannot remove, which does not change the verdict."""
+        """Remove what a short run does not use. What cannot be removed is reported, and does not change the verdict."""
         try:
             tenants.remove(self.host, NEWCOMER)
             population.take_down(self.host, members, self.note)
@@ -213,7 +213,7 @@ class Runner:
             went_on = may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
-        except _BROKE_OFF as exc:
+        except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
         time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))

@@ -52,6 +52,23 @@ async def test_what_a_syncer_may_create_passes(host: Api, admin: Client) -> None
     assert await judged(host, mirrored("ConfigMap", data={"x": "y"}), admin) == ""
 
 
+async def test_a_pod_that_the_host_has_placed_passes(host: Api, admin: Client) -> None:
+    labels = {"topology.kubernetes.io/zone": "zone-a", "topology.kubernetes.io/region": "local"}
+    await apply_all(admin, [of(kinds.NODES, "placed", metadata={"name": "placed", "labels": labels})])
+    obj = named(pod())
+    name, space = obj["metadata"]["name"], obj["metadata"]["namespace"]
+    await admin.create(kinds.PODS, obj)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "placed"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    await asyncio.to_thread(host.request, "POST", f"/api/v1/namespaces/{space}/pods/{name}/binding", body=binding)
+    placed = await asyncio.to_thread(host.get, "Pod", name, space)
+    assert placed["spec"]["nodeName"] == "placed"
+    assert placed["metadata"]["labels"].items() >= labels.items()
+    as_syncer = host.impersonating("system:serviceaccount:bh-team-a:syncer")
+    assert await asyncio.to_thread(scan.judge, as_syncer, "Pod", placed) == ""
+    await admin.delete(kinds.PODS, name, space, grace_seconds=0)
+
+
 @pytest.mark.parametrize(
     ("made", "text"),
     [

@@ -146,6 +146,7 @@ def test_the_exit_code_says_how_a_run_ended(monkeypatch: pytest.MonkeyPatch, tmp
     assert ending.code(without(Write, of("b"))(good_run())) == 1
     assert ending.code([], UnreachableError("no host")) == 3
     assert ending.code(without(Run)(good_run())) == 3
+    assert ending.code([], KeyError("a mistake of ours")) == 3
 
 
 def test_what_was_observed_until_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
