@@ -142,7 +142,7 @@ def started(before: Pods | None, after: Pods | None) -> int:
 
 
 def unfit(before: Mapping[str, Figures], subjects: Sequence[str]) -> str:
-    """Why a baseline is none: a subject failed, or was hardly measured, without any fault; empty if it is one."""
+    """Why a baseline cannot be used: a subject failed, or was hardly measured, without any fault; empty if it can."""
     for name in subjects:
         found = before.get(name, Figures(0, 0, 0.0, 0.0))
         if found.errors:
