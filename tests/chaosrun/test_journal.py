@@ -21,11 +21,11 @@ def quiet(_: str) -> None:
 
 async def test_one_run_at_a_time_and_nothing_is_left_of_its_lease(host_client: Client, namespace: str) -> None:
     async with leased(host_client, namespace, "one", quiet):
-        notes: list[str] = []
+        shown: list[str] = []
         with pytest.raises(Busy, match="run one is going on"):
-            async with leased(host_client, namespace, "two", notes.append, patience=1.0):
+            async with leased(host_client, namespace, "two", shown.append, patience=1.0):
                 pytest.fail("two runs at once")
-        assert "run one holds the lease" in notes[0]
+        assert "run one holds the lease" in shown[0]
         assert await journal.holder_of(host_client, namespace) == "one"
     assert (await host_client.list(kinds.LEASES, namespace)).items == []
 
