@@ -99,7 +99,8 @@ class Noise(Fault):
     def _python(self, program: str) -> Obj:
         spec = self._spec("")
         spec["containers"][0] |= {"image": IMAGE, "command": ["python3", "-c", program]}
-        spec["containers"][0]["resources"]["limits"]["memory"] = "3Gi"
+        # A class bounds how far a limit may exceed its request.
+        spec["containers"][0]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "3Gi"}}
         return spec
 
     def _used(self, scene: Scene, uids: Sequence[str]) -> float:
