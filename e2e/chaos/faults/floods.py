@@ -156,7 +156,7 @@ class FloodOfPods(Fault):
         until("the last pod to be told why it waits", partial(_told, scene, self.pods), seconds=60)
         host = scene.host.list("Pod", scene.target.work, labels=SELECTOR)
         quota = scene.host.get("ResourceQuota", names.POD_QUOTA, scene.target.work)["spec"]["hard"]
-        most = int(quota.get("count/pods") or quota.get("pods") or 0)
+        most = int(str(quota.get("count/pods") or quota.get("pods") or 0).replace("k", "000"))
         return [
             (len(there) >= self.pods, f"{len(there)} pods in the target ({accepted} accepted), each with {self.gpus} GPUs"),
             (len(host) <= most, f"{len(host)} of them are on the host, whose quota allows {most}"),

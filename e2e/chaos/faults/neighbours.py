@@ -32,7 +32,9 @@ _STARTS: Final = """
 import os, time
 while True:
     try:
-        os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
+        if not os.fork():
+            time.sleep(600)
+            os._exit(0)
     except OSError:
         time.sleep(0.2)
 """
@@ -99,7 +101,8 @@ class Noise(Fault):
     def _python(self, program: str) -> Obj:
         spec = self._spec("")
         spec["containers"][0] |= {"image": IMAGE, "command": ["python3", "-c", program]}
-        spec["containers"][0]["resources"]["limits"]["memory"] = "3Gi"
+        # A class bounds how far a limit may exceed its request.
+        spec["containers"][0]["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "3Gi"}}
         return spec
 
     def _used(self, scene: Scene, uids: Sequence[str]) -> float:
