@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from bulkhead.kube import resources as kinds
 from tests.chaosrun.bed import SYSTEM, TARGET, Bed, left
 from tests.chaosrun.test_run import SHORT
@@ -31,6 +33,7 @@ async def died(number: int, host_file: Path) -> list[str]:
     return [_OWN_NAMES.sub("X", line) for line in lines] if killed or number == 0 else []
 
 
+@pytest.mark.outage
 async def test_killed_after_a_write_of_each_kind_a_run_is_undone_by_stop(chaos: Cli, bed: Bed, host_file: Path) -> None:
     writes = await died(0, host_file)
     assert await left(bed.host, bed.plane) == []
