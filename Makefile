@@ -206,7 +206,7 @@ chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIME
 
 ##@ figures
 
-bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy (root), ledger, fragmentation, client, store, placed
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy (root), ledger, fragmentation, client …
 	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
 	@$(FIRST.$(NAME))
 	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)

@@ -89,6 +89,7 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sleeping child counts as waiting, a computing one does not; a fixture is timed without the fixture that it needs."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # that run is no worker of this one
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     monkeypatch.setenv("BULKHEAD_TEST_RECORD", "record")
     pytester.makepyfile(

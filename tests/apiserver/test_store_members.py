@@ -139,6 +139,7 @@ async def test_a_full_store_of_three_opens_member_by_member_and_never_below_a_qu
     for key in made[: len(made) * 2 // 3]:
         await bed.delete(key)
     await bed.until(lambda store: store.full and len(store.silent) == 1, "two members answer")
+    caplog.clear()  # the full store may have got room from its holes before the member was killed
     await bed.until(lambda store: store.used < QUOTA // 2, "the deleted versions are forgotten")
     for _ in range(3):
         assert (await bed.look()).full

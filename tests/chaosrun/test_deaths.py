@@ -16,6 +16,8 @@ from tests.kit.commandline import Cli, reads, start
 from tests.kit.syncerbed import until
 from workstation.chaos import objects
 
+pytestmark = pytest.mark.outage
+
 _OWN_NAMES = re.compile(r"(chaos|beat)-[0-9a-f]+(-\d+)?")
 
 
@@ -33,7 +35,6 @@ async def died(number: int, host_file: Path) -> list[str]:
     return [_OWN_NAMES.sub("X", line) for line in lines] if killed or number == 0 else []
 
 
-@pytest.mark.outage
 async def test_killed_after_a_write_of_each_kind_a_run_is_undone_by_stop(chaos: Cli, bed: Bed, host_file: Path) -> None:
     writes = await died(0, host_file)
     assert await left(bed.host, bed.plane) == []

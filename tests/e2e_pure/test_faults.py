@@ -200,10 +200,10 @@ def test_a_stopped_process_of_the_host_is_a_trace_that_can_be_removed(monkeypatc
             monkeypatch.setattr(machine, "processes_of_host", lambda: [process])
             monkeypatch.setattr(packets, "present", lambda: False)
             monkeypatch.setattr(packets, "limited", list)
-            assert not [trace for trace in traces.left() if "sleep" in trace.text]
+            assert not [trace for trace in traces.left() if str(sleeper.pid) in trace.text]
             process.send(signal.SIGSTOP)
             until("it to stop", lambda: workloads.expect(process.state == "T", process.state), seconds=5)
-            (trace,) = [trace for trace in traces.left() if "sleep" in trace.text]
+            (trace,) = [trace for trace in traces.left() if str(sleeper.pid) in trace.text]
             assert trace.remove is not None
             trace.remove()
             until("it to go on", lambda: workloads.expect(process.state == "S", process.state), seconds=5)

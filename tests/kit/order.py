@@ -36,7 +36,14 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
     ),
     POLICED: frozenset(
         f"tests/chart/test_{name}.py"
-        for name in ("node_policy", "policies", "policies_of_facts", "policies_of_pods", "privileged_pods")
+        for name in (
+            "chaos_scan",
+            "node_policy",
+            "policies",
+            "policies_of_facts",
+            "policies_of_pods",
+            "privileged_pods",
+        )
     ),
     CONTROLLED: frozenset(
         f"tests/chart/controller/test_{name}.py" for name in ("ledger", "logins", "people", "policies", "rights")
@@ -47,6 +54,9 @@ _UNIT_OF: Final = {file: unit for unit, files in UNITS.items() for file in files
 # The units that take longest by `make slowest`.
 LONGEST_FIRST: Final = (
     SCHEDULED,
+    "tests/chaosrun/test_run.py",
+    "tests/apiserver/test_store.py",
+    "tests/apiserver/test_store_members.py",
     "tests/apiserver/test_audit_webhook.py",
     "tests/controller/tenant/test_reconcile.py",
     "tests/apiserver/test_oidc.py",

@@ -107,13 +107,30 @@ KNOWN: Final[Mapping[str, Any]] = {
         "hostAPI": {},
         "hostAPIBy": {},
         "issuers": {},
+        "backup": {},
         "metricsFrom": {},
+    },
+    "apiPriority": {
+        "enabled": {},
+        "shares": {
+            "lease": {},
+            "controller": {},
+        },
     },
     "monitoring": {
         "enabled": {},
         "interval": {},
         "labels": {},
         "alerts": {},
+    },
+    "backup": {
+        "target": {},
+        "endpoint": {},
+        "region": {},
+        "plainHTTP": {},
+        "credentialsSecret": {},
+        "volumeClaim": {},
+        "recipients": {},
     },
     "controller": {
         "replicas": {},

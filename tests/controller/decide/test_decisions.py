@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
         tenant(kubernetesVersion="v1.36.3"),
         tenant_class(kubernetesVersions=["v1.35.0"]),
         Reason.VERSION_UNAVAILABLE,
-        "class: spec.kubernetesVersions: v1.35.0; the chart's kubernetesVersions offer v1.36.3",
+        "class: spec.kubernetesVersions: v1.35.0; the installation offers v1.36.3",
     ),
     "more than the class allows": (
         tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": 65}}}),
