@@ -20,12 +20,8 @@ from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 
-_STANDARD = {
-    "apiVersion": names.API_VERSION,
-    "kind": "TenantClass",
-    "metadata": {"name": "standard"},
-    "spec": {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 1000}, "memory": {"maxNominal": "1Ti"}}}},
-}
+_BOUNDS = {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 1000}, "memory": {"maxNominal": "1Ti"}}}}
+_CLASS = {"apiVersion": names.API_VERSION, "kind": "TenantClass"}
 
 
 @pytest.fixture
@@ -40,12 +36,22 @@ async def cli(host_client: Client, host_file: Path) -> Cli:
     """Run the command against the host and return what it printed. The host has one class, `standard`."""
     await install(host_client)
     with contextlib.suppress(AlreadyExists):
-        await host_client.create(kinds.TENANT_CLASSES, _STANDARD)
+        await host_client.create(kinds.TENANT_CLASSES, _CLASS | {"metadata": {"name": "standard"}, "spec": _BOUNDS})
 
     async def run(*arguments: str, **environment: str) -> Outcome:
         return await finish(await start(*arguments, environment={"KUBECONFIG": str(host_file)} | environment))
 
     return run
+
+
+@pytest.fixture
+async def bounded(cli: Cli, host_client: Client) -> AsyncIterator[str]:
+    """The name of a class with 1000 GPUs and 1Ti of memory at the most: other tests may have made `standard` another."""
+    assert cli is not None  # the definitions are installed
+    name = f"bounded-{secrets.token_hex(4)}"
+    await host_client.create(kinds.TENANT_CLASSES, _CLASS | {"metadata": {"name": name}, "spec": _BOUNDS})
+    yield name
+    await host_client.delete(kinds.TENANT_CLASSES, name)
 
 
 @pytest.fixture
