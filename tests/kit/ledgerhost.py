@@ -16,7 +16,8 @@ from typing import Any, Self
 from bulkhead.api import labels, ledger, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
+from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound, Unprocessable
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
@@ -71,7 +72,16 @@ class LedgerHost:
             await self.client.delete(RESOURCE_QUOTAS, names.POD_QUOTA, space)
         for resource, made in ((NODES, self.nodes), (TENANTS, self.tenants), (COHORTS, self.cohorts)):
             for name in made:
-                await self.client.delete(resource, name)
+
+                async def gone(resource: Resource = resource, name: str = name) -> bool:
+                    """The chart's policy sees a moment later that no tenant is in a cohort any more."""
+                    try:
+                        await self.client.delete(resource, name)
+                    except Unprocessable:
+                        return False
+                    return True
+
+                await until(gone, f"{resource.kind} {name} deleted")
 
     async def clear(self, *tenants: str) -> None:
         """Delete all pods; no controller that counts them runs here."""
