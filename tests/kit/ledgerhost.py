@@ -74,7 +74,7 @@ class LedgerHost:
             for name in made:
 
                 async def gone(resource: Resource = resource, name: str = name) -> bool:
-                    """The chart's policy sees a moment later that no tenant is in a cohort any more."""
+                    """The chart's policy sees a moment later that no tenant is in the cohort."""
                     try:
                         await self.client.delete(resource, name)
                     except Unprocessable:
