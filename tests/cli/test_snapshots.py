@@ -133,7 +133,11 @@ async def test_it_is_verified_with_the_admins_key_and_every_fault_is_said(
     assert "--directory" in (await verify())[1]
     path = root / folder(ID, name) / GOLDEN.attempt / STORE
     whole = path.read_bytes()
-    for wrong, words in ((whole[:-1], "truncated"), (whole[:-9] + b"x" + whole[-8:], "age"), (None, "missing")):
+    for wrong, words in (
+        (whole[:-1], "truncated"),
+        (whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:], "age"),
+        (None, "missing"),
+    ):
         path.unlink(missing_ok=True)
         if wrong is not None:
             path.write_bytes(wrong)
