@@ -182,16 +182,16 @@ class Runner:
         scene = Scene(self.host, target, NEWCOMER, self.note)
         owner = _OWNERS.get(experiment.target, target.name)
         hypothesis = hypothesis_of(experiment)
-        family = str(getattr(experiment, "family", ""))
         self.note(f"{experiment.title} (target: {owner})")
         self.note(f"    hypothesis: {hypothesis}")
-        self.records.append(Announced(time.monotonic(), experiment.name, experiment.title, hypothesis, owner, family))
-        if reason := unmet(experiment, scene):
+        self.records.append(
+            Announced(time.monotonic(), experiment.name, experiment.title, hypothesis, owner, experiment.family)
+        )
+        if reason := experiment.fault.unmet(scene):
             self.note(f"    left out: {reason}")
             self.records.append(LeftOut(time.monotonic(), experiment.name, reason))
             return False
         begin, lifted = time.monotonic(), 0.0
-        may_lose = bool(getattr(experiment, "may_lose", False))  # its target's data, and with it the pods that are to stay
         recovered: float | None = None
         went_on, problem = False, ""
         try:
@@ -210,7 +210,7 @@ class Runner:
             recover = partial(experiment.fault.recovered, scene)
             until("the target to recover", recover, seconds=within, note=self._detail, patience=1)
             recovered = time.monotonic() - lifted
-            went_on = may_lose or stayers(target) == before
+            went_on = experiment.may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
@@ -218,7 +218,7 @@ class Runner:
             self.note(f"    FAILED: {problem[:400]}")
         time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
         end = time.monotonic()
-        self.records.append(Span(experiment.name, owner, begin, end, lifted, may_lose))
+        self.records.append(Span(experiment.name, owner, begin, end, lifted, experiment.may_lose))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
@@ -276,14 +276,8 @@ class Runner:
 
 def hypothesis_of(experiment: Experiment) -> str:
     """What the experiment expects: its own words, or what all have in common."""
-    own = str(getattr(experiment, "hypothesis", ""))
-    return own or f"the target recovers within {experiment.recover_within:.0f} s, its running pods go on, others notice nothing"
-
-
-def unmet(experiment: Experiment, scene: Scene) -> str:
-    """Why an experiment cannot be made here; empty if it can. Faults that need more than every host has say so."""
-    ask = getattr(experiment.fault, "unmet", None)
-    return str(ask(scene)) if ask is not None else ""
+    common = f"the target recovers within {experiment.recover_within:.0f} s, its running pods go on, others notice nothing"
+    return experiment.hypothesis or common
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:

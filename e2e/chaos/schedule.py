@@ -36,7 +36,7 @@ def duration(text: str) -> float:
 def wanted_kind(experiment: Experiment) -> Kind:
     """Which tenants an experiment is for; plain ones unless it says that it needs others."""
     kinds: dict[str, Kind] = {"slurm": "slurm", "members": "members"}
-    return kinds.get(getattr(experiment, "needs", ""), "plain")
+    return kinds.get(experiment.needs, "plain")
 
 
 def fitting(experiment: Experiment, members: Sequence[Member]) -> tuple[Member, ...]:
