@@ -136,8 +136,7 @@ class Stores:
 
     async def _member(self, plane: _Plane, pod: str) -> Member | str:
         try:
-            etcd = await self._access.etcd(plane.spec.tenant, plane.keys, pod, plane.addresses[pod])
-            return await etcd.member(pod)
+            return await (await self._etcd(plane, pod)).member(pod)
         except (KubeError, TimeoutError) as error:
             return f"etcd of pod {pod} does not answer: {error}"
 
@@ -170,8 +169,7 @@ class Stores:
     async def _fsync(self, plane: _Plane, pod: str) -> float | None:
         """The seconds that nearly all fsyncs of a member took lately; None if that is unknown."""
         try:
-            etcd = await self._access.etcd(plane.spec.tenant, plane.keys, pod, plane.addresses[pod])
-            new = etcdfigures.read(await etcd.metrics(), self._clock.monotonic())
+            new = etcdfigures.read(await (await self._etcd(plane, pod)).metrics(), self._clock.monotonic())
         except (KubeError, TimeoutError) as error:
             _log.info("no metrics of the etcd in pod %s: %s", pod, error, extra={"tenant": plane.spec.tenant})
             return None
@@ -208,20 +206,20 @@ class Stores:
             plane.past = storecare.done(plane.past, step, now)
         match step:
             case Compact(revision):
-                await (await self._etcd(plane, store.members[0])).compact(revision)
+                await (await self._etcd(plane, store.members[0].name)).compact(revision)
                 plane.past = storecare.done(plane.past, step, now)
             case MoveLeader(leader, to):
-                await (await self._etcd(plane, leader)).hand_leadership_to(to.id)
+                await (await self._etcd(plane, leader.name)).hand_leadership_to(to.id)
             case Defragment(member):
-                await (await self._etcd(plane, member)).defragment()
+                await (await self._etcd(plane, member.name)).defragment()
                 metrics.store_defragmentations.labels(plane.spec.tenant).inc()
             case Disarm(alarms):
                 for alarm in alarms:
-                    await (await self._etcd(plane, store.members[0])).disarm(alarm)
+                    await (await self._etcd(plane, store.members[0].name)).disarm(alarm)
                 metrics.store_openings.labels(plane.spec.tenant).inc()
 
-    async def _etcd(self, plane: _Plane, member: Member) -> Etcd:
-        return await self._access.etcd(plane.spec.tenant, plane.keys, member.name, plane.addresses[member.name])
+    async def _etcd(self, plane: _Plane, pod: str) -> Etcd:
+        return await self._access.etcd(plane.spec.tenant, plane.keys, pod, plane.addresses[pod])
 
 
 def _worth_a_status(store: Store) -> object:
