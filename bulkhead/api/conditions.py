@@ -258,6 +258,13 @@ def is_true(conditions: Sequence[Mapping[str, Any]], type_: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
+def current_condition(obj: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """The condition of this type if it is about the current spec; empty if it is missing or older."""
+    found = condition_of(obj, type_)
+    generation = mapping(obj.get("metadata")).get("generation")
+    return found if found and found.get("observedGeneration", generation) == generation else {}
+
+
 def condition_of(obj: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
     """The condition of this type in the status of any object; empty where it has none."""
     return find_condition(mappings(mapping(obj.get("status")).get("conditions")), type_) or {}

@@ -25,6 +25,9 @@ VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
 VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 VIRTUAL_OWNERS: Final = "bulkhead.dev/virtual-owners"  # on pods: their owners in the plane, as JSON
 
+# Selects the controller's Deployment and its pods, as the chart labels them.
+CONTROLLER: Final = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
+
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 

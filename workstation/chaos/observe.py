@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels, names
-from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.api.conditions import ConditionType, condition_of, current_condition
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import resources as kinds
@@ -14,7 +14,6 @@ from workstation.chaos.judge import HOST, Pods
 from workstation.chaos.plan import Facts, TenantFact
 from workstation.chaos.record import is_run
 
-CONTROLLER: Final = "app.kubernetes.io/component=controller"
 _COMPONENTS: Final = frozenset({"plane", "syncer", "dns"})
 _MAX_CONTAINERS: Final = 32
 
@@ -39,14 +38,12 @@ def tenant_fact(tenant: Obj) -> TenantFact:
 
 def is_ready(tenant: Obj) -> bool:
     """Whether the controller says of the present spec that the tenant is Ready."""
-    found = condition_of(tenant, ConditionType.READY)
-    generation = tenant["metadata"].get("generation")
-    return found.get("status") == "True" and found.get("observedGeneration", generation) == generation
+    return current_condition(tenant, ConditionType.READY).get("status") == "True"
 
 
 async def controllers(host: Client, namespace: str) -> list[Obj]:
     """The pods of Bulkhead's controller."""
-    return (await host.list(kinds.PODS, namespace, label_selector=CONTROLLER)).items
+    return (await host.list(kinds.PODS, namespace, label_selector=labels.CONTROLLER)).items
 
 
 async def own_pods(host: Client, tenant: str, component: str) -> list[Obj]:

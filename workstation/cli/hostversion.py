@@ -2,6 +2,7 @@
 
 import asyncio
 
+from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
@@ -9,7 +10,6 @@ from workstation.cli import connection
 from workstation.cli.arguments import Host
 from workstation.cli.failures import CliError
 
-CONTROLLER = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 _CHART = "app.kubernetes.io/version"
 
 
@@ -23,7 +23,7 @@ def read(host: Host, seconds: float) -> dict[str, str | None] | None:
 
 async def _read(host: Host, seconds: float) -> dict[str, str | None] | None:
     async with asyncio.timeout(seconds), connection.host_client(host, seconds=seconds, quiet=True) as client:
-        found = (await client.list(kinds.DEPLOYMENTS, label_selector=CONTROLLER)).items
+        found = (await client.list(kinds.DEPLOYMENTS, label_selector=labels.CONTROLLER)).items
     return versions(found[0]) if found else None
 
 

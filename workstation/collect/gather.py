@@ -27,7 +27,6 @@ _LOG_BYTES: Final = 1 << 20  # of one container, and again of its former instanc
 _LOG_LINES: Final = 5000
 _MOST_PODS: Final = 40
 _MOST_OBJECTS: Final = 5000
-_CONTROLLER: Final = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 _PATHS: Final = {"plane-api/readyz.txt": "/readyz?verbose", "plane-api/livez.txt": "/livez?verbose"}
 
 
@@ -103,8 +102,7 @@ class Gatherer:
         plane = names.plane_namespace(self.tenant)
         pods = (await self._turn(self.client.list(kinds.PODS, plane))).items
         wanted: list[tuple[str, Obj, str | None]] = [(f"logs/{plane}", pod, None) for pod in pods[:_MOST_PODS]]
-        selector = _CONTROLLER
-        found = (await self._turn(self.client.list(kinds.PODS, label_selector=selector))).items
+        found = (await self._turn(self.client.list(kinds.PODS, label_selector=labels.CONTROLLER))).items
         wanted += [("logs/controller", pod, self.tenant) for pod in found[:_MOST_PODS]]
         reads = [
             self._guarded(f"{folder}/{pod['metadata']['name']}/{container}.log", self._log(folder, pod, container, only))

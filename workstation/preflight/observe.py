@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote
 
+from bulkhead.api import labels
 from bulkhead.api.names import SYSTEM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
@@ -28,7 +29,6 @@ _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "S
 _MUTATING = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
 )
-_CONTROLLER = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 
 # name ──> kind, namespace, label selector, field selector
 LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] = {
@@ -47,7 +47,7 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "validating webhooks": (kinds.VALIDATING_WEBHOOKS, None, None, None),
     "mutating webhooks": (_MUTATING, None, None, None),
     "admission policies": (kinds.VALIDATING_ADMISSION_POLICIES, None, None, None),
-    "controllers": (kinds.DEPLOYMENTS, None, _CONTROLLER, None),
+    "controllers": (kinds.DEPLOYMENTS, None, labels.CONTROLLER, None),
     "namespaces": (kinds.NAMESPACES, None, None, f"metadata.name={SYSTEM_NAMESPACE}"),
     "limitranges": (kinds.LIMIT_RANGES, SYSTEM_NAMESPACE, None, None),
     "resourcequotas": (kinds.RESOURCE_QUOTAS, SYSTEM_NAMESPACE, None, None),

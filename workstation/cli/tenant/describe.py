@@ -8,24 +8,23 @@ text. If it does not answer, the description says so.
 
 import argparse
 import asyncio
-import sys
 from dataclasses import dataclass
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, KubeError, NotFound
-from bulkhead.kube.objects import Resource
+from bulkhead.kube.errors import KubeError
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import document, plain
+from workstation.cli.output import document
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import describedocument, describetext, waiting
 from workstation.cli.tenant.description import Description, Inside, without_startup
+from workstation.cli.tenant.reading import readable
 from workstation.cli.trouble import troubles, unscheduled
 
 _PLANE_SECONDS = 5.0
@@ -74,10 +73,10 @@ async def _describe(request: DescribeRequest) -> Description:
         tenant = await connection.get_tenant(client, request.name)
         name = str(tenant["metadata"]["name"])
         plane, work = names.plane_namespace(name), names.work_namespace(name)
-        pods = await _readable(client, kinds.PODS, plane)
-        events = await _readable(client, kinds.EVENTS, plane)
-        quotas = await _readable(client, kinds.RESOURCE_QUOTAS, work)
-        own = await _readable(client, kinds.EVENTS, None, field_selector="involvedObject.kind=Tenant")
+        pods = await readable(client, kinds.PODS, plane)
+        events = await readable(client, kinds.EVENTS, plane)
+        quotas = await readable(client, kinds.RESOURCE_QUOTAS, work)
+        own = await readable(client, kinds.EVENTS, None, field_selector="involvedObject.kind=Tenant")
         own = [event for event in own if (event.get("involvedObject") or {}).get("name") == name]
         return Description(
             tenant=tenant,
@@ -88,17 +87,6 @@ async def _describe(request: DescribeRequest) -> Description:
             events=(*own, *without_startup(events, pods)),
             inside=await _inside(client, tenant, request.host),
         )
-
-
-async def _readable(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj]:
-    """A list; empty if the namespace does not exist yet or this user may not read it."""
-    try:
-        return (await client.list(r, namespace, **selectors)).items  # type: ignore[arg-type]
-    except NotFound:
-        return []
-    except Forbidden as error:
-        sys.stderr.write(f"not shown: {plain(error)}\n")
-        return []
 
 
 async def _inside(client: Client, tenant: Obj, host: Host) -> Inside:

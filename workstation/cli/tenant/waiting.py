@@ -41,9 +41,7 @@ HOPELESS = frozenset(
 
 def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
     """The Ready condition, if it is about the current spec."""
-    found = conditions.condition_of(tenant, ConditionType.READY)
-    generation = tenant["metadata"].get("generation")
-    return found if found and found.get("observedGeneration", generation) == generation else None
+    return conditions.current_condition(tenant, ConditionType.READY) or None
 
 
 def describe(tenant: Obj) -> str:

@@ -7,20 +7,16 @@ import argparse
 import asyncio
 from dataclasses import asdict, dataclass
 
-from bulkhead.api import names
-from bulkhead.api.objects import Obj
+from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, NotFound
-from bulkhead.kube.objects import Resource
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
 from workstation.cli.failures import Exit
-from workstation.cli.hostversion import CONTROLLER
 from workstation.cli.output import age, document, plain
 from workstation.cli.parsing import RAW, Actions
 from workstation.cli.tenant import waiting
 from workstation.cli.tenant.cause import Cause, first_cause
+from workstation.cli.tenant.reading import readable
 from workstation.cli.trouble import troubles
 
 
@@ -79,15 +75,7 @@ async def _find(request: WhyRequest) -> Cause:
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, request.name)
         plane = names.plane_namespace(request.name)
-        pods = await _readable(client, kinds.PODS, plane)
-        events = await _readable(client, kinds.EVENTS, plane, field="type=Warning")
-        controllers = await _readable(client, kinds.DEPLOYMENTS, None, label=CONTROLLER)
+        pods = await readable(client, kinds.PODS, plane)
+        events = await readable(client, kinds.EVENTS, plane, field_selector="type=Warning")
+        controllers = await readable(client, kinds.DEPLOYMENTS, None, label_selector=labels.CONTROLLER)
     return first_cause(tenant, controllers, troubles(pods, waiting.current(events, pods)))
-
-
-async def _readable(client: Client, r: Resource, namespace: str | None, *, field: str = "", label: str = "") -> list[Obj]:
-    """A list; empty where the namespace does not exist yet or this user may not read it."""
-    try:
-        return (await client.list(r, namespace, field_selector=field or None, label_selector=label or None)).items
-    except (NotFound, Forbidden):
-        return []
