@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tests.adversarial.cases import CASES, PODS
+from tests.adversarial.cases import CASES, HERE, PODS
 from tests.kit import yamlfiles
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -145,9 +145,31 @@ def page() -> str:
         "runs all but what needs the embedded host, and writes `build/adversarial.json`; an attack that an API server ignores\n"
         "shows no check at work, and counts there neither as passed nor as failed. What no test shows, the last column says.\n"
     )
-    return head + "".join(_section(name, listed) for name in dict.fromkeys(row.section for row in listed)) + (
+    sections = "".join(_section(name, listed) for name in dict.fromkeys(row.section for row in listed))
+    return head + sections + _benchmark() + (
         "\nNext: [architecture](architecture.md) · [what a tenant may expect](syncer-behaviours.md)\n"
     )  # fmt: skip
+
+
+def _benchmark() -> str:
+    """The section of the multi-tenancy benchmark; test_benchmark.py runs its checks."""
+    checks = yamlfiles.load(HERE / "benchmark.yaml")
+    lines = [
+        f"| {check['id']} | {check['check'].replace('_', ' ')} | {check['inside']} | {_on_host(check)} |" for check in checks
+    ]
+    return (
+        "\n## The multi-tenancy benchmark, twice\n\n"
+        "Its checks are for tenants that share one API server. In a plane the tenant is the admin and helps themselves, so\n"
+        "each check is made [twice](../tests/adversarial/test_benchmark.py): in the plane, and on what reaches the host, with\n"
+        "a class at level `restricted`; level `baseline` lets SETPCAP, root and privilege escalation in, as Pod Security\n"
+        "does.\n\n"
+        "| id | check | in the plane | on the host |\n| --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
+    )
+
+
+def _on_host(check: Mapping[str, Any]) -> str:
+    what = f"{check['host']}, with an event that names `{check['field']}`" if "field" in check else check["host"]
+    return f"**differs**: {what}. {check['deviates']}" if "deviates" in check else what
 
 
 def _section(name: str, listed: Iterable[Row]) -> str:
