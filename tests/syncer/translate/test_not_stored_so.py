@@ -39,6 +39,21 @@ def test_it_is_refused_as_malformed(kind: str, content: dict[str, Any], field: s
             samples.pod({"volumes": [{"name": "v", "projected": {"sources": [{}]}}]}),
             "spec.volumes[0].projected.sources[0]",
         ),
+        (
+            samples.pod(
+                {
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "kubernetes.io/hostname",
+                            "whenUnsatisfiable": "DoNotSchedule",
+                            "matchLabelKeys": ["app"],
+                        }
+                    ]
+                }
+            ),
+            "spec.topologySpreadConstraints[0].matchLabelKeys",
+        ),
     ],
 )
 def test_a_pod_with_it_is_refused_as_malformed(pod: Obj, field: str) -> None:
