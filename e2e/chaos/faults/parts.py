@@ -161,9 +161,13 @@ def memory_limit(process: Process) -> Path:
 
 
 def refused_processes(process: Process) -> int:
-    """How often the kernel refused a process to the pod of this one, at the kubelet's limit."""
-    text = _read(knob(process, "pids", "pids.events").parent.parent / "pids.events")
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("max "))
+    """How often the kernel refused a process to the pod of this one, at the kubelet's limit.
+
+    The limit is the pod's. cgroup v1 counts at the container that asked, v2 at the pod whose limit it was.
+    """
+    container = knob(process, "pids", "pids.events")
+    lines = [line for path in (container, container.parent.parent / "pids.events") for line in _read(path).splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("max "))
 
 
 def too_few_members(scene: Scene) -> str:
