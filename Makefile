@@ -19,6 +19,12 @@ PYTEST := $(PY) -u -m pytest -p ci.flakes
 # `make test` runs this many files of tests at a time: they wait as much as they compute. Each process has two API servers of its own
 # while its tests share them; `make test` says at its end how much memory all held.
 TEST_PROCESSES ?= 4
+# `make test LAYER=…`: tests that take long, have servers of their own and show a part that few changes touch. `make test` leaves them
+# out; .ci/run runs those that a change touches (ci/suites.yaml). Each is a marker in pyproject.toml.
+LAYER ?=
+LAYERS := auditing chaosrun crashes gate helm signin stores
+NOT_IN_TEST := host simulation outage ways $(LAYERS)
+any = $(subst $() $(), or ,$(strip $(1)))
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
 # Scenarios of the core suite wait for planes, so two run at a time.
@@ -155,9 +161,12 @@ docs: crds ## all generated files: crds/, API reference, the syncer, hostile ten
 crds: venv
 	@$(PY) -m bulkhead.api.generate
 
-test: binaries-for-tests ## all that needs no root; PYTEST_ARGS chooses, LAG=1 delays watches, disks and CPU
-	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways" \
-		-n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+test: binaries-for-tests ## needs no root; the rest of it by LAYER= auditing, chaosrun, crashes, gate, helm, signin, stores; LAG=1
+	@$(if $(filter-out $(LAYERS),$(LAYER)),$(error make test LAYER=$(LAYER): no such layer; there are $(LAYERS)))
+	@$(if $(LAYER),,echo "==> without the layers: make test LAYER=\"$(LAYERS)\"")
+	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) \
+		-m "$(if $(LAYER),$(call any,$(LAYER)),not ($(call any,$(NOT_IN_TEST))))" -n $(TEST_PROCESSES) --dist loadfile \
+		$(if $(LAYER),$$(grep -rlE "mark\.($(subst $() $(),|,$(strip $(LAYER))))\b" tests --include='test_*.py')) $(PYTEST_ARGS)
 
 slowest: venv ## seconds by test, fixture and file of the last `make test`
 	@$(PY) -m tests.slowest

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ci import catalogue, change, everything, gate, record, table, wording, words
+from ci import catalogue, change, everything, gate, record, strictyaml, table, wording, words
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -53,7 +53,7 @@ def main() -> int:
             return everything.main(suites, ROOT, again=chosen.again)
         if chosen.command == "check":
             return check(suites)
-    except (catalogue.CatalogueError, change.ChangeError, words.WordsError) as error:
+    except (catalogue.CatalogueError, change.ChangeError, strictyaml.DuplicateKeyError, words.WordsError) as error:
         print(error)
         return 1
     print(table.summary(suites.suites, record.load(record.default_path())))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
-import yaml
+from ci import strictyaml
 
 FILE = Path(__file__).with_name("suites.yaml")
 
@@ -106,8 +106,8 @@ def load(path: Path = FILE) -> Catalogue:
 
 
 def parse(text: str) -> Catalogue:
-    """The catalogue in a text."""
-    read = yaml.safe_load(text)
+    """The catalogue in a text. Raises CatalogueError, DuplicateKeyError."""
+    read = strictyaml.load(text, "ci/suites.yaml")
     suites = tuple(
         Suite(
             name=name,

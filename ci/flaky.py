@@ -10,6 +10,8 @@ from typing import Final
 
 import yaml
 
+from ci import strictyaml
+
 COUNTED_IN: Final = "BULKHEAD_FLAKES"  # the variable with the file in which all runs of one gate count their flakes
 MOST_FLAKES: Final = 2  # a run, over all of the gate's suites
 MOST_FAILURES: Final = 10  # more have one cause, and no time is spent on them
@@ -26,7 +28,7 @@ class Judged:
 
 def listed(text: str) -> frozenset[str]:
     """The tests that are known to be flaky, from the text of the list."""
-    return frozenset(_test(entry["test"]) for entry in yaml.safe_load(text) or ())
+    return frozenset(_test(entry["test"]) for entry in strictyaml.load(text, "tests/flaky.yaml") or ())
 
 
 def judge(passed_alone: Sequence[str], known: Collection[str], *, before: int) -> Judged:

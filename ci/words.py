@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 import yaml
 
+from ci import strictyaml
+
 Counts: TypeAlias = Mapping[str, Mapping[str, int]]  # folder -> turn -> how often
 
 # Literals and comments of Python. Python's own tokenizer says the same, and takes ten times as long.
@@ -91,8 +93,8 @@ class Finding:
 
 
 def parse(text: str) -> Rules:
-    """The rules in `words.yaml`. Raises WordsError."""
-    read = yaml.safe_load(text)
+    """The rules in `words.yaml`. Raises WordsError, DuplicateKeyError."""
+    read = strictyaml.load(text, "ci/words.yaml")
     turns = []
     for entry in read["turns"]:
         flags = re.MULTILINE if entry.get("exact", False) else re.MULTILINE | re.IGNORECASE
@@ -210,7 +212,7 @@ def by_turn(counts: Counts) -> dict[str, int]:
 
 def read(text: str) -> Record:
     """The record in a file; an empty text is a record of nothing."""
-    found = yaml.safe_load(text) or {}
+    found = strictyaml.load(text, "ci/words-counts.yaml") or {}
     return Record(frozenset(found.get("turns", ())), found.get("counts", {}))
 
 

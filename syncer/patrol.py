@@ -44,13 +44,18 @@ class Patrol:
         # The same set is changed, not replaced: the caches take news out of it.
         self._began = self._clock.monotonic()
         self.pending.clear()
-        self.pending.update(item for item in items if self._queue.add(item, Lane.BACKFILL))
+        for item in items:
+            # A key that waits or is in work has a reason of its own: what is written for it is not the patrol's find.
+            held = self._queue.holds(item)
+            if self._queue.add(item, Lane.BACKFILL) and not held:
+                self.pending.add(item)
         _log.info("patrol: %d objects", len(items))
         return len(items)
 
     def all_again(self) -> None:
         """Queue everything because the settings changed; writes that follow do not count as repairs."""
         for item in {*self._virtual(), *self._host()}:
+            self.visited(item)
             self._queue.add(item, Lane.BACKFILL)
 
     def visited(self, item: Item) -> None:

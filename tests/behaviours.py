@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from tests.kit import yamlfiles
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(__file__).with_suffix(".yaml")
@@ -56,7 +56,7 @@ def render() -> str:
     """The whole page. Raises ValueError if YAML and tests contradict each other."""
     tests, rows, counts = proofs(), [], dict.fromkeys(_STATES.values(), 0)
     listed: set[int] = set()
-    for entry in yaml.safe_load(SOURCE.read_text(encoding="utf-8")):
+    for entry in yamlfiles.load(SOURCE):
         if "section" in entry:
             rows.append(f"\n## {entry['section']}\n\n| | behaviour | state | tests |\n| --- | --- | --- | --- |")
             continue

@@ -78,6 +78,10 @@ class KeyedQueue(Generic[K]):
         """Whether nothing waits and nothing is in work; delayed keys do not count."""
         return not len(self) and not self._processing
 
+    def holds(self, key: K) -> bool:
+        """Whether a key waits or is in work; a delayed key does not count."""
+        return key in self._processing or any(key in lane for lane in self._lanes.values())
+
     def longest_running(self) -> float:
         """Seconds that the longest key in work is worked on."""
         now = self._clock.monotonic()

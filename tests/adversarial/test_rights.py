@@ -29,6 +29,7 @@ from controller.plane.syncer import WORKLOAD
 from controller.slurm.objects import ssh
 from controller.slurm.spec import LoginSpec
 from tests.adversarial.identities import RIGHTS, rights
+from tests.kit import yamlfiles
 from tests.kit.applying import apply_all
 from tests.kit.helmchart import rendered
 from tests.kit.servers import ApiServer, running
@@ -178,7 +179,7 @@ async def test_every_component_has_the_rights_that_were_reviewed_and_no_others(t
 
 def test_no_component_and_no_user_of_a_tenant_may_make_tenants() -> None:
     """H6: a quota of Tenants for each user needs users that may create them; there is none but admins of the host."""
-    listed = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    listed = yamlfiles.load(FILE)
     verbs = {
         verb
         for entry in listed["host"].values()
@@ -191,7 +192,7 @@ def test_no_component_and_no_user_of_a_tenant_may_make_tenants() -> None:
 
 def test_what_was_reviewed_reaches_no_other_tenant_and_nothing_of_the_host() -> None:
     """Rules of thumb for the reviewer of the file: they hold for every component that works for one tenant."""
-    listed = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    listed = yamlfiles.load(FILE)
     for name in ("syncer, and its shim", "a tenant's pods"):
         entry = listed["host"][name]
         assert entry.keys() <= {"everywhere", SPEC.namespace, SPEC.work_namespace}, name

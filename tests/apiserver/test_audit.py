@@ -17,7 +17,7 @@ from controller.plane.spec import CONFIG_PATH
 from controller.plane.trail import Audit
 from tests.kit.servers import ApiServer, ServerOptions
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.auditing]
 CANARY = "canary-4711"
 CASES = {"built-in": None, "metadata": Audit(), "requests": Audit(requests=True, file_mib=16), "small": Audit(file_mib=1)}
 CLEANER = "system:serviceaccount:kube-system:generic-garbage-collector"

@@ -26,7 +26,7 @@ from tests.kit.servers import ApiServer, ServerOptions
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.auditing]
 CALL_SECONDS = 25.0  # less than what is waited for a receiver that keeps silent
 BUFFER = 60
 AT_ONCE = 100  # writes, between two looks at what was lost

@@ -21,6 +21,7 @@ from tests.kit.syncerbed import until
 _WRITES = 60  # more than any of the stories takes
 
 
+@pytest.mark.crashes
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host
@@ -51,6 +52,7 @@ async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Ledge
     pytest.fail("a story without end")
 
 
+@pytest.mark.crashes
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host
@@ -104,6 +106,7 @@ async def test_one_that_dies_at_every_write_gets_there_too(ledger_host: LedgerHo
         assert deaths >= 4
 
 
+@pytest.mark.crashes
 async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host: LedgerHost) -> None:
     """More than the lease ever allows: both decide and write all the time, each of what it has seen itself."""
     host = ledger_host

@@ -115,6 +115,7 @@ class WatchedToo(Watched):
                 self.broken += [f"{what}: a worker is disrupted" for each in conditions if each["type"] == "DisruptionTarget"]
 
 
+@pytest.mark.crashes
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_killed_at_each_write_with_all_kinds_of_work_on_the_same_nodes(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host

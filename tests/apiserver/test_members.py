@@ -24,7 +24,7 @@ from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 SPEC = plane_spec(control_plane={"replicas": 3})
 ROOM = 2 << 30
 FIRST, SECOND, THIRD = PODS

@@ -20,7 +20,7 @@ from controller.plane.ways import Revoked
 from tests.kit.believing import NASTY, OURS, THEIRS, Believer, issuer_of, keys_of, resolved
 from tests.kit.dex import Dex, running
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.apiserver, pytest.mark.signin, pytest.mark.asyncio(loop_scope="module")]
 ADA, GRACE, MALLORY = (f"corp:{user}@example.org" for user in ("ada", "grace", "mallory"))
 
 

@@ -13,7 +13,7 @@ from controller.plane.ways import Revoked
 from tests.kit.believing import NASTY, OURS, THEIRS, Believer, issuer_of, keys_of, resolved
 from tests.kit.dex import PUBLIC, Dex, running
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.apiserver, pytest.mark.signin, pytest.mark.asyncio(loop_scope="module")]
 # By name: of the class, of the tenant, how long tokens live.
 PROVIDERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "corp": ({}, {}, "10m"),

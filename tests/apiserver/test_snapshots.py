@@ -45,7 +45,7 @@ from tests.kit.restoring import BUMPED, restored
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 ID = "99999999-8888-7777-6666-555555555555"
 SPEC = plane_spec(tenant="red", identity=ID)
 KEY = pyrage.x25519.Identity.generate()

@@ -34,7 +34,7 @@ from tests.kit.controllerhost import FixedKeys
 from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 ID = "99999999-8888-7777-6666-555555555555"
 MEBIBYTES = int(os.environ.get("BULKHEAD_SNAPSHOT_MIB") or 64)
 SPEC = plane_spec(tenant="red", identity=ID, storage={"quota_mib": 4 * MEBIBYTES})

@@ -23,7 +23,7 @@ from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 SPEC = plane_spec(storage={"quota_mib": 24})
 QUOTA = SPEC.storage.quota_mib << 20
 PODS = {"plane-0": POD_IP}

@@ -25,7 +25,7 @@ from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 SPEC = plane_spec(storage={"quota_mib": 24}, control_plane={"replicas": 3})
 QUOTA = SPEC.storage.quota_mib << 20
 VALUE = 400_000

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from bulkhead.kube import resources as kinds
 from tests.chaosrun.bed import TARGET, Bed, left
 from tests.chaosrun.test_run import SHORT
@@ -11,6 +13,7 @@ from tests.kit.commandline import finish, start
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 
+pytestmark = pytest.mark.chaosrun
 USER = "chaos-pipeline"
 
 

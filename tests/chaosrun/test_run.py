@@ -13,6 +13,7 @@ from tests.chaosrun.bed import SYSTEM, TARGET, Bed, left
 from tests.kit.commandline import Cli, finish, reads, start
 from workstation.chaos import objects
 
+pytestmark = pytest.mark.chaosrun
 SHORT = (
     "--tenants",
     "2",

@@ -156,6 +156,7 @@ async def test_it_is_the_policy_that_keeps_them(admin: Client) -> None:
     await free(admin, kinds.TENANT_CLASSES, "gold")
 
 
+@pytest.mark.helm
 async def test_without_tenants_or_their_definition_everything_goes(own_server: ApiServer, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     config.write_bytes(to_yaml(own_server.admin))

@@ -24,7 +24,7 @@ from tests.kit.known import all_known
 from tests.kit.servers import ApiServer, running
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.helm]
 SYSTEM = "bulkhead-system"
 SETTINGS = Settings(pull_secrets=("registry", "other"))
 INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}

@@ -19,7 +19,7 @@ from tests.kit.servers import ApiServer, running
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.helm]
 HERE = ("--namespace", "bulkhead-system")
 PROBE: Obj = {"metadata": {"name": "bulkhead-uninstall", "namespace": "bulkhead-system", "labels": {"status": "uninstalling"}}}
 TENANT = tenant("team-a") | {"metadata": {"name": "team-a"}}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.gate
 ROOT = Path(__file__).parents[2]
 XDIST = ("-p", "xdist.plugin", "-n", "1", "--dist", "loadfile")
 TWO = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")  # xdist waits for ever where the only worker dies

@@ -34,7 +34,7 @@ from workstation.cli.failures import CliError
 from workstation.cli.main import main
 from workstation.hostcluster import binaries
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.signin]
 
 
 @pytest.fixture(scope="module")

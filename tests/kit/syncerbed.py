@@ -180,10 +180,24 @@ class SyncerBed:
 
         await until(done, "every key reconciled")
 
+    async def at_rest(self) -> None:
+        """Wait until no key is due and no event is under way, also none of what the syncer itself wrote last."""
+        assert self.session is not None
+        queue = self.session.queue
+
+        async def seen_and_done() -> bool:
+            if not queue.idle:
+                return False
+            added = queue.added
+            await self.caught_up()
+            return queue.idle and queue.added == added
+
+        await until(seen_and_done, "nothing due, and nothing added while the copies caught up")
+
     async def patrolled(self) -> None:
         """Wait until the syncer has reconciled everything once more as it is now; keys may be scheduled for later."""
         assert self.session is not None
-        await self.caught_up()
+        await self.at_rest()
         self.session.patrol.round()
         await self.idle()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+from tests.kit import yamlfiles
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DATA: Final = Path(__file__).parent / "data"
@@ -60,7 +60,7 @@ def areas() -> list[Path]:
 
 def survivors() -> dict[str, str]:
     """The mutants that no test sees, each with the reason why that is as it should be."""
-    return yaml.safe_load(SURVIVORS.read_text()) or {}
+    return yamlfiles.load(SURVIVORS) or {}
 
 
 def put(mutant: Mutant, tree: Path) -> list[Path]:
@@ -80,7 +80,7 @@ def changed(mutant: Mutant, text: str) -> str:
 
 
 def _of_area(path: Path) -> Iterator[Mutant]:
-    area = yaml.load(path.read_text(), yaml.CSafeLoader)
+    area = yamlfiles.load(path)
     for each in area["mutants"]:
         said: Mapping[str, Any] = area | each
         yield Mutant(

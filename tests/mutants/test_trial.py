@@ -9,6 +9,7 @@ from tests.mutants import trial
 from tests.mutants.catalogue import Mutant
 from tests.mutants.trial import BROKEN, KILLED, LOST, SURVIVED, TIMEOUT, Bench
 
+pytestmark = pytest.mark.gate
 CODE = "def most(given: int) -> int:\n    return min(given, 3)\n\n\ndef least(given: int) -> int:\n    return max(given, 1)\n"
 TESTS = "from code_of_it import most\n\n\ndef test_the_most() -> None:\n    assert most(5) == 3\n"
 TREE = {

@@ -138,6 +138,7 @@ def named(suite: Sequence[str]) -> str:
 
 def _pytest(suite: Sequence[str], cost: str) -> list[str]:
     quietly = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    # What `make test` leaves out as a layer is tried too: a file that a mutant names turns red there or in its layer.
     without = ("host", "simulation", "outage", *(["apiserver"] if cost == "pure" else []))
     return [*quietly, "-m", " and ".join(f"not {each}" for each in without), *suite]
 

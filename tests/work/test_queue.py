@@ -83,6 +83,7 @@ class QueueLaws(RuleBasedStateMachine):
         assert len(self.queue) == len(self.dirty - self.working)
         assert self.queue.processing == len(self.working)
         assert self.queue.delayed == len(self.due)
+        assert {key for key in "abcdef" if self.queue.holds(key)} == self.dirty | self.working
 
     @invariant()
     def the_bound_holds(self):

@@ -326,6 +326,7 @@ async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed:
     return False
 
 
+@pytest.mark.crashes
 @pytest.mark.parametrize("committed", [False, True])
 async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_that_stays(
     server: ApiServer, client: Client, committed: bool
