@@ -26,7 +26,7 @@ _REFUSES: Final = "Untranslatable"
 def changed_by_mutants(path: Path, text: str) -> list[Span]:
     """Where mutants change a file."""
     name = str(path.relative_to(ROOT))
-    found = ((text.find(each.text), len(each.text)) for each in MUTANTS if each.file == name and each.text)
+    found = ((text.find(mutant.text), len(mutant.text)) for mutant in MUTANTS if mutant.file == name and mutant.text)
     return [(start, start + length) for start, length in found if start >= 0]
 
 
