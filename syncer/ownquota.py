@@ -3,8 +3,8 @@
     host quotas, own pods ── a change ──> soon ──> picture (pure) ──> differs from what was written last? ──> one write
     the tenant changed or deleted the object ──> written again
 
-Level-triggered: however many changes there are, one write in `PACE_SECONDS`. Nothing here reads what the object says, so a tenant
-that changes it deceives only itself, until it is put back. A plane that refuses the write costs one attempt in
+Level-triggered: however many changes there are, one write in `PACE_SECONDS`. Nothing here reads what the object says, so a
+tenant that changes it deceives only itself, until it is put back. A plane that refuses the write costs one attempt in
 `REFUSED_SECONDS`, and nothing else waits for it.
 """
 

@@ -6,8 +6,8 @@
      "limits": [{"name": "pods", "hard": "500", "used": "31"}],
      "queue":  {"<UID of a virtual pod>": {"place": 3, "startsBy": "2026-…Z"}}}
 
-Lines are in base units (devices; millicores of cpu; bytes). Every figure is the tenant's own; others appear as amounts only. Pods
-appear by UID, because every user of the plane may read the object, and pods of other namespaces are not theirs to know.
+Lines are in base units (devices; millicores of cpu; bytes). Every figure is the tenant's own; others appear as amounts only.
+Pods appear by UID, because every user of the plane may read the object, and pods of other namespaces are not theirs to know.
 Only a picture: nothing decides by it. The tenant may write it too, so what is read here is checked again. Pure.
 """
 

@@ -1,4 +1,4 @@
-"""A tenant's own quota in its plane, over two real API servers: its figures, few writes, nothing of others, put back when changed."""
+"""A tenant's own quota in its plane, over two real API servers: its figures, few writes, and put back when changed."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ async def test_item_98_the_plane_shows_the_tenants_own_quota_and_puts_it_back(wa
         found = await shown(bed)
         return found is not None and found["metadata"]["uid"] != before
 
-    await until(anew, "the picture is made anew")
+    await until(anew, "the picture is back after its deletion")
 
 
 async def test_item_98_a_burst_of_pods_costs_few_writes_of_the_picture(waiting: SyncerBed) -> None:

@@ -164,7 +164,7 @@ def _metrics(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
 
 
 def _own_quota() -> tuple[Obj, ...]:
-    """The syncer's right to say in the plane what the tenant's quota is, and everybody's to read that."""
+    """The syncer's right to say in the plane what the tenant's quota is, and the right of all users to read that."""
     named = {"resourceNames": [ownquota.CONFIG_MAP]}
     # A right to create cannot name the object.
     writes = [_rule("", ["configmaps"], ["create"]), _rule("", ["configmaps"], ["get", "update", "delete"]) | named]
