@@ -114,7 +114,7 @@ def test_hostile_text_is_shown_as_text_and_lists_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "shown"),
     [
         (pod("done", phase="Succeeded"), "it has ended: Succeeded"),
         (pod("new"), "nothing has judged it yet"),
@@ -122,9 +122,9 @@ def test_hostile_text_is_shown_as_text_and_lists_are_cut() -> None:
         (pod("two", conditions=unscheduled("CohortExhausted", "m")), "forecast: none"),
     ],
 )
-def test_each_state_of_a_pod_has_its_words(found: dict[str, Any], said: str) -> None:
-    shown = view(queue={"uid-two": ledger.Place(2)})
-    assert said in "\n".join(owntext.pod_lines(shown, OwnPod.of(found, (GPU,)), ()))
+def test_each_state_of_a_pod_has_its_words(found: dict[str, Any], shown: str) -> None:
+    queued = view(queue={"uid-two": ledger.Place(2)})
+    assert shown in "\n".join(owntext.pod_lines(queued, OwnPod.of(found, (GPU,)), ()))
 
 
 def test_a_user_who_may_not_list_all_pods_still_sees_the_quota() -> None:
@@ -139,7 +139,7 @@ def test_a_user_who_may_not_list_all_pods_still_sees_the_quota() -> None:
     [
         "", "[]", "{", '{"version": 2}', "[" * 100_000,
         '{"version": 1, "lines": 5, "queue": [], "waiting": "x", "limits": {}}',
-        json.dumps({"version": 1, "lines": [{"resource": "x", "nominal": -1}, {"resource": 5}, 7], "queue": {"a": {"place": 0}}}),
+        json.dumps({"version": 1, "lines": [{"resource": "x", "nominal": -1}, {"resource": 5}], "queue": {"a": {"place": 0}}}),
     ],
 )  # fmt: skip
 def test_what_a_tenant_writes_there_is_read_without_belief(written: str) -> None:
