@@ -111,7 +111,7 @@ class Session:
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
         )  # fmt: skip
-        self.kubelet = Kubelet(host, targets.find, measured.answer)
+        self.kubelet = Kubelet(host, targets.find, measured.answer, measured.page)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
