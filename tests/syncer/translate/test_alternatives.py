@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Untranslatable, alternatives
+from syncer.translate import Untranslatable, alternatives, schema
 from syncer.translate.kinds import pod as pods
+from syncer.translate.podspec import podsecurity, volumes
 from syncer.translate.reasons import Reason
 from syncer.translate.registry import KINDS
 from tests.kit.translationsamples import HERE, pod, view
@@ -42,3 +43,19 @@ def test_a_malformed_service_gets_no_remark(spec: Any) -> None:
 def test_a_pod_that_only_has_the_label_of_a_debugger_is_judged_as_any_other() -> None:
     mine = pod({}, {"labels": {"app.kubernetes.io/managed-by": "kubectl-debug"}})
     assert pods.for_creation(mine, view())["kind"] == "Pod"
+
+
+@pytest.mark.parametrize("field", ["hostNetwork", "hostPID", "hostIPC"])
+def test_both_judges_refuse_what_is_a_nodes(field: str) -> None:
+    with pytest.raises(Untranslatable, match=f"{field} is not allowed"):
+        schema.struct({field: True}, pods.POD_SPEC, "spec")
+    with pytest.raises(Untranslatable, match=f"{field} is not allowed"):
+        podsecurity.check({field: True}, "baseline")
+
+
+def test_both_judges_refuse_the_files_of_a_node() -> None:
+    volume = {"name": "root", "hostPath": {"path": "/"}}
+    with pytest.raises(Untranslatable, match="hostPath is not allowed"):
+        schema.struct(volume, volumes.VOLUME, "spec.volumes[0]")
+    with pytest.raises(Untranslatable, match="hostPath is not allowed"):
+        podsecurity.check({"volumes": [volume]}, "baseline")
