@@ -90,7 +90,8 @@ class QuotaPicture:
             if own == self._written and self._version:
                 continue
             try:
-                await self._write(picture.config_map(own, self._clock.now().timestamp()))
+                if self._version or not await self._is_there(own):
+                    await self._write(picture.config_map(own, self._clock.now().timestamp()))
             except KubeError as error:
                 _log.warning("own quota not written: %s", error)
                 self._changed.set()
@@ -122,6 +123,17 @@ class QuotaPicture:
             if meta is not None and (meta.labels or {}).get(marks.VIRTUAL_UID) == uid:
                 found[meta.uid] = uid
         return found
+
+    async def _is_there(self, own: OwnQuota) -> bool:
+        """Whether the plane has the very picture already, as an earlier process left it."""
+        try:
+            found = await self._plane.get(CONFIG_MAPS, _KEY.name, _KEY.namespace)
+        except NotFound:
+            return False
+        if not picture.is_same(found, own):
+            return False
+        self._version = version_of(found)
+        return True
 
     async def _write(self, wanted: Obj) -> None:
         """Make the object what is wanted, whatever it is now."""

@@ -72,6 +72,16 @@ def config_map(own: OwnQuota, at: float) -> Obj:
     }
 
 
+def is_same(found: Obj, own: OwnQuota) -> bool:
+    """Whether an object of the plane is the picture, whenever that was written, and nothing besides."""
+    read = ownquota.read(found)
+    written = None if read is None else ledger.seconds(read[1])
+    if written is None or found.get("immutable") or found.get("binaryData"):
+        return False
+    wanted, meta = config_map(own, written), mapping(found.get("metadata"))
+    return bool(found.get("data") == wanted["data"] and meta.get("labels") == wanted["metadata"]["labels"])
+
+
 def _limits(quota: Mapping[str, Any], counted: set[str]) -> Iterable[Limit]:
     """The limits of one quota, but for what the lines say already."""
     status = mapping(quota.get("status"))

@@ -1,4 +1,4 @@
-"""The ledger notes on a tenant's quota which places its waiting pods have: own pods alone, and gone when nobody waits."""
+"""The ledger notes on a tenant's quota which places its waiting pods have: own pods alone, and gone when none waits."""
 
 from bulkhead.api import ledger, names
 from bulkhead.api.ledger import Place
@@ -40,4 +40,4 @@ async def test_each_tenant_is_noted_the_places_of_its_own_pods(ledger_host: Ledg
         async def none() -> bool:
             return not await places(owner) and not await places(user)
 
-        await until(none, "no place once nobody waits")
+        await until(none, "no place once none waits")

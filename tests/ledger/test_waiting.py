@@ -30,7 +30,7 @@ def test_places_count_the_workloads_of_all_tenants_of_a_queue() -> None:
     assert [place for _, place in listed] == [1, 2, 3]
     noted = places(snapshot, decisions)
     assert {uid: place.number for tenant_ in ("ada", "bob") for uid, place in noted[tenant_].items()} == dict(listed)
-    # A tenant without a cohort has a queue of its own, and nobody has a place in another one's note.
+    # A tenant without a cohort has a queue of its own, and no tenant's pod has a place in the note of another.
     assert {uid: place.number for uid, place in noted["cleo"].items()} == {"c-1": 1}
     assert all(set(noted["ada"]).isdisjoint(noted[other]) for other in ("bob", "cleo"))
 
@@ -56,5 +56,5 @@ def test_the_note_has_a_bound_and_is_read_without_belief() -> None:
     assert ledger.read_queue({ledger.QUEUE: '{"a":[2,"tomorrow"]}'}) == {"a": Place(2)}
 
 
-def test_nobody_waits_and_nothing_is_noted() -> None:
+def test_nothing_is_noted_where_no_pod_waits() -> None:
     assert set(map(bool, found(queue()).values())) == {False}

@@ -67,7 +67,11 @@ def folder(alice: Tenant, tmp_path: Path) -> Iterator[Path]:
 
 
 def typed(line: str, folder: Path, kubeconfig: Path) -> str:
-    environment = {"PATH": f"{folder}/bin:/usr/bin:/bin", "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(Path.cwd())}
+    environment = {
+        "PATH": f"{folder}/bin:/usr/bin:/bin",
+        "KUBECONFIG": str(kubeconfig.resolve()),
+        "PYTHONPATH": str(Path.cwd()),
+    }
     return commands.run(["sh", "-ec", f"cd {folder} && {line}"], seconds=180, environment=environment).text
 
 

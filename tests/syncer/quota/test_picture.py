@@ -66,6 +66,22 @@ def test_which_pods_wait_and_why(virtual: Any, reason: str | None) -> None:
     assert picture.waits(virtual) == reason
 
 
+def test_the_same_picture_is_known_and_any_other_hand_is_seen() -> None:
+    found = own(quota(hard={"pods": "5"}))
+    there = picture.config_map(found, 1_800_000_000.123)
+    assert picture.is_same(there, found)
+    assert not picture.is_same(there, own(quota(hard={"pods": "6"})))
+    for changed in (
+        {"immutable": True},
+        {"binaryData": {"x": "AA=="}},
+        {"data": there["data"] | {"more": "x"}},
+        {"data": {ownquota.FILE: there["data"][ownquota.FILE] + " "}},
+        {"data": {ownquota.FILE: "{}"}},
+        {"metadata": there["metadata"] | {"labels": {}}},
+    ):
+        assert not picture.is_same(there | changed, found)
+
+
 @pytest.mark.parametrize("status", [None, 5, {"hard": 5}, {"hard": {"pods": ["x"] * 999}, "used": {"pods": {"a": 1}}}])
 def test_a_malformed_quota_is_shown_as_far_as_it_goes(status: Any) -> None:
     found = own({"metadata": {"name": names.POD_QUOTA, "annotations": "none"}, "status": status}, reasons=("A", "A", ""))
