@@ -40,6 +40,7 @@ from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex
 from syncer.mirrors.slices import Slices
 from syncer.nodes import Nodes
+from syncer.ownquota import QuotaPicture
 from syncer.patrol import Patrol
 from syncer.pods.groups import PodGroups
 from syncer.pods.reconcile import Pods
@@ -110,7 +111,7 @@ class Session:
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
         )  # fmt: skip
-        self.kubelet = Kubelet(host, targets.find, measured.answer)
+        self.kubelet = Kubelet(host, targets.find, measured.answer, measured.page)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
@@ -125,6 +126,7 @@ class Session:
             hard=self._quota,
             stands_for=settings.device_class_resources,
         )
+        self.own_quota = QuotaPicture(self.caches, plane, self.claims, self._clock)
         self.host_queue = HostQueue(self.caches, self.queue, self.claims, quota=self._quota)
         budget = WriteBudget(self._clock)
         writer, virtual = HostWriter(host, budget, self.identity), VirtualWriter(plane, self._clock)
@@ -193,6 +195,7 @@ class Session:
             self.tokens,
             self.recorder,
             self.drains,
+            self.own_quota,
             *self.followers.values(),
         )
         for part in parts:
@@ -251,6 +254,7 @@ class Session:
             group.create_task(supervise("identity", self.identity.keep, clock=self._clock))
             group.create_task(supervise("classes", self.classes.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
+            group.create_task(supervise("own quota", self.own_quota.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
             self._inform(group, "settings", self.rereading.informer)
             group.create_task(supervise("settings", self.rereading.run, clock=self._clock))

@@ -34,6 +34,8 @@ OVER_QUOTA: Final = "OverQuota"
 RECLAIM: Final = "ledger.bulkhead.dev/reclaim"
 # On ResourceQuota `tenant-quota`: what the tenant has, holds, lends and borrows, by resource.
 STANDING: Final = "ledger.bulkhead.dev/standing"
+# On the same: the places of the tenant's first waiting pods in the queue.
+QUEUE: Final = "ledger.bulkhead.dev/queue"
 # On the same, by the controller: what the tenant was given of each line, which the ledger goes by (`bulkhead.ledger.given`).
 GIVEN: Final = "bulkhead.dev/given"
 # On the same: since when it holds more than its ceiling, where the cohort takes that back.
@@ -45,10 +47,13 @@ GATED_RESOURCES: Final = "bulkhead.dev/gated-resources"
 GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
 MOST_PODS: Final = 4096  # in a gang
+# In annotation `QUEUE`. Each pod of the tenant makes the host write the whole quota, so the note stays below 4 KiB.
+QUEUED_PODS_NOTED: Final = 48
 # In the status of a Cohort.
 MOST_LINES_SHOWN: Final = 64
 MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
+_LARGEST_PLACE: Final = 10_000_000
 _LONGEST_KEY: Final = 253
 _LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LONGEST_NAMES: Final = 1024
@@ -109,6 +114,16 @@ class Reclaimed:
     message: str
     # Of a pod that says that it is a worker of Slurm: whether the controller knew it as one. None: nothing is noted of that.
     worker: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A waiting pod in annotation `QUEUE`."""
+
+    # In its cohort's queue, from 1.
+    number: int
+    # The latest time at which it starts; None if that is unknown.
+    starts_by: float | None = None
 
 
 def write_topology(topology: Topology) -> str:
@@ -250,6 +265,26 @@ def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[
         numbers = {key: value for key, value in read.items() if type(value) is int and value >= 0}
         if len(numbers) == len(_COUNTS):
             found[line_named(name)] = numbers
+    return found
+
+
+def write_queue(queue: Mapping[str, Place]) -> str:
+    """The text of annotation `QUEUE`: by pod UID the place, and by when the pod starts if that is known."""
+    return _text(
+        {
+            uid: [place.number] if place.starts_by is None else [place.number, moment(place.starts_by)]
+            for uid, place in list(queue.items())[:QUEUED_PODS_NOTED]
+        }
+    )
+
+
+def read_queue(annotations: Mapping[str, Any]) -> dict[str, Place]:
+    """The places of the tenant's first waiting pods, by the UID of the host pod."""
+    found: dict[str, Place] = {}
+    for uid, noted in list(_read(annotations.get(QUEUE)).items())[:QUEUED_PODS_NOTED]:
+        number, starts = (*sequence(noted)[:2], None, None)[:2]
+        if type(number) is int and 0 < number <= _LARGEST_PLACE:
+            found[uid] = Place(number, seconds(starts))
     return found
 
 

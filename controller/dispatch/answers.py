@@ -3,6 +3,7 @@
     verdicts ──> differs from the pod's annotation? ──> pods without one first ──> as many as there is time for
     notices ──┘      └── a running pod without a notice: its annotation is removed
     standings ──> differs from the quota's annotation? ──> at most one write a second for a tenant
+    places in the queue ──> with the standing; by themselves at most every ten seconds
 
 A new pod gets no verdict for a moment: most pods are admitted within it, and the members of a gang come one after another.
 """
@@ -32,6 +33,8 @@ _UNTOLD_SECONDS: Final = 0.7
 _REWRITE_AFTER_SECONDS: Final = 2.0
 # While quota is reclaimed the numbers in the text change with each pod that ends.
 _REWRITE_RECLAIMING_AFTER_SECONDS: Final = 60.0
+# Places change with each workload that starts before them, in any tenant of the cohort.
+_PLACES_AFTER_SECONDS: Final = 10.0
 _BEGIN_WITHIN_SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
 _MOST_REMEMBERED: Final = 20_000
@@ -89,13 +92,14 @@ class Verdicts:
 
 
 class Standings:
-    """Writes standings to the quotas of tenants."""
+    """Writes standings, and the places of waiting pods, to the quotas of tenants."""
 
     def __init__(self, client: Client, writes: Writes, clock: Clock) -> None:
         self._client = client
         self._writes = writes
         self._clock = clock
         self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST_REMEMBERED)
+        self._placed: Remembered[str, float] = Remembered(_MOST_REMEMBERED)
         self.away = 0
 
     async def carry_out(
@@ -103,8 +107,9 @@ class Standings:
         standings: Mapping[str, Mapping[Line, Standing]],
         quotas: Mapping[str, Quota],
         rules: Mapping[str, Rules],
+        queues: Mapping[str, Mapping[str, ledger.Place]],
     ) -> float | None:
-        """Write standings that differ from the quota's; returns in how many seconds more is due."""
+        """Write standings and places that differ from the quota's; returns in how many seconds more is due."""
         due: list[tuple[Quota, dict[str, str | None]]] = []
         later: list[float] = []
         now = self._clock.monotonic()
@@ -113,6 +118,11 @@ class Standings:
             if quota is None:
                 continue
             changes = self._changes(quota, lines, rules.get(quota.tenant.cohort, Rules()))
+            queue = ledger.write_queue(queues[name]) if queues.get(name) else ""
+            if queue != quota.queue and (wait := self._placed.get(name, float("-inf")) + _PLACES_AFTER_SECONDS - now) <= 0:
+                changes[ledger.QUEUE] = queue or None
+            elif queue != quota.queue:
+                later.append(wait)
             text, at = self._written.get(name, ("", now - _REWRITE_AFTER_SECONDS))
             if not changes or (text == str(changes) and now < at + _REWRITE_AFTER_SECONDS):
                 continue
@@ -135,6 +145,8 @@ class Standings:
     async def _write(self, quota: Quota, changes: dict[str, str | None]) -> None:
         tenant = quota.tenant.name
         self._written[tenant] = (str(changes), self._clock.monotonic())
+        if ledger.QUEUE in changes:
+            self._placed[tenant] = self._clock.monotonic()
         self._writes.may_write()
         try:
             await self._client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, patches.annotations(changes), quota.namespace)

@@ -11,14 +11,16 @@ lease first. The next leader sees the writes that were sent, as it sees those of
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from bulkhead.api.ledger import Place
 from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
+from bulkhead.ledger.waiting import places
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller.dispatch import metrics
@@ -42,6 +44,8 @@ _PAUSE_SECONDS: Final = 0.1
 # The longest pause after a turn without admissions and reclaims. Up to it the pause is as long as the decision took, so that
 # decisions take at most half of a processor.
 _LONGEST_PAUSE_SECONDS: Final = 0.3
+# The order of the queue is worked out a second time for what tenants see of it, and not in every turn.
+_PLACES_SECONDS: Final = 2.0
 # A turn follows after this time even without a change, to correct annotations that another writer has changed.
 _NEXT_TURN_WITHIN_SECONDS: Final = 30.0
 
@@ -184,6 +188,8 @@ class Turns:
         self._admissions = Admissions(self._writes, pods, self._moves, clock)
         self._verdicts = Verdicts(self._writes, pods, clock)
         self._standings = Standings(client, self._writes, clock)
+        self._places: Mapping[str, Mapping[str, Place]] = {}
+        self._places_at = float("-inf")
 
     async def take(self) -> float:
         """One turn; returns after how many seconds the next is due, whatever changes."""
@@ -218,14 +224,24 @@ class Turns:
         if decisions.admit:
             await self._admissions.carry_out(decisions.admit, self.observed.nodes())
         seconds = [
+            await self._place(snapshot, decisions),
             await self._verdicts.carry_out(decisions.verdicts, decisions.notices),
-            await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),
+            await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules(), self._places),
             self._writes.due(),
             await self._statuses.carry_out(snapshot, decisions, self.observed.cohorts()),
         ]
         now = self._now()
         seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
         return max(0.0, min((wait for wait in seconds if wait is not None), default=_NEXT_TURN_WITHIN_SECONDS))
+
+    async def _place(self, snapshot: Snapshot, decisions: Decisions) -> float | None:
+        """Note the places of waiting pods, now and then; returns in how many seconds that is due again."""
+        wait = self._places_at - self._clock.monotonic()
+        if wait > 0:
+            return wait if decisions.verdicts or any(self._places.values()) else None
+        self._places = await asyncio.to_thread(places, snapshot, decisions)
+        self._places_at = self._clock.monotonic() + _PLACES_SECONDS
+        return None
 
     def _report(self, decisions: Decisions) -> None:
         metrics.pods.set(len(self.observed.pods))

@@ -32,6 +32,7 @@ class Quota:
     namespace: str
     tenant: Tenant
     standing: str
+    queue: str = ""
 
 
 def quota_of(obj: Obj) -> Quota | None:
@@ -41,7 +42,8 @@ def quota_of(obj: Obj) -> Quota | None:
     namespace = str(meta.get("namespace") or "")
     if tenant is None or names.tenant_of_work(namespace) != tenant.name:
         return None
-    return Quota(namespace, tenant, str(mapping(meta.get("annotations")).get(ledger.STANDING) or ""))
+    noted = mapping(meta.get("annotations"))
+    return Quota(namespace, tenant, *(str(noted.get(name) or "") for name in (ledger.STANDING, ledger.QUEUE)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def without_status(cohort: Cohort) -> Cohort:
 
 def without_standing(quota: Quota) -> Quota:
     """The part of a quota on which decisions depend."""
-    return replace(quota, standing="")
+    return replace(quota, standing="", queue="")
 
 
 class Kept(Generic[T]):

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from bulkhead.api import deviceclaims, labels, names
-from bulkhead.api.ledger import OVER_SINCE, STANDING
+from bulkhead.api.ledger import OVER_SINCE, QUEUE, STANDING
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -54,7 +54,7 @@ ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2
 # Mirrored objects also have the tenant's label; they belong to the syncer and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
 _RECOUNT_DELAY_SECONDS = 1.0
-_BY_LEDGER = frozenset({STANDING, OVER_SINCE})
+_BY_LEDGER = frozenset({STANDING, OVER_SINCE, QUEUE})
 
 
 class Owned:

@@ -6,6 +6,7 @@ ask. Selectors are left to the plane's API server, which knows them best. Where 
 while discovery goes on: an API that is announced and does not answer keeps namespaces from ending.
 
     plane's API server ──> question ──> virtual pods, host's PodMetrics ──translate──> list or object
+    a Prometheus of the tenant ──> API server's proxy ──> page of a node ──> `exposition`
 """
 
 import asyncio
@@ -17,12 +18,15 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError
-from bulkhead.kube.objects import Key, Resource, key_of
+from bulkhead.kube.objects import Key, Resource, key_of, uid_of
 from bulkhead.kube.resources import NODES, POD_METRICS, PODS
 from bulkhead.work.clock import Clock
 from syncer.http1 import BadRequestError
+from syncer.kubelet import exposition
+from syncer.kubelet.cpucount import CpuCount
+from syncer.kubelet.exposition import NodePods, Page
 from syncer.kubelet.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
-from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics
+from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics, working_sets
 
 FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
 _DEADLINE: Final = 10.0
@@ -50,6 +54,8 @@ class PodMetrics:
         self._host_name = host_name
         self._lock = asyncio.Lock()
         self._measured: dict[str, Obj] = {}
+        self._cpu = CpuCount()
+        self._by_node: dict[str, NodePods] = {}
         self._at: float | None = None
 
     async def answer(self, asked: Question) -> Obj:
@@ -69,6 +75,17 @@ class PodMetrics:
                 raise BadRequestError(404, f'{asked.about}.{GROUP} "{asked.name}" not found')
             return {"kind": kind, "apiVersion": API_VERSION} | found[0]
         return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {}, "items": found}
+
+    async def page(self, about: Page, node: str) -> bytes:
+        """A page of one virtual node in Prometheus' format, or BadRequestError."""
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                if about != "probes":
+                    await self._measure()
+        except TimeoutError as error:
+            raise BadRequestError(503, "metrics: no answer in time; try again") from error
+        here = self._by_node.get(node, exposition.NO_PODS)
+        return exposition.page(about, node, here)
 
     async def _of_pods(self, asked: Question) -> list[Obj]:
         chosen = await self._selected(PODS, asked)
@@ -119,7 +136,20 @@ class PodMetrics:
             now = self._clock.monotonic()
             if self._at is None or now - self._at >= FRESH_SECONDS:
                 self._measured, self._at = await self._ask(), now
+                self._count()
             return self._measured
+
+    def _count(self) -> None:
+        """Sort the new figures by node: one pass over all pods, however many nodes are scraped then."""
+        own = [(pod, self._measured.get(self._host_name(key_of(pod)) or "")) for pod in self._pods() if placed_on(pod)]
+        self._cpu.take((uid_of(pod), sample) for pod, sample in own if sample is not None)
+        cpu, by_node = self._cpu.seconds, dict[str, NodePods]()
+        for pod, sample in own:
+            here = by_node.setdefault(placed_on(pod), NodePods())
+            here.pods += 1
+            if sample is not None:
+                here.samples += exposition.samples_of(pod, cpu, working_sets(sample))
+        self._by_node = by_node
 
     async def _ask(self) -> dict[str, Obj]:
         try:

@@ -7,6 +7,7 @@ that may stand once is refused when it stands twice. What is not listed does not
     /containerLogs/{namespace}/{pod}/{container}          GET
     /exec|attach/{namespace}/{pod}[/{uid}]/{container}    GET, POST with upgrade
     /portForward/{namespace}/{pod}[/{uid}]                GET, POST with upgrade
+    /metrics[/cadvisor|resource|probes]                   GET, of the node by which the API server's proxy was asked
     /healthz                                              GET
 """
 
@@ -15,10 +16,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from syncer.http1 import BadRequestError, Request
+from syncer.kubelet.exposition import PAGES, Page
 
-Verb = Literal["healthz", "log", "exec", "attach", "portforward"]
+Verb = Literal["healthz", "log", "exec", "attach", "portforward", "metrics"]
 
 SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_PROXIED: Final = re.compile(r"^/api/v1/nodes/(?:https:)?(?P<node>[^/:]{1,253})(?::[0-9]{0,5})?/proxy/")
 _UID: Final = re.compile(r"^[A-Za-z0-9-]{1,64}$")
 _FLAG: Final = frozenset({"true", "false", "1", "0"})
 _COMMAND_LIMIT: Final = 256
@@ -37,6 +40,9 @@ class Route:
     uid: str = ""
     container: str = ""
     params: tuple[tuple[str, str], ...] = ()
+    # Of `metrics`: the page, and the node that it is about.
+    page: Page = ""
+    node: str = ""
 
 
 def route(request: Request) -> Route:
@@ -45,6 +51,8 @@ def route(request: Request) -> Route:
     if parts == ["healthz"] and request.method in {"GET", "HEAD"} and not request.query:
         return Route("healthz")
     head, rest = parts[0], parts[1:]
+    if head == "metrics" and len(rest) < 2 and request.method == "GET" and not request.query:
+        return _metrics(request, rest[0] if rest else "")
     if head == "containerLogs" and len(rest) == 3 and request.method == "GET":
         return _checked(Route("log", rest[0], rest[1], "", rest[2], _log_params(request)))
     if head in {"exec", "attach"} and len(rest) in {3, 4}:
@@ -57,6 +65,17 @@ def route(request: Request) -> Route:
         uid = rest[2] if len(rest) == 3 else ""
         return _checked(Route("portforward", rest[0], rest[1], uid, "", _port_params(request)))
     raise BadRequestError(404, "not found")
+
+
+def _metrics(request: Request, asked: str) -> Route:
+    """All virtual nodes have one address: which one is meant stands in what the API server's proxy says of its own request."""
+    about = next((page for page in PAGES if page == asked), None)
+    if about is None or request.path.endswith("/"):
+        raise BadRequestError(404, "not found")
+    found = _PROXIED.match(request.headers.get("x-forwarded-uri", ""))
+    if found is None or not SEGMENT.match(found["node"]):
+        raise BadRequestError(400, "metrics of a node are at /api/v1/nodes/NAME/proxy/metrics of the cluster's API server")
+    return Route("metrics", page=about, node=found["node"])
 
 
 def _must_upgrade(request: Request) -> None:

@@ -26,6 +26,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
 from syncer.http1 import BadRequestError, Request
+from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question, question
 from syncer.kubelet.routes import Route, route
 from syncer.kubelet.targets import Target
@@ -46,6 +47,8 @@ _ANSWER_HEADERS: Final = frozenset(
 
 # Answers a question about metrics with a document, or raises BadRequestError.
 Answer = Callable[[Question], Awaitable[Obj]]
+# A page of a node's metrics, or raises BadRequestError.
+Pages = Callable[[Page, str], Awaitable[bytes]]
 # Finds the target of a request by virtual namespace and name; None where the host has no pod for that virtual UID.
 Lookup = Callable[[Key], Target | None]
 
@@ -64,10 +67,11 @@ def tls_context(folder: Path) -> ssl.SSLContext:
 class Kubelet:
     """The server on the kubelet port."""
 
-    def __init__(self, host: Client, lookup: Lookup, answer: Answer, *, streams: int = STREAMS) -> None:
+    def __init__(self, host: Client, lookup: Lookup, answer: Answer, pages: Pages, *, streams: int = STREAMS) -> None:
         self._host = host
         self._lookup = lookup
         self._answer = answer
+        self._pages = pages
         self._limit = streams
         self._streams = 0
         self._connections = 0
@@ -114,6 +118,9 @@ class Kubelet:
                 return
             found = route(request)
             verb = found.verb
+            if found.verb == "metrics":
+                await self._expose(found, writer)
+                return
             await self._serve(found, request, reader, writer)
         except BadRequestError as error:
             status = error.status
@@ -147,6 +154,13 @@ class Kubelet:
         async with asyncio.timeout(_STUCK_SECONDS):
             await writer.drain()
         return status
+
+    async def _expose(self, found: Route, writer: asyncio.StreamWriter) -> None:
+        """A page of a node's metrics, as its kubelet would answer."""
+        body = await self._pages(found.page, found.node)
+        writer.write(http1.response(200, body, metrics.CONTENT_TYPE))
+        async with asyncio.timeout(_STUCK_SECONDS):
+            await writer.drain()
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
         writer.write(http1.response(status, text.encode()))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bulkhead.api.objects import Obj
-from syncer.translate import mirrored, podgroupapi, references
+from syncer.translate import alternatives, mirrored, podgroupapi, references
 from syncer.translate.kinds import (
     configmap,
     deviceclaim,
@@ -91,6 +91,7 @@ _ALL: Final = (
         "services",
         service.to_host,
         mirrored=mirrored.service,
+        remarks=alternatives.of_service,
         view_of_copy=service.as_made,
         fixed=(("spec", "clusterIP"),),
         events=True,

@@ -37,6 +37,11 @@ WAITS = condition("Ready", "False", "WaitingForPlane")
         (tenant(), RUNS, [], "NotReconciled", "has not reconciled", "wait"),
         (tenant(), [], [], "ControllerDown", "no pod of the controller is ready", "bulkhead-system"),
         (tenant(READY | {"observedGeneration": 0}), [], [], "ControllerDown", "no pod", "bulkhead-system"),
+        # Who may not read the controller's Deployments learns that, and not that it is down.
+        (tenant(), None, [], "ControllerUnknown", "you may not read the controller's Deployments", "ask an admin"),
+        (tenant(READY | {"observedGeneration": 0}), None, [], "ControllerUnknown", "not been reconciled", "bulkhead-system"),
+        (tenant(READY), None, [], "Ready", "nothing is wrong", ""),
+        (tenant(REFUSED), None, [], "OutOfBounds", "65 > 64", "kubectl edit tenant red"),
         (tenant(READY, deletionTimestamp=SINCE), [], [], "Terminating", "it is being deleted: m", "wait"),
         (
             tenant(condition("Ready", "False", "OutOfBounds", "65 > 64")),
@@ -96,7 +101,7 @@ WAITS = condition("Ready", "False", "WaitingForPlane")
     ],
 )
 def test_the_first_cause_and_the_next_step(  # noqa: PLR0917 -- a table of cases
-    found: dict[str, Any], controllers: list[Any], around: list[Trouble], reason: str, what: str, step: str
+    found: dict[str, Any], controllers: list[Any] | None, around: list[Trouble], reason: str, what: str, step: str
 ) -> None:
     cause = first_cause(found, controllers, around)
     assert (cause.reason, cause.healthy) == (reason, reason == "Ready")

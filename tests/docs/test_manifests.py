@@ -45,6 +45,9 @@ OTHERS: dict[str, Resource] = {
     "Job": resource_of("batch/v1", "Job"),
     "CronJob": Resource("batch", "v1", "cronjobs", "CronJob", True),
     "ClusterRole": kinds.CLUSTER_ROLES,
+    "Pod": kinds.PODS,
+    "Deployment": kinds.DEPLOYMENTS,
+    "Service": kinds.SERVICES,
 }
 EXAMPLES = [Block(str(path.relative_to(ROOT)), 1, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
 SAMPLES = {each["kind"]: each for block in reversed(EXAMPLES) for each in reversed(yamlfiles.documents(block.text))}
@@ -97,6 +100,7 @@ def admissions() -> Iterator[tuple[str, Obj, Obj, Obj | None]]:
 async def client(plane_client: Client) -> Client:
     await install(plane_client)
     await serve_snapshots(plane_client)
+    await plane_client.apply(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
     return plane_client
 
 

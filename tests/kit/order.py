@@ -25,6 +25,7 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
             "ledger_crashes",
             "ledger_gangs",
             "ledger_moves",
+            "ledger_places",
             "ledger_reclaims",
             "ledger_reserved",
             "ledger_slices",

@@ -48,7 +48,7 @@ TABLE: Final = (
     Entry("top", "quotas.top", "show which tenants hold and borrow GPUs, what waits, and a map of the nodes"),
     Entry("why", "quotas.why", "explain why a tenant's pod waits, or when it will be evicted"),
     Entry("cohort", "quotas.cohort", "show which tenants lend to which, the rules, and the queue"),
-    Entry("quota", "quotas.trial", "try a changed quota without changing it"),
+    Entry("quota", "quotas.trial", "show your tenant's own quota; try a changed quota without changing it"),
     Entry("usage", "quotas.usage", "show for how long tenants held GPUs"),
     Entry("audit", "audit", "show who did what in a tenant's plane"),
     Entry("debug", "debug", "write an archive about one tenant, to get help"),

@@ -173,7 +173,7 @@ def _of(action: argparse.Action, host: Host) -> Iterator[str]:
     """The values of one argument."""
     if action.choices is not None:
         yield from map(str, action.choices)
-    elif action.type is values.tenant_name:
+    elif action.type in {values.tenant_name, values.tenant_or_pod}:
         yield from tenants(host)
 
 

@@ -35,6 +35,11 @@ def tenant_name(text: str) -> str:
         raise argparse.ArgumentTypeError(f"must be the name of a tenant: {str(error).removeprefix('tenant name: ')}") from error
 
 
+def tenant_or_pod(text: str) -> str:
+    """A name that may be a tenant's, where another word follows, or else a pod's."""
+    return object_name(text)
+
+
 def object_name(text: str) -> str:
     """The name of a Kubernetes object; other text could be more than one segment of a URL path."""
     if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):

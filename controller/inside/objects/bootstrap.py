@@ -6,7 +6,7 @@ deletes the syncer's rights, they are back within that period.
 
 import base64
 
-from bulkhead.api import labels, names
+from bulkhead.api import labels, names, ownquota
 from bulkhead.api.objects import Obj
 from controller.inside.objects import snapshots, unprivileged
 from controller.plane.pki import DNS_USER, SYNCER_USER
@@ -29,6 +29,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _binding("bulkhead:kubelet-client", "system:kubelet-api-admin", [_user("bulkhead:apiserver")]),
         _dns_service(spec),
         *_metrics(spec, shim_ca),
+        *_own_quota(),
         *unprivileged.objects(spec),
         # Not deleted when the class no longer offers snapshots: the tenant's objects would be deleted with the CRDs.
         *(snapshots.definitions() if spec.offers.snapshot_classes else ()),
@@ -160,6 +161,27 @@ def _metrics(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
     for role in ("view", "edit", "admin"):
         readers["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] = "true"
     return service, announced, readers
+
+
+def _own_quota() -> tuple[Obj, ...]:
+    """The syncer's right to say in the plane what the tenant's quota is, and the right of all users to read that."""
+    named = {"resourceNames": [ownquota.CONFIG_MAP]}
+    # A right to create cannot name the object.
+    writes = [_rule("", ["configmaps"], ["create"]), _rule("", ["configmaps"], ["get", "update", "delete"]) | named]
+    reads = [_rule("", ["configmaps"], _READ) | named]
+    return (
+        *_in_public("bulkhead:own-quota", writes, _user(SYNCER_USER)),
+        *_in_public("bulkhead:own-quota-readers", reads, {"kind": "Group", "apiGroup": _RBAC, "name": "system:authenticated"}),
+    )
+
+
+def _in_public(name: str, rules: list[Obj], subject: Obj) -> tuple[Obj, Obj]:
+    """A Role in the namespace that every user may read from, and its binding."""
+    meta = _meta(name) | {"namespace": ownquota.NAMESPACE}
+    role = _role(name, rules) | {"kind": "Role", "metadata": meta}
+    binding = _binding(name, name, [subject]) | {"kind": "RoleBinding", "metadata": meta}
+    binding["roleRef"] = binding["roleRef"] | {"kind": "Role"}
+    return role, binding
 
 
 def _meta(name: str) -> Obj:

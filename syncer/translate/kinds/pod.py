@@ -12,7 +12,7 @@ from typing import Any, Final
 from bulkhead.api.labels import VIRTUAL_OWNERS as OWNERS
 from bulkhead.api.objects import Obj
 from bulkhead.api.privileges import is_slinky_worker
-from syncer.translate import metadata, schema
+from syncer.translate import alternatives, metadata, schema
 from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import (
@@ -48,8 +48,6 @@ NATIVE_CONDITIONS: Final = frozenset({
     "PodResizeInProgress", "PodResizePending", "PodScheduled", "Ready",
 })  # fmt: skip
 
-_HOST_NAMESPACE: Final = Refused("a pod may not share the host's namespaces", Reason.POD_SECURITY)
-
 # Every field of a pod's spec of Kubernetes 1.36.
 POD_SPEC: Final = Struct(
     {
@@ -66,9 +64,9 @@ POD_SPEC: Final = Struct(
         "serviceAccount": Dropped("the old name of serviceAccountName"),
         "automountServiceAccountToken": Translated("_fixed: always false"),
         "nodeName": Translated("scheduling"),
-        "hostNetwork": _HOST_NAMESPACE,
-        "hostPID": _HOST_NAMESPACE,
-        "hostIPC": _HOST_NAMESPACE,
+        "hostNetwork": Refused(alternatives.HOST_NETWORK, Reason.POD_SECURITY),
+        "hostPID": Refused(alternatives.HOST_PID, Reason.POD_SECURITY),
+        "hostIPC": Refused(alternatives.HOST_IPC, Reason.POD_SECURITY),
         "shareProcessNamespace": FLAG,
         "securityContext": Translated("security"),
         "imagePullSecrets": Translated("_pull_secrets"),
@@ -104,6 +102,8 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
     """The host pod to create for `virtual`."""
     identity = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
+    if alternatives.debugs_node(virtual):
+        raise Untranslatable(Reason.POD_SECURITY, alternatives.DEBUGS_NODE, "spec")
     spec = schema.struct(own, POD_SPEC, "spec")
     if view.judges:
         constraints.check(own, on_host=False)

@@ -41,6 +41,12 @@ def node_metrics(node: str, measured: Iterable[Obj]) -> Obj:
     return {"metadata": {"name": node} | _created(pods[0]), **_when(pods[0]), "usage": _plain(total)}
 
 
+def working_sets(measured: Obj) -> dict[str, int]:
+    """Bytes of memory by container; malformed quantities count as not measured."""
+    usages = ((str(container.get("name")), _usage(container)) for container in measured.get("containers") or [])
+    return {name: int(usage["memory"]) for name, usage in usages if "memory" in usage}
+
+
 def _usage(container: Mapping[str, Any]) -> dict[str, Decimal]:
     measured = ((str(name), readable(value)) for name, value in (container.get("usage") or {}).items() if name in _MEASURED)
     return {name: amount for name, amount in measured if amount is not None}

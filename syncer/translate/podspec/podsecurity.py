@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api.privileges import BASELINE_CAPABILITIES, SLINKY_WORKERS
+from syncer.translate import alternatives
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import RESTRICTED
 
@@ -62,12 +63,12 @@ def contexts(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _baseline(spec: Mapping[str, Any]) -> Iterator[Violation]:
-    for key in ("hostNetwork", "hostPID", "hostIPC"):
+    for key, message in alternatives.SHARED_WITH_A_NODE.items():
         if spec.get(key):
-            yield f"spec.{key}", f"{key} is not allowed"
+            yield f"spec.{key}", message
     for index, volume in enumerate(spec.get("volumes") or ()):
         if "hostPath" in volume:
-            yield f"spec.volumes[{index}].hostPath", "hostPath volumes are not allowed"
+            yield f"spec.volumes[{index}].hostPath", alternatives.HOST_PATH
     for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
         if sysctl.get("name") not in _SAFE_SYSCTLS:
             yield f"spec.securityContext.sysctls[{index}]", f"the sysctl {sysctl.get('name')!r} is not one of the safe ones"
@@ -92,10 +93,7 @@ def _baseline_context(path: str, context: Any) -> Iterator[Violation]:
         if profile is not None and profile.get("type") not in _PROFILES:
             yield f"{path}.{key}.type", "the profile must be RuntimeDefault or Localhost"
     if context.get("privileged"):
-        yield (
-            f"{path}.privileged",
-            "privileged containers are not allowed: leave it out, devices come with a container's limits",
-        )
+        yield f"{path}.privileged", alternatives.PRIVILEGED
     if context.get("procMount", "Default") != "Default":
         yield f"{path}.procMount", "procMount must be Default"
     for index, capability in enumerate((context.get("capabilities") or {}).get("add") or ()):
@@ -106,7 +104,7 @@ def _baseline_context(path: str, context: Any) -> Iterator[Violation]:
 def _baseline_container(path: str, container: Mapping[str, Any]) -> Iterator[Violation]:
     for index, port in enumerate(container.get("ports") or ()):
         if port.get("hostPort"):
-            yield f"{path}.ports[{index}].hostPort", "a port of the host may not be taken"
+            yield f"{path}.ports[{index}].hostPort", alternatives.HOST_PORT
     lifecycle = container.get("lifecycle") or {}
     handlers = {key: container.get(key) for key in ("livenessProbe", "readinessProbe", "startupProbe")}
     handlers |= {f"lifecycle.{key}": lifecycle.get(key) for key in ("postStart", "preStop")}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
-from syncer.translate import metadata, schema, tokens
+from syncer.translate import alternatives, metadata, schema, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import downward
 from syncer.translate.podspec.environment import renamed
@@ -33,7 +33,7 @@ VOLUME: Final = Struct({
     "persistentVolumeClaim": Translated("_claim"),
     "ephemeral": Translated("_ephemeral"),
     "emptyDir": Struct({"medium": OneOf(("", "Memory"), Reason.NOT_ALLOWED), "sizeLimit": QUANTITY}),
-    "hostPath": Refused("a pod may not mount the host's files", Reason.POD_SECURITY),
+    "hostPath": Refused(alternatives.HOST_PATH, Reason.POD_SECURITY),
     "gitRepo": Refused("removed from Kubernetes; clone in an init container"),
     "flexVolume": Refused("flexVolume runs drivers on the host"),
     "csi": Refused("inline CSI volumes are not offered; use a PersistentVolumeClaim"),

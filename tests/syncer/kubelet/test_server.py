@@ -14,6 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key
 from syncer.http1 import BadRequestError
+from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
@@ -108,7 +109,11 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         return {"kind": "PodMetricsList", "items": []}
 
     async with Client(config, user_agent="kubelet", field_manager="kubelet") as client:
-        tested = Kubelet(client, lookup, answer, streams=2)
+
+        async def pages(about: Page, node: str) -> bytes:
+            return f"page {about} of {node}\n".encode()
+
+        tested = Kubelet(client, lookup, answer, pages, streams=2)
         listener = await asyncio.start_server(tested._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
         port = listener.sockets[0].getsockname()[1]
         good = client_context(kubelet, serving, tmp_path, "apiserver")
@@ -175,7 +180,11 @@ async def test_a_terminal_has_no_stream_for_errors(bench: Bench) -> None:
         ("/exec/ns/web/other-uid/main?command=sh", 404),
         ("/pods", 404),
         ("/runningpods", 404),
-        ("/metrics/cadvisor", 404),
+        ("/metrics/cadvisor", 400),
+        ("/metrics/cadvisor/", 404),
+        ("/metrics/cadvisor/more", 404),
+        ("/metrics/slis", 404),
+        ("/metrics?node=other", 404),
         ("/stats/summary", 404),
         ("/configz", 404),
         ("/run/ns/web/main", 404),
@@ -186,6 +195,25 @@ async def test_item_86_only_listed_paths_exist(bench: Bench, target: str, status
     extra = WEBSOCKET if target.startswith("/exec") else ""
     answer = await bench.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n{extra}\r\n")
     assert int(answer.split(b" ")[1]) == status
+    assert bench.upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("/api/v1/nodes/n1/proxy/metrics/cadvisor", "page cadvisor of n1"),
+        ("/api/v1/nodes/n1:10250/proxy/metrics/cadvisor", "page cadvisor of n1"),
+        ("/api/v1/nodes/https:n1:/proxy/metrics/cadvisor", "page cadvisor of n1"),
+        ("/api/v1/nodes/../proxy/metrics/cadvisor", "400"),
+        ("/api/v1/nodes//proxy/metrics/cadvisor", "400"),
+        ("/api/v1/namespaces/a/pods/n1/proxy/metrics/cadvisor", "400"),
+    ],
+)
+async def test_item_100_the_node_is_the_one_that_the_api_servers_proxy_names(bench: Bench, uri: str, told: str) -> None:
+    answer = await bench.ask(f"GET /metrics/cadvisor HTTP/1.1\r\nHost: x\r\nX-Forwarded-Uri: {uri}\r\n\r\n")
+    assert told in answer.decode()
+    twice = f"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Forwarded-Uri: {uri}\r\nX-Forwarded-Uri: {uri}\r\n\r\n"
+    assert b" 400 " in (await bench.ask(twice)).splitlines()[0]
     assert bench.upstream.requests == []
 
 

@@ -25,7 +25,7 @@ from workstation.cli.arguments import Form, Host, add_host, add_output, form_of,
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, is_terminal, plain
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.quotas import hostview, topmap
+from workstation.cli.quotas import hostview, own, topmap
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 from workstation.cli.quotas.topmap import Block, Paint
@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.epilog = (
         "examples:\n"
-        "  bulkhead top\n"
+        "  bulkhead top                                     with a tenant's kubeconfig: its own quota and pods\n"
         "  bulkhead top --watch                             refreshed every two seconds\n"
         "  bulkhead top --resource nvidia.com/mig-1g.10gb\n"
         "  bulkhead top -o json | jq '.nodes[] | select(.state == \"whole\") | .name'\n\n"
@@ -94,6 +94,13 @@ def show(request: TopRequest) -> int:
 
 async def _show(request: TopRequest) -> int:
     async with connection.host_client(request.host) as client:
+        if request.resource is None and await own.top(client, request.form):
+            while request.watch:
+                sys.stdout.flush()
+                await asyncio.sleep(request.interval_seconds)
+                sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
+                await own.top(client, request.form)
+            return Exit.DONE
         if not request.watch:
             _print(await hostview.observe(client), request)
             return Exit.DONE

@@ -26,7 +26,7 @@ from workstation.cli.arguments import Form, Host, add_host, add_output, add_tena
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, heading, plain, table
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.quotas import hostview, queued
+from workstation.cli.quotas import hostview, own, queued
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import number
@@ -47,8 +47,9 @@ class TryRequest:
 
 
 def add_arguments(parser: Parser) -> None:
-    """`quota try TENANT RESOURCE=QUANTITY…`."""
+    """`quota show` and `quota try TENANT RESOURCE=QUANTITY…`."""
     actions = parser.actions("ACTION")
+    own.add_show(actions)
     trial = actions.add_parser(
         "try",
         help="show which tenants would lose quota, and when",

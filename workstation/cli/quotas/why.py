@@ -1,7 +1,8 @@
-"""`bulkhead why TENANT POD`: why a pod waits; or where it runs, what it borrows, and when it will be evicted.
+"""`bulkhead why [TENANT] POD`: why a pod waits; or where it runs, what it borrows, and when it will be evicted.
 
     virtual name ──> host pod, by its annotations ──> explained: quota, gang, nodes, queue, forecast
                 └──> none: the tenant's own API, if it answers ──> the pod's condition there
+    without a tenant: the plane of the kubeconfig, for the tenant's own users (`own`)
 
 The tenant's plane is asked only for what the host does not have. The deadline is short, and answers are bounded.
 """
@@ -22,13 +23,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from workstation.cli import connection, values
-from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
+from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.credentials import certificate
 from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.quotas import hostview, whytext
+from workstation.cli.quotas import hostview, own, whytext
 from workstation.cli.quotas.explained import explain
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
@@ -42,7 +43,7 @@ _BEYOND: Final = frozenset({"QuotaExceeded"})
 
 @dataclass(frozen=True, slots=True)
 class WhyRequest:
-    """`why TENANT POD`: namespace and pod are the names in the plane."""
+    """`why [TENANT] POD`: namespace and pod are the names in the plane; an empty tenant means the plane itself."""
 
     host: Host
     tenant: str
@@ -52,7 +53,7 @@ class WhyRequest:
 
 
 def add_arguments(parser: Parser) -> None:
-    """`why TENANT POD`."""
+    """`why [TENANT] POD`."""
     parser.description = (
         "Why a pod waits, in detail: its verdict, the numbers of its quota, the missing pods of its gang, what keeps it from\n"
         "which nodes, its place in the queue, and a forecast. For a pod that runs: where, what it borrows, and until when."
@@ -61,14 +62,18 @@ def add_arguments(parser: Parser) -> None:
         "examples:\n"
         "  bulkhead why red train-0\n"
         "  bulkhead why red train-0 -n ml\n"
-        "  bulkhead why red train-0 -o json | jq .placement\n\n"
+        "  bulkhead why red train-0 -o json | jq .placement\n"
+        "  bulkhead why train-0 -n ml                       in your own tenant, with its kubeconfig\n\n"
         "TENANT POD are the names that the tenant uses. A pod that has no host pod, because it was refused or exceeds all\n"
         "that its tenant may ever hold, is explained by the tenant's own API.\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
-    add_tenant(parser)
-    parser.add_argument("pod", metavar="POD", type=values.object_name, help="the pod, by its name in the tenant")
+    # One word is the pod: a tenant's user has no need to name the tenant.
+    parser.add_argument(
+        "tenant", metavar="TENANT", type=values.tenant_or_pod, help="the tenant; without it the kubeconfig must be a tenant's"
+    )
+    parser.add_argument("pod", metavar="POD", nargs="?", type=values.object_name, help="the pod, by its name in the tenant")
     parser.add_argument(
         "-n",
         "--namespace",
@@ -82,16 +87,19 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _request(options: argparse.Namespace) -> WhyRequest:
-    return WhyRequest(host_of(options), options.tenant, options.pod, options.namespace, form_of(options))
+    tenant, pod = ("", options.tenant) if options.pod is None else (options.tenant, options.pod)
+    return WhyRequest(host_of(options), tenant, pod, options.namespace, form_of(options))
 
 
 def explain_pod(request: WhyRequest) -> int:
-    """`bulkhead why TENANT POD [-n NAMESPACE] [-o table|json|yaml]`."""
+    """`bulkhead why [TENANT] POD [-n NAMESPACE] [-o table|json|yaml]`."""
     return asyncio.run(_explain(request))
 
 
 async def _explain(request: WhyRequest) -> int:
     async with connection.host_client(request.host) as client:
+        if not request.tenant:
+            return await own.explain(client, request.namespace, request.pod, request.form)
         view = await hostview.observe(client, _called(request))
         tenant = tenant_of(view, request.tenant)
         if view.kept:

@@ -53,8 +53,20 @@ class Cause:
     next_step: str
 
 
-def first_cause(tenant: Obj, controllers: Sequence[Obj], found: Iterable[Trouble]) -> Cause:
-    """The first cause. `controllers` are the Deployments of the controller, `found` the troubles of the plane's pods."""
+_WAITS_UNSEEN: Final = Cause(
+    False,
+    "this spec has not been reconciled yet; you may not read the controller's Deployments, so it is unknown whether it runs",
+    None,
+    "ControllerUnknown",
+    "wait some seconds; then ask an admin of the host: kubectl -n bulkhead-system get deployments",
+)
+
+
+def first_cause(tenant: Obj, controllers: Sequence[Obj] | None, found: Iterable[Trouble]) -> Cause:
+    """The first cause. `controllers` are the Deployments of the controller, `found` the troubles of the plane's pods.
+
+    `controllers` are None if this user may not read them: then nothing is known of whether the controller runs.
+    """
     name = text(mapping(tenant.get("metadata")).get("name"))
     for cause in (_deleted(tenant), _still(tenant, controllers), _refused(tenant, name), _plane(tenant, name, found)):
         if cause is not None:
@@ -71,11 +83,13 @@ def _deleted(tenant: Obj) -> Cause | None:
     return Cause(False, what, text(since), Reason.TERMINATING, "wait; if the message does not change, see what it names")
 
 
-def _still(tenant: Obj, controllers: Sequence[Obj]) -> Cause | None:
+def _still(tenant: Obj, controllers: Sequence[Obj] | None) -> Cause | None:
     """The controller does not run, or has not reconciled this spec."""
+    if controllers is None:
+        return None if ready_condition(tenant) is not None else _WAITS_UNSEEN
     running = sum(int(mapping(item.get("status")).get("readyReplicas") or 0) for item in controllers)
     reconciled = ready_condition(tenant) is not None
-    # Without a Deployment to read, only a spec that waits tells that none runs.
+    # Without a Deployment, only a spec that waits tells that none runs.
     if (controllers and not running) or (not reconciled and not running):
         what = "no pod of the controller is ready, so nothing that is changed takes effect; what runs goes on"
         return Cause(False, what, None, "ControllerDown", "kubectl -n bulkhead-system describe pods")

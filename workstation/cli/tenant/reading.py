@@ -11,10 +11,15 @@ from workstation.cli.output import plain
 
 async def readable(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj]:
     """A list; empty if the namespace does not exist yet or this user may not read it."""
+    return await known(client, r, namespace, **selectors) or []
+
+
+async def known(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj] | None:
+    """A list; empty if the namespace does not exist yet, None if this user may not read it."""
     try:
         return (await client.list(r, namespace, **selectors)).items  # type: ignore[arg-type]
     except NotFound:
         return []
     except Forbidden as error:
         sys.stderr.write(f"not shown: {plain(error)}\n")
-        return []
+        return None

@@ -16,7 +16,7 @@ from workstation.cli.output import age, document, plain
 from workstation.cli.parsing import RAW, Actions
 from workstation.cli.tenant import waiting
 from workstation.cli.tenant.cause import Cause, first_cause
-from workstation.cli.tenant.reading import readable
+from workstation.cli.tenant.reading import known, readable
 from workstation.cli.trouble import troubles
 
 
@@ -77,5 +77,5 @@ async def _find(request: WhyRequest) -> Cause:
         plane = names.plane_namespace(request.name)
         pods = await readable(client, kinds.PODS, plane)
         events = await readable(client, kinds.EVENTS, plane, field_selector="type=Warning")
-        controllers = await readable(client, kinds.DEPLOYMENTS, None, label_selector=labels.CONTROLLER)
+        controllers = await known(client, kinds.DEPLOYMENTS, None, label_selector=labels.CONTROLLER)
     return first_cause(tenant, controllers, troubles(pods, waiting.current(events, pods)))

@@ -1,0 +1,162 @@
+"""A tenant's own quota and pods, read from its plane with a user's kubeconfig and no right on the host: what the user may see.
+
+    kube-public/bulkhead-quota ──> OwnQuota ──┐
+    own pods, as far as the user may list ────┴──> OwnView ──> `quota show`, `top`, `why POD` (`owntext`, pure)
+
+Everything comes from the plane, where each user sees what the plane's own rights let them see.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.api import ownquota
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_obj
+from bulkhead.kube.errors import Forbidden, Gone, NotFound
+from bulkhead.kube.objects import uid_of
+from workstation.cli import connection
+from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import document
+from workstation.cli.parsing import RAW, Parser
+from workstation.cli.quotas import owntext
+from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.owntext import OwnPod, OwnView
+
+_ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_MAX_PODS: Final = 20_000
+_MAX_EVENTS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ShowRequest:
+    """`quota show`."""
+
+    host: Host
+    form: Form
+
+
+def add_show(actions: "argparse._SubParsersAction[Parser]") -> None:
+    """`quota show`."""
+    show = actions.add_parser(
+        "show",
+        help="show your own quota, in your tenant's cluster",
+        description="Show your tenant's own quota: what it may use, uses, lends and borrows, its other limits, and how many\n"
+        "of its pods wait and why. It needs only a kubeconfig of the tenant, and no rights on the host.",
+        epilog="examples:\n"
+        "  bulkhead login -f team-a.yaml && export KUBECONFIG=~/.kube/bulkhead/team-a.yaml\n"
+        "  bulkhead quota show\n"
+        "  bulkhead quota show -o json | jq '.lines[0].borrowable'\n",
+        formatter_class=RAW,
+    )
+    add_host(show)
+    add_output(show, more="; json and yaml use base units")
+    show.does(lambda options: ShowRequest(host_of(options), form_of(options)), show_quota)
+
+
+def show_quota(request: ShowRequest) -> int:
+    """`bulkhead quota show [-o table|json|yaml]`."""
+    return asyncio.run(_show(request))
+
+
+async def _show(request: ShowRequest) -> int:
+    async with connection.host_client(request.host) as client:
+        view = await observe(client, with_pods=False)
+    if view is None:
+        raise no_picture()
+    _print(request.form, owntext.quota_json(view), owntext.quota_lines(view))
+    return Exit.DONE
+
+
+async def top(client: Client, form: Form) -> bool:
+    """Print `top` of a plane's own tenant; False if the cluster is not a plane that shows its quota."""
+    view = await observe(client)
+    if view is None:
+        return False
+    _print(form, owntext.top_json(view), owntext.top_lines(view))
+    return True
+
+
+async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
+    """Print why one of the user's own pods waits, or where it runs."""
+    view = await observe(client, with_pods=False)
+    if view is None:
+        raise no_picture()
+    try:
+        pod = await client.get(kinds.PODS, name, namespace)
+    except NotFound:
+        here = [str(found["metadata"]["name"]) for found in (await client.list_metadata(kinds.PODS, namespace)).items]
+        raise CliError(
+            f"there is no pod {name} in namespace {namespace}",
+            next_step=did_you_mean(name, here, f"list them: kubectl get pods -n {namespace}"),
+            code=Exit.NOT_FOUND,
+        ) from None
+    events = await _events(client, pod)
+    own = OwnPod.of(pod, view.devices)
+    _print(form, owntext.pod_json(view, own, events), owntext.pod_lines(view, own, events))
+    return Exit.DONE
+
+
+async def observe(client: Client, *, with_pods: bool = True) -> OwnView | None:
+    """What the plane shows of its tenant; None if the cluster has no such picture, or the user may not read it."""
+    try:
+        found = ownquota.read(await client.get(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE))
+    except (NotFound, Forbidden):
+        return None
+    if found is None:
+        return None
+    own, at = found
+    view = OwnView(own, at, time.time())
+    return view.with_pods(await _pods(client, view.devices)) if with_pods else view
+
+
+async def _pods(client: Client, devices: Iterable[str]) -> list[OwnPod] | None:
+    """The pods that have not ended; None if the user may not list those of all namespaces."""
+    wanted = tuple(devices)
+    for _ in range(2):
+        found: list[OwnPod] = []
+        try:
+            async for page in client.pages(kinds.PODS, field_selector=_ALIVE):
+                found += [OwnPod.of(decode_obj(raw), wanted) for raw in page.items]
+                if len(found) >= _MAX_PODS:
+                    break
+        except Forbidden:
+            return None
+        except Gone:
+            continue
+        return found
+    return found
+
+
+async def _events(client: Client, pod: Obj) -> list[Obj]:
+    """The events of one pod; none if the user may not read them."""
+    try:
+        listed = await client.list(
+            kinds.EVENTS, pod["metadata"]["namespace"], field_selector=f"involvedObject.uid={uid_of(pod)}"
+        )
+    except Forbidden:
+        return []
+    return listed.items[-_MAX_EVENTS:]
+
+
+def no_picture() -> CliError:
+    """The error for a cluster that does not show a tenant's own quota."""
+    return CliError(
+        f"this cluster has no ConfigMap {ownquota.NAMESPACE}/{ownquota.CONFIG_MAP}: it is not a tenant's, or is not synced yet",
+        next_step="use your tenant's kubeconfig: bulkhead login -f FILE; on the host name the tenant: bulkhead why TENANT POD",
+        code=Exit.NOT_FOUND,
+    )
+
+
+def _print(form: Form, value: object, lines: Iterable[str]) -> None:
+    if form == "table":
+        sys.stdout.write("\n".join(lines) + "\n")
+    else:
+        document(value, form)
