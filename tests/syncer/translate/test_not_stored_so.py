@@ -1,4 +1,4 @@
-"""What no API server stores, and a plane that lies may still answer: data that are not base64, addresses that are not addresses."""
+"""What no API server stores, and a plane that lies may answer: data that are not base64, addresses that are not addresses."""
 
 from typing import Any
 
