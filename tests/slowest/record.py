@@ -15,7 +15,7 @@ from tests.slowest.processes import Seen, children_seconds, look
 FOLDER: Final = Path("build/results/tests")
 # Where the record goes. A run that is not told keeps none, so that the run of another suite leaves that of the tests alone.
 _TOLD_BY: Final = "BULKHEAD_TEST_RECORD"
-# What started processes have cost is read from /proc, which takes longer than most tests: what was read so recently still counts.
+# What started processes have cost is read from /proc, which takes longer than most tests: what was just read still counts.
 _FRESH_SECONDS: Final = 0.005
 _RECORDER = pytest.StashKey["Recorder"]()
 _WATCH = pytest.StashKey[Watch]()
