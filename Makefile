@@ -168,8 +168,8 @@ test: binaries-for-tests ## needs no root; the rest of it by LAYER= auditing, ch
 		-m "$(if $(LAYER),$(call any,$(LAYER)),not ($(call any,$(NOT_IN_TEST))))" -n $(TEST_PROCESSES) --dist loadfile \
 		$(if $(LAYER),$$(grep -rlE "mark\.($(subst $() $(),|,$(strip $(LAYER))))\b" tests --include='test_*.py')) $(PYTEST_ARGS)
 
-slowest: venv ## seconds by test, fixture and file of the last `make test`
-	@$(PY) -m tests.slowest
+slowest: venv ## seconds by test, fixture and file of the last `make test`; OF=e2e-core: of the last `make e2e`
+	@$(PY) -m tests.slowest $(if $(OF),--folder build/results/$(OF))
 
 ##@ some changes
 
@@ -204,7 +204,7 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, devices, registry, durable (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
-	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
+	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
 picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
 	@$(PY) -u -m e2e.demo.picture

@@ -1,5 +1,6 @@
 """The layers of the tests that need no root: what `make test` leaves out has a suite, and a changed file of one runs it."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -9,6 +10,7 @@ import pytest
 
 from ci import catalogue
 from ci.catalogue import Catalogue
+from tests.adversarial import rows
 from tests.ci.test_catalogue import ROOT, values, variable
 
 # Whole folders, or tests for root, that have suites with other commands.
@@ -70,3 +72,23 @@ def test_several_layers_are_one_run_and_an_unknown_one_is_refused() -> None:
     done = printed("test", "LAYER=helm stoers")
     assert done.returncode != 0
     assert "no such layer; there are" in done.stderr
+
+
+def layers_of(test: str) -> set[str]:
+    """The layers of a test `path::name`, or of all tests of a path."""
+    path, _, name = test.partition("::")
+    files = [ROOT / path] if path.endswith(".py") else [*(ROOT / path).rglob("test_*.py")]
+    found: set[str] = set()
+    for file in files:
+        tree = ast.parse(file.read_text())
+        wide = [node.value for node in tree.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node.targets)]
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        marks = [*wide, *(mark for node in functions if name in {"", node.name} for mark in node.decorator_list)]
+        found |= {part.attr for mark in marks for part in ast.walk(mark) if isinstance(part, ast.Attribute)}
+    return found & variable("LAYERS")
+
+
+def test_what_a_hostile_tenant_tries_is_in_no_layer() -> None:
+    assert layers_of("tests/chart/test_in_use.py") == {"helm"}
+    assert layers_of("tests/apiserver/test_store.py::test_a_larger_quota_opens_a_full_store") == {"stores"}
+    assert {test: found for test in rows.tests() if (found := layers_of(test))} == {}

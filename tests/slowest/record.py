@@ -15,6 +15,8 @@ from tests.slowest.processes import Seen, children_seconds, look
 FOLDER: Final = Path("build/results/tests")
 # Where the record goes. A run that is not told keeps none, so that the run of another suite leaves that of the tests alone.
 _TOLD_BY: Final = "BULKHEAD_TEST_RECORD"
+# What started processes have cost is read from /proc, which takes longer than most tests: what was just read still counts.
+_FRESH_SECONDS: Final = 0.005
 _RECORDER = pytest.StashKey["Recorder"]()
 _WATCH = pytest.StashKey[Watch]()
 
@@ -26,6 +28,7 @@ class Recorder:
         self.file = file
         self.processes: dict[int, Seen] = {}
         self.phases: dict[str, tuple[float, float, float]] = {}
+        self._children = (0.0, 0.0)  # when they were read, and their seconds
         self._inner: list[float] = []  # seconds of fixtures that were set up within the one that is being set up
 
     def write(self, **line: Any) -> None:
@@ -33,10 +36,12 @@ class Recorder:
         self.file.write(json.dumps(line) + "\n")
         self.file.flush()
 
-    @staticmethod
-    def now() -> tuple[float, float, float]:
+    def now(self) -> tuple[float, float, float]:
         """Seconds of the wall, of this process, and of all that it started."""
-        return time.perf_counter(), time.process_time(), children_seconds()
+        wall = time.perf_counter()
+        if wall - self._children[0] > _FRESH_SECONDS:
+            self._children = (wall, children_seconds())
+        return wall, time.process_time(), self._children[1]
 
     def phase(self, when: str, since: tuple[float, float, float]) -> None:
         """Keep what a phase of the present test has cost."""
@@ -44,7 +49,8 @@ class Recorder:
 
     def test(self, nodeid: str) -> None:
         """Write what the present test has cost, and look at what it left running."""
-        self.processes = look(self.processes, nodeid)
+        if sum(wall for wall, _, _ in self.phases.values()) > _FRESH_SECONDS:
+            self.processes = look(self.processes, nodeid)
         cost = {when: [round(part, 4) for part in parts] for when, parts in self.phases.items()}
         self.write(test=nodeid, **cost)
         self.phases = {}
@@ -107,12 +113,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _timed(item: pytest.Item, when: str) -> Generator[None, Any, Any]:
     recorder = item.config.stash.get(_RECORDER, None)
-    since = Recorder.now()
+    if recorder is None:
+        return (yield)
+    since = recorder.now()
     try:
         return (yield)
     finally:
-        if recorder is not None:
-            recorder.phase(when, since)
+        recorder.phase(when, since)
 
 
 @pytest.hookimpl(wrapper=True)

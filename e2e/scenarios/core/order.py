@@ -40,6 +40,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
 LONGEST_FIRST = (
     "gpus",
     "test_audit_webhook",
+    "test_store_full",
     "controller",
     "test_oidc",
     "test_preflight",
