@@ -51,6 +51,10 @@ class ConditionType(_Explained):
     AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
     STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
     STORE_DISK_FAST = "StoreDiskFast", "The disks of the plane's etcd are fast enough; only once enough writes were measured."
+    LAST_SNAPSHOT = (
+        "LastSnapshot",
+        "The last whole snapshot of the plane is as recent as its schedule requires; only if there is a schedule.",
+    )
     DEGRADED = "Degraded", "The plane serves, but a member of its etcd is missing or being replaced; only while that is so."
     EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
@@ -146,6 +150,14 @@ class Reason(_Explained):
         "MemoryBelowQuota",
         "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",
     )
+    BACKUP_OVERDUE = (
+        "BackupOverdue",
+        "No snapshot of the plane was completed for more than two intervals of its schedule; the message says why.",
+    )
+    NO_BACKUP_PLACE = (
+        "NoBackupPlace",
+        "Snapshots are scheduled, but the installation has no place for them or no key to encrypt them to.",
+    )
     DATA_LOST = "DataLost", "The plane lost its volume, or an older copy of its data came back. Nothing is deleted on the host."
     KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
     IDENTITY_IN_DOUBT = (
@@ -205,6 +217,7 @@ class SnapshotReason(_Explained):
     RUNNING = "Running", "The store is read, encrypted and stored; the message says how much."
     RETRYING = "Retrying", "An attempt failed and the next one follows; the message says why."
     STORED = "Stored", "It is whole."
+    REMOVING = "Removing", "The object is deleted, and what is stored of it is not yet; the message says what keeps it."
     FAILED = "Failed", "It will not be taken; the message says why, and what to do before another one is asked for."
 
 

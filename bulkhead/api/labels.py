@@ -53,6 +53,11 @@ USAGE: Final = "bulkhead.dev/usage"
 USAGE_UNTIL: Final = "bulkhead.dev/usage-until"
 USAGE_BYTES: Final = "bulkhead.dev/usage-bytes"
 
+# On TenantSnapshots that the controller asked for by a schedule: the identity of the plane. And on any of them that is never
+# thinned out.
+SCHEDULED: Final = "bulkhead.dev/scheduled-for"
+KEEP: Final = "bulkhead.dev/keep"
+
 # On the definitions of our kinds: the release that wrote them.
 RELEASE: Final = "bulkhead.dev/release"
 

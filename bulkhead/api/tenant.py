@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from bulkhead.api import names
 from bulkhead.api.access import Access
+from bulkhead.api.backup import Backup
 from bulkhead.api.exposure import Exposure
 from bulkhead.api.fields import (
     CIDRS,
@@ -299,6 +300,7 @@ class TenantSpec(ApiModel):
         json_schema_extra=SHARED,
     )
     exposure: Exposure | None = Field(None, description="How the tenant's API server is reached from outside of the host.")
+    backup: Backup | None = Field(None, description="Snapshots of the plane that are taken by themselves.")
     hibernation: Hibernation | None = Field(None, description="Stops the plane on request.")
     paused_until: Moment | None = Field(
         None,

@@ -12,6 +12,7 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
+from controller.decide.backup import backup_of
 from controller.decide.bounds import object_counts, quota_mib
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
@@ -66,6 +67,7 @@ def plane_of(case: Case) -> PlaneSpec:
         network=_network(case),
         installation=_installation(case),
         access=_access(case),
+        backup=backup_of(case.merged("backup")),
     )
     spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=_audit(case, spec))
     return as_it_began(with_cohort(spec, case), case.existing)

@@ -13,6 +13,7 @@ from bulkhead.api.objects import Obj
 from controller.plane.budgets import Budgets
 from controller.plane.sections import (
     Access,
+    Backup,
     ControlPlane,
     Images,
     Installation,
@@ -94,6 +95,7 @@ class PlaneSpec:
     exposure: Exposure = field(default_factory=Exposure)
     audit: Audit | None = None
     syncing: Syncing = field(default_factory=Syncing)
+    backup: Backup = field(default_factory=Backup)
 
     @property
     def namespace(self) -> str:

@@ -24,6 +24,7 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
@@ -51,6 +52,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Slurm,
     AuditTrail,
     StoreRoom,
+    SnapshotSchedule,
     TenantSnapshots,
     # These act even if an earlier facet has failed.
     MembersCared,
