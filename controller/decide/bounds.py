@@ -17,7 +17,7 @@ from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse, readable
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
-from controller.decide import backup, exposure
+from controller.decide import backup, deletion, exposure
 from controller.plane.budgets import COMPONENTS, Budget, usual_budget, usual_cpu_limit
 from controller.plane.sections import STORAGE_SIZE
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE, quota_of_volume
@@ -357,6 +357,12 @@ def backups(question: Question) -> Iterator[Excess]:
         yield Excess(("backup", *path), message, instead)
 
 
+def kept_planes(question: Question) -> Iterator[Excess]:
+    """A plane may be kept only if the class says for how long."""
+    for message in deletion.beyond(question.asked, question.offer):
+        yield Excess(("deletionPolicy",), message)
+
+
 POLICIES: Final[tuple[Policy, ...]] = (
     pod_security,
     runtime_class,
@@ -377,6 +383,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     issuers,
     exposed,
     backups,
+    kept_planes,
 )
 
 

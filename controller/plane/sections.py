@@ -279,6 +279,19 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """How the Tenant is deleted.
+
+    confirm: whether its deletion, and that of its namespaces, has to be confirmed.
+    retain: whether its plane is kept then; for `retain_for`, a duration, which the class gives.
+    """
+
+    confirm: bool = False
+    retain: bool = False
+    retain_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Syncing:
     """The syncer's intervals and limits.
 

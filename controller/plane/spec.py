@@ -15,6 +15,7 @@ from controller.plane.sections import (
     Access,
     Backup,
     ControlPlane,
+    Deletion,
     Images,
     Installation,
     Isolation,
@@ -96,6 +97,7 @@ class PlaneSpec:
     audit: Audit | None = None
     syncing: Syncing = field(default_factory=Syncing)
     backup: Backup = field(default_factory=Backup)
+    deletion: Deletion = field(default_factory=Deletion)
 
     @property
     def namespace(self) -> str:

@@ -100,7 +100,7 @@ class SnapshotRemovals:
     async def _remove(self, request: Obj) -> None:
         name = request["metadata"]["name"]
         if self._means is None:
-            _log.warning("snapshot %s stays stored: the installation has no place for snapshots any more", name)
+            _log.warning("snapshot %s stays stored: there is no place for snapshots now", name)
             return
         target, ring = self._means.target(), await self._means.ring()
         try:

@@ -2,9 +2,9 @@
 
     identity ──> offset within the interval ──> slots, one interval apart ──> one name for each plane and slot
 
-Names are deterministic: whoever repeats a decision, after a crash or with an outdated cache, asks for the same object. Only the
-present slot is asked for, so what was missed while nothing ran is not made up for. The name ends in a part of the identity, so
-two planes that had the same tenant's name never have snapshots of one name.
+Names are deterministic: a decision that is repeated, after a crash or with an outdated cache, asks for the same object. Only
+the present slot is asked for, so what was missed while nothing ran is not made up for. The name ends in a part of the
+identity, so two planes that had the same tenant's name never have snapshots of one name.
 """
 
 import hashlib

@@ -24,6 +24,7 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.retention.facet import Retention
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
@@ -37,6 +38,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
     Ground,
+    Retention,
     Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
@@ -67,6 +69,7 @@ def built_in(tools: Tools) -> tuple[Facet, ...]:
     """The facets that need only the tools."""
     return (
         Ground(tools.client, tools.applier, tools.clock),
+        Retention(),
         Keys(tools.renewals, tools.known),
         MembersRecorded(tools.client),
         Objects(tools.applier),

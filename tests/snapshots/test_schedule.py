@@ -53,7 +53,7 @@ def test_a_slot_has_begun_and_the_next_one_has_not(identity: str, every: int, no
     plane = Plane("red", identity)
     found = slot(plane, every, now)
     assert found <= now < found + timedelta(seconds=every)
-    # Whoever asks within the slot asks for the same object.
+    # Within the slot the same object is asked for.
     assert slot(plane, every, found) == found == slot(plane, every, found + timedelta(seconds=every - 1))
     assert slot(plane, every, found + timedelta(seconds=every)) == found + timedelta(seconds=every)
 

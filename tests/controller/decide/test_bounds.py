@@ -57,6 +57,7 @@ def backup(**said: Any) -> Spec:
 
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
     "a schedule where the class has none": ({}, backup(schedule="6h"), ("spec.backup.schedule", "6h", "leave it out")),
+    "a plane that is kept for no time": ({}, {"deletionPolicy": "Retain"}, ("spec.deletionPolicy", "Retain", "retainFor")),
     "more frequent snapshots": (backup(schedule="6h"), backup(schedule="359m"), ("spec.backup.schedule", "359m", "6h")),
     "more frequent ones than the class's shortest": (
         backup(schedule="6h", shortestSchedule="1h"), backup(schedule="30m"), ("spec.backup.schedule", "30m", "1h")),
@@ -276,6 +277,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a cohort that is listed": ({"quota": {"cohorts": ["others", "research"]}}, {"quota": {"cohort": "research"}}),
     "borrowing as much as there may be": (LENDING, cohort_quota(borrowingLimit="8")),
     "borrowing without a limit in the class": ({"quota": {"cohorts": ["research"]}}, cohort_quota(borrowingLimit=64)),
+    "a plane that the class would not keep": ({"deletion": {"retainFor": "48h"}}, {"deletionPolicy": "Retain"}),
     "less frequent snapshots": (backup(schedule="6h"), backup(schedule="24h")),
     "as frequent ones in other words": (backup(schedule="6h"), backup(schedule="360m")),
     "frequent ones that the class offers": (backup(shortestSchedule="1h"), backup(schedule="1h")),
