@@ -70,6 +70,7 @@ from controller.snapshots.removal import SnapshotRemovals
 from controller.snapshots.take import Means
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
@@ -184,6 +185,7 @@ class Controller:
             *built_in(tools),
             Nodes(self._dedication),
             SignIn(self._issuers),
+            Adoption(client, identity_keys),
             Identity(client, self._clock, identity_keys),
             SnapshotSchedule(self._snapshots, self._removing, client, self._clock),
             TenantSnapshots(self._snapshots, self._taking, tools.interior),

@@ -81,6 +81,11 @@ snapshot_due = Gauge(
     "From when on the next snapshot of the plane is overdue, in seconds since 1970; only with a schedule.",
     ["tenant"],
 )
+retained_until = Gauge(
+    "bulkhead_retained_until_timestamp_seconds",
+    "Until when the plane of a deleted Tenant is kept, in seconds since 1970; 0 if an admin has to end it.",
+    ["tenant"],
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
@@ -139,6 +144,14 @@ def report_snapshots(tenant: str, *, last: float | None, due: float | None) -> N
             _drop(gauge, (tenant,))
         else:
             gauge.labels(tenant).set(moment)
+
+
+def report_retained(tenant: str, until: float | None) -> None:
+    """Set until when the plane of a deleted Tenant is kept; None if it is not."""
+    if until is None:
+        _drop(retained_until, (tenant,))
+    else:
+        retained_until.labels(tenant).set(until)
 
 
 def first_ready(uid: str, created: str, now: datetime) -> float | None:

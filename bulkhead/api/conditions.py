@@ -128,6 +128,10 @@ class Reason(_Explained):
     ROUTE_REFUSED = "RouteRefused", "The Gateway rejects the tenant's route, or has not reported yet; the message says why."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool belong to another tenant; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace with the tenant's name exists and does not belong to Bulkhead."
+    ADOPTION_REFUSED = (
+        "AdoptionRefused",
+        "The retained plane that spec.adopt names is not there or not this Tenant's; no other plane is made instead.",
+    )
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "The range of Service addresses has no free slice left."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
     VOLUME_GROWING = "VolumeGrowing", "A volume of the plane's etcd is being expanded; the message reports the progress."

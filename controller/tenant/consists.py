@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.inside.auditlosses import AuditLosses
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
 from controller.tenant.facets.egress.facet import Egress
 from controller.tenant.facets.exposure.facet import Exposed
@@ -37,6 +38,7 @@ from controller.tenant.turn import Facet
 FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
+    Adoption,  # before anything is applied in its namespaces
     Ground,
     Retention,
     Identity,  # after the ground, where its record is; before everything that follows from it

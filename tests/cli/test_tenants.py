@@ -266,7 +266,7 @@ async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, h
 
 @pytest.mark.parametrize("asks", [True, False])
 async def test_delete_confirms_where_the_class_asks_for_it(
-    cli: Cli, controller: Controller, host_client: Client, name: str, bounded: str, asks: bool
+    cli: Cli, controller: Controller, host_client: Client, name: str, bounded: str, *, asks: bool
 ) -> None:
     await controller.tenant(name)
     made = await host_client.get(kinds.TENANT_CLASSES, bounded)

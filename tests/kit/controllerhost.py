@@ -30,6 +30,7 @@ from controller.snapshots.loop import SnapshotTasks
 from controller.snapshots.removal import SnapshotRemovals
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.identity.facet import Identity, Keys
 from controller.tenant.facets.issuers.facet import SignIn
@@ -100,6 +101,7 @@ class ControllerHost:
         # Parts that do not run here are replaced by empty ones, or left out.
         pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)
         facets: list[Facet] = [
+            Adoption(client, identity or FixedKeys()),
             Identity(client, clock, identity or FixedKeys()),
             SignIn(issuers or Issuers(clock, lambda _: None, over_https)),
             Pulls(client, self.applier, clock, pulls),
