@@ -33,6 +33,8 @@ _.cohort
 _.hibernation  # refused until planes hibernate
 _.paused_until
 _.deletion_policy
+_.retention
+_.shortest_schedule
 _.oidc
 _.required_groups
 _.revoked

@@ -66,15 +66,18 @@ from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.removal import SnapshotRemovals
 from controller.snapshots.take import Means
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.identity.facet import Identity
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
@@ -163,7 +166,9 @@ class Controller:
         self._stores = Stores(self._clock, self._queue.add, access=etcds)
         identity_keys = IdentityKeys(client, settings.system_namespace, self._clock)
         self._snapshots = Snapshots(client, self._queue.add)
-        self._taking = SnapshotTasks(client, self._clock, _means(settings, etcds, identity_keys))
+        means = _means(settings, etcds, identity_keys)
+        self._taking = SnapshotTasks(client, self._clock, means)
+        self._removing = SnapshotRemovals(client, self._clock, means, self._taking)
         tools = Tools(
             client,
             self._owned,
@@ -180,7 +185,9 @@ class Controller:
             *built_in(tools),
             Nodes(self._dedication),
             SignIn(self._issuers),
+            Adoption(client, identity_keys),
             Identity(client, self._clock, identity_keys),
+            SnapshotSchedule(self._snapshots, self._removing, client, self._clock),
             TenantSnapshots(self._snapshots, self._taking, tools.interior),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
@@ -212,6 +219,7 @@ class Controller:
             await self._desks.close()
             await self._slurm.close()
             await self._shares.close()
+            await self._removing.close()
             await self._taking.close()
             await self._stores.close()
             await self._planes.close()
@@ -285,6 +293,7 @@ class Controller:
                     await self._slurm.close()
                     await self._shares.close()
                     await self._stores.pause()
+                    await self._removing.close()
                     await self._taking.close()
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:

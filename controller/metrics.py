@@ -4,6 +4,7 @@ Only the label `tenant` has values that people choose. The values of the others 
 `member`) are few and fixed in a release. `forget` drops the series of a deleted tenant.
 """
 
+import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -70,6 +71,21 @@ store_openings = Counter(
     "How often a full store accepted writes again, after its alarm was disarmed.",
     ["tenant"],
 )
+last_snapshot = Gauge(
+    "bulkhead_tenant_last_snapshot_timestamp_seconds",
+    "Up to when the last whole snapshot of the plane has everything, in seconds since 1970.",
+    ["tenant"],
+)
+snapshot_due = Gauge(
+    "bulkhead_tenant_snapshot_overdue_timestamp_seconds",
+    "From when on the next snapshot of the plane is overdue, in seconds since 1970; only with a schedule.",
+    ["tenant"],
+)
+retained_until = Gauge(
+    "bulkhead_retained_until_timestamp_seconds",
+    "Until when the plane of a deleted Tenant is kept, in seconds since 1970; 0 if an admin has to end it.",
+    ["tenant"],
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
@@ -121,6 +137,23 @@ def report_store(tenant: str, *, size: int, used: int, quota: int) -> None:
         store_bytes.labels(tenant, what).set(number)
 
 
+def report_snapshots(tenant: str, *, last: float | None, due: float | None) -> None:
+    """Set the gauges of a plane's snapshots; None removes one."""
+    for gauge, moment in ((last_snapshot, last), (snapshot_due, due)):
+        if moment is None:
+            _drop(gauge, (tenant,))
+        else:
+            gauge.labels(tenant).set(moment)
+
+
+def report_retained(tenant: str, until: float | None) -> None:
+    """Set until when the plane of a deleted Tenant is kept; None if it is not."""
+    if until is None:
+        _drop(retained_until, (tenant,))
+    else:
+        retained_until.labels(tenant).set(until)
+
+
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
     """Observe the time to a tenant's first Ready; returns the seconds, or None if it was observed before."""
     if uid in _seen_ready:
@@ -144,9 +177,13 @@ def forget(tenant: str) -> None:
         (store_leader_changes, [(tenant, member) for member in _MEMBERS]),
         (store_defragmentations, [(tenant,)]),
         (store_openings, [(tenant,)]),
+        (last_snapshot, [(tenant,)]),
+        (snapshot_due, [(tenant,)]),
     ):
         for values in names:
-            try:
-                gauge.remove(*values)
-            except KeyError:
-                continue
+            _drop(gauge, values)
+
+
+def _drop(gauge: Gauge | Counter, values: tuple[str, ...]) -> None:
+    with contextlib.suppress(KeyError):
+        gauge.remove(*values)

@@ -51,6 +51,10 @@ class ConditionType(_Explained):
     AUDIT_DELIVERED = "AuditDelivered", "Audit events reach the class's receiver; only if the class names one."
     STORE_HAS_ROOM = "StoreHasRoom", "The plane's store has room, and its programs have the memory for a full one."
     STORE_DISK_FAST = "StoreDiskFast", "The disks of the plane's etcd are fast enough; only once enough writes were measured."
+    LAST_SNAPSHOT = (
+        "LastSnapshot",
+        "The last whole snapshot of the plane is as recent as its schedule requires; only if there is a schedule.",
+    )
     DEGRADED = "Degraded", "The plane serves, but a member of its etcd is missing or being replaced; only while that is so."
     EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
@@ -124,6 +128,10 @@ class Reason(_Explained):
     ROUTE_REFUSED = "RouteRefused", "The Gateway rejects the tenant's route, or has not reported yet; the message says why."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool belong to another tenant; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace with the tenant's name exists and does not belong to Bulkhead."
+    ADOPTION_REFUSED = (
+        "AdoptionRefused",
+        "The retained plane that spec.adopt names is not there or not this Tenant's; no other plane is made instead.",
+    )
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "The range of Service addresses has no free slice left."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
     VOLUME_GROWING = "VolumeGrowing", "A volume of the plane's etcd is being expanded; the message reports the progress."
@@ -145,6 +153,14 @@ class Reason(_Explained):
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",
         "A memory limit of the plane is below what a full store needs; the message names it, and both numbers.",
+    )
+    BACKUP_OVERDUE = (
+        "BackupOverdue",
+        "No snapshot of the plane was completed for more than two intervals of its schedule; the message says why.",
+    )
+    NO_BACKUP_PLACE = (
+        "NoBackupPlace",
+        "Snapshots are scheduled, but the installation has no place for them or no key to encrypt them to.",
     )
     DATA_LOST = "DataLost", "The plane lost its volume, or an older copy of its data came back. Nothing is deleted on the host."
     KEYS_LOST = "KeysLost", "None of the Secrets has the key of the plane's data; no new key is created over the data."
@@ -205,6 +221,7 @@ class SnapshotReason(_Explained):
     RUNNING = "Running", "The store is read, encrypted and stored; the message says how much."
     RETRYING = "Retrying", "An attempt failed and the next one follows; the message says why."
     STORED = "Stored", "It is whole."
+    REMOVING = "Removing", "The object is deleted, and what is stored of it is not yet; the message says what keeps it."
     FAILED = "Failed", "It will not be taken; the message says why, and what to do before another one is asked for."
 
 

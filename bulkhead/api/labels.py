@@ -53,6 +53,21 @@ USAGE: Final = "bulkhead.dev/usage"
 USAGE_UNTIL: Final = "bulkhead.dev/usage-until"
 USAGE_BYTES: Final = "bulkhead.dev/usage-bytes"
 
+# On TenantSnapshots that the controller asked for by a schedule: the identity of the plane. And on any of them that is never
+# thinned out.
+SCHEDULED: Final = "bulkhead.dev/scheduled-for"
+KEEP: Final = "bulkhead.dev/keep"
+
+# On a Tenant whose class asks that its deletion is confirmed, and on namespaces of one: the object's own UID. And on those
+# namespaces, by the controller, that it is asked for.
+CONFIRM: Final = "bulkhead.dev/confirm-deletion"
+CONFIRMED_ONLY: Final = "bulkhead.dev/deletion"
+ASKS: Final = "Confirm"
+
+# On the namespaces of a plane whose Tenant was deleted and that is kept: its identity. And until when.
+RETAINED: Final = "bulkhead.dev/retained"
+RETAINED_UNTIL: Final = "bulkhead.dev/retained-until"
+
 # On the definitions of our kinds: the release that wrote them.
 RELEASE: Final = "bulkhead.dev/release"
 

@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field
 
 from bulkhead.api import names
 from bulkhead.api.access import Access
+from bulkhead.api.backup import Backup
+from bulkhead.api.deletion import DeletionPolicy
 from bulkhead.api.exposure import Exposure
 from bulkhead.api.fields import (
     CIDRS,
@@ -37,6 +39,7 @@ from bulkhead.api.fields import (
     StoreQuota,
     model_rules,
     rules,
+    text,
     whole_devices,
 )
 from bulkhead.api.shares import SHARED, ChosenShares
@@ -299,14 +302,23 @@ class TenantSpec(ApiModel):
         json_schema_extra=SHARED,
     )
     exposure: Exposure | None = Field(None, description="How the tenant's API server is reached from outside of the host.")
+    backup: Backup | None = Field(None, description="Snapshots of the plane that are taken by themselves.")
     hibernation: Hibernation | None = Field(None, description="Stops the plane on request.")
     paused_until: Moment | None = Field(
         None,
         description="Until this time the controller changes nothing of the tenant, for repairs by hand. Revocations still "
         "reach the plane, and its certificates are renewed.",
     )
-    deletion_policy: Literal["Delete"] = Field(
-        "Delete", description="What happens to the tenant's data when the Tenant is deleted. Delete: all of it is deleted."
+    deletion_policy: DeletionPolicy | None = Field(
+        None,
+        description="What happens to the tenant's plane when the Tenant is deleted. Retain: its volumes, keys, identity and "
+        "slice are kept for as long as the class says (deletion.retainFor); its pods end. By default, and at least, what the "
+        "class says.",
+    )
+    adopt: Annotated[str, text(36, r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = Field(
+        None,
+        description="Identity of a retained plane of a deleted Tenant of this name: the Tenant gets that plane instead of a "
+        "new one, or is refused. It cannot change once the Tenant has a plane.",
     )
 
 
@@ -344,6 +356,12 @@ class Tenant(ApiModel):
                 "int(oldSelf.status.versions.kubernetes.split('.')[1])",
                 "message": "the minor version cannot go back: etcd holds what the newer one wrote",
                 "fieldPath": ".spec.kubernetesVersion",
+            },
+            {
+                "rule": "!has(self.spec.adopt) || !has(oldSelf.status) || !has(oldSelf.status.planeIdentity) || "
+                "self.spec.adopt == oldSelf.status.planeIdentity",
+                "message": "the tenant has a plane already: a retained one is taken up by a new Tenant",
+                "fieldPath": ".spec.adopt",
             },
         )
     )

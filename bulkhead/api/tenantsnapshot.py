@@ -1,7 +1,7 @@
 """`TenantSnapshot`: a copy of a tenant's plane, encrypted, outside of the host. Types only.
 
-Made by an admin of the host, or by `bulkhead tenant snapshot`. The controller takes it once; afterwards the object only says
-where it is: deleting the object deletes nothing that is stored.
+Made by an admin of the host, by `bulkhead tenant snapshot`, or by a schedule. The controller takes it once; afterwards the
+object only says where it is: deleting the object deletes nothing that is stored, except of one that a schedule asked for.
 """
 
 from typing import Annotated, Final

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bulkhead.api.deletion import Deletion
 from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, Quantity, text
 from bulkhead.api.podresources import MOST_DEVICES
 from bulkhead.api.slurm import SlurmStatus
@@ -119,6 +120,7 @@ class TenantStatus(ApiModel):
     plane_identity: Annotated[str, text(64)] | None = Field(
         None, description="Identity of the plane: the same in its record, in its snapshots and in the issuer of its tokens."
     )
+    deletion: Deletion | None = Field(None, description="How the Tenant is deleted, if its class says anything about it.")
     plane_cluster_uid: Annotated[str, text(64)] | None = Field(
         None, alias="planeClusterUID", description="UID of the tenant's kube-system namespace: the identity of its data."
     )

@@ -18,7 +18,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.given import rules_of
 from controller import allotment
-from controller.decide import held, versions
+from controller.decide import adopt, held, versions
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import (
     POD_GROUP_VERSION,
@@ -224,6 +224,11 @@ def namespaces(case: Case) -> Refusal | None:
     return Refusal(Reason.NAMESPACE_TAKEN, f"namespace {taken} exists and is not this tenant's; choose another name")
 
 
+def adoption(case: Case) -> Refusal | None:
+    """A retained plane is taken up by its identity, and by nothing else."""
+    return adopt.refuse(adopt.claim_of(case.tenant, case.existing, case.retained), case.now)
+
+
 def nodes(case: Case) -> Refusal | None:
     """Dedicated nodes must be free, and not more than the class allows."""
     return case.nodes.refusing if case.wants_nodes and case.nodes is not None else None
@@ -249,5 +254,6 @@ POLICIES: Final[tuple[Policy, ...]] = (
     supported,
     slurm,
     namespaces,
+    adoption,
     nodes,
 )

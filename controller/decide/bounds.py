@@ -17,7 +17,7 @@ from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, parse, readable
 from bulkhead.api.untrusted import mappings
 from controller import cohorts
-from controller.decide import exposure
+from controller.decide import backup, deletion, exposure
 from controller.plane.budgets import COMPONENTS, Budget, usual_budget, usual_cpu_limit
 from controller.plane.sections import STORAGE_SIZE
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE, quota_of_volume
@@ -351,6 +351,18 @@ def exposed(question: Question) -> Iterator[Excess]:
             yield Excess(("exposure", "hostnames"), message, own_names)
 
 
+def backups(question: Question) -> Iterator[Excess]:
+    """Snapshots may be taken as often and kept as long as the class says."""
+    for path, message, instead in backup.beyond(*(section_of(side, "backup") for side in (question.asked, question.offer))):
+        yield Excess(("backup", *path), message, instead)
+
+
+def kept_planes(question: Question) -> Iterator[Excess]:
+    """A plane may be kept only if the class says for how long."""
+    for message in deletion.beyond(question.asked, question.offer):
+        yield Excess(("deletionPolicy",), message)
+
+
 POLICIES: Final[tuple[Policy, ...]] = (
     pod_security,
     runtime_class,
@@ -370,6 +382,8 @@ POLICIES: Final[tuple[Policy, ...]] = (
     shared,
     issuers,
     exposed,
+    backups,
+    kept_planes,
 )
 
 

@@ -14,6 +14,7 @@ from bulkhead.ledger.model import Tenant as Member
 from controller.decide.bounds import Excess, Question, beyond
 from controller.decide.dedicated import Finding
 from controller.decide.keysets import Answer
+from controller.decide.retain import Retained
 from controller.existing import Existing
 from controller.plane.addresses import Reserved
 from controller.plane.spec import PlaneSpec
@@ -44,6 +45,7 @@ class Case:
     route_version: str = ""  # the version in which the host serves TLSRoutes
     cohort: Obj | None = None  # the Cohort that it names, if that exists
     given: tuple[Member, ...] = ()  # the records of all tenants in cohorts, from their quotas
+    retained: Retained | None = None  # the plane that is kept under its name
 
     @cached_property
     def spec(self) -> dict[str, Any]:

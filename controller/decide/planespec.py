@@ -12,8 +12,10 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
+from controller.decide.backup import backup_of
 from controller.decide.bounds import object_counts, quota_mib
 from controller.decide.case import Case
+from controller.decide.deletion import deletion_of
 from controller.decide.exposure import exposure_of
 from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
@@ -66,6 +68,8 @@ def plane_of(case: Case) -> PlaneSpec:
         network=_network(case),
         installation=_installation(case),
         access=_access(case),
+        backup=backup_of(case.merged("backup")),
+        deletion=deletion_of(case.spec, case.bounds),
     )
     spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=_audit(case, spec))
     return as_it_began(with_cohort(spec, case), case.existing)

@@ -4,6 +4,9 @@ The order matters. The syncer goes first, or it would recreate what is deleted. 
 The plane goes after its workloads, namespaces after their pods, the finalizer last; the host itself keeps the address slice
 until the Services in it are gone.
 
+A plane that is kept (`controller.decide.retain`) ends in the same order, without its data: what is left is marked, and then the
+Tenant may go.
+
 Each reconcile looks at what exists and takes the first step that still has something to do. So it does not matter where an
 earlier reconcile stopped, whether the plane still answers, or whether it was ever finished.
 """
@@ -11,10 +14,12 @@ earlier reconcile stopped, whether the plane still answers, or whether it was ev
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
+from controller.decide.retain import Kept
 from controller.plane.spec import DNS, PLANE, SYNCER
 
 _MAKERS = ("Deployment", "StatefulSet")
@@ -26,7 +31,9 @@ class Step(StrEnum):
     SYNCER = "stopping the syncer"
     WORKLOADS = "removing workloads"
     PLANE = "stopping the plane"
-    VOLUMES = "keeping volumes"
+    WAYS_IN = "closing the ways to the plane"
+    RIGHTS = "removing rights"
+    KEEPING = "keeping the plane"
     NAMESPACES = "removing namespaces"
     CLUSTER_SCOPED = "removing rights and the address slice"
     FINALIZER = "releasing the tenant"
@@ -43,16 +50,17 @@ class Left:
     plane_pods: tuple[Obj, ...] = ()
     work_pods: tuple[Obj, ...] = ()
     claims: tuple[Obj, ...] = ()
-    volumes: tuple[Obj, ...] = ()
+    ways_in: tuple[Obj, ...] = ()
+    slices: tuple[Obj, ...] = ()
     cluster_scoped: tuple[Obj, ...] = ()
-    keep_volumes: bool = False
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One call: delete an object, or keep a volume."""
+    """One call: delete an object, or mark it as kept."""
 
-    verb: str
+    verb: Literal["delete", "mark"]
     obj: Obj
 
 
@@ -74,8 +82,8 @@ def next_step(left: Left) -> Next:
 
 
 def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, ...]:
-    if step is Step.VOLUMES:
-        return tuple(Action("retain", obj) for obj in targets)
+    if step is Step.KEEPING:
+        return tuple(Action("mark", obj) for obj in targets)
     # Objects that create pods go before the pods, or they would create new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
     actions = [Action("delete", obj) for obj in makers or targets if not is_pending_deletion(obj)]
@@ -83,7 +91,7 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
         # The host empties a namespace five seconds after its deletion was requested. Claims take a moment longer than all else
         # to go, and one that is still there then costs another five seconds.
         actions += [Action("delete", obj) for obj in left.claims if not is_pending_deletion(obj)]
-    if step in {Step.PLANE, Step.NAMESPACES}:
+    if step in {Step.PLANE, Step.NAMESPACES} and left.kept is None:
         # The host keeps a ServiceCIDR for ten seconds after its deletion was requested, and until its last Service is gone:
         # these seconds pass in parallel. The syncer, whose rights are deleted with it, has ended by now.
         actions += [Action("delete", obj) for obj in left.cluster_scoped if not is_pending_deletion(obj)]
@@ -94,7 +102,11 @@ def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
     yield Step.SYNCER, (*_component(left.deployments, SYNCER), *_component(left.plane_pods, SYNCER))
     yield Step.WORKLOADS, left.work_pods
     yield Step.PLANE, (*left.stateful_sets, *_component(left.deployments, DNS, PLANE), *left.plane_pods)
-    yield Step.VOLUMES, tuple(volume for volume in left.volumes if left.keep_volumes and not _kept(volume))
+    if left.kept is not None:
+        yield Step.WAYS_IN, left.ways_in
+        yield Step.RIGHTS, tuple(obj for obj in left.cluster_scoped if obj["kind"] == "ClusterRoleBinding")
+        yield Step.KEEPING, tuple(obj for obj in _marked(left) if not left.kept.marks(obj))
+        return
     yield Step.NAMESPACES, tuple(name for name in (left.work_namespace, left.plane_namespace) if name is not None)
     yield Step.CLUSTER_SCOPED, left.cluster_scoped
 
@@ -108,8 +120,9 @@ def _labels(obj: Obj) -> Mapping[str, str]:
     return found
 
 
-def _kept(volume: Obj) -> bool:
-    return bool(volume["spec"].get("persistentVolumeReclaimPolicy") == "Retain")
+def _marked(left: Left) -> Iterable[Obj]:
+    """What says that a plane is kept; its own namespace last, because that is what a new Tenant looks at."""
+    return (obj for obj in (left.work_namespace, *left.slices, left.plane_namespace) if obj is not None)
 
 
 def _name(obj: Obj) -> str:

@@ -1,4 +1,4 @@
-"""The TenantSnapshots that are not finished, by tenant: an informer that enqueues the tenant of each new one."""
+"""The TenantSnapshots by tenant: an informer that enqueues the tenant of each one that is new, finished or being deleted."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,9 +9,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key
+from bulkhead.kube.store import Entry
 from controller.snapshots.status import finished
 
-_CACHE_BYTES: Final = 16 * 1024 * 1024
+# A thousand tenants with three dozen each.
+_CACHE_BYTES: Final = 64 * 1024 * 1024
+_TENANT: Final = "tenant"
 
 
 class Snapshots:
@@ -19,31 +22,54 @@ class Snapshots:
 
     def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
         self._on_tenant = on_tenant
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
         # The kind does not exist until the CRDs of an upgrade are in place.
         self._informer = Informer(
-            client, kinds.TENANT_SNAPSHOTS, on_change=self._changed, max_bytes=_CACHE_BYTES, optional=True
+            client,
+            kinds.TENANT_SNAPSHOTS,
+            on_change=self._changed,
+            indexers={_TENANT: _tenants},
+            max_bytes=_CACHE_BYTES,
+            optional=True,
         )
 
     async def run(self) -> None:
         """Watch until cancelled."""
         await self._informer.run()
 
+    def known(self) -> bool:
+        """Whether they have been read, so that one which is not there does not exist."""
+        return self._informer.has_synced and self._informer.served
+
+    def of(self, tenant: str) -> list[Obj]:
+        """All of a tenant, those of its earlier planes as well."""
+        store = self._informer.store
+        found = (store.get(key) for key in sorted(store.by_index(_TENANT, tenant)))
+        return [obj for obj in found if obj is not None]
+
     def pending(self, tenant: str) -> list[Obj]:
         """Those of a tenant that are to be taken."""
-        store = self._informer.store
-        found = (store.get(meta.key) for meta in store.metas())
-        return [obj for obj in found if obj is not None and tenant_of(obj) == tenant and is_pending(obj)]
+        return [obj for obj in self.of(tenant) if is_pending(obj)]
 
     def _changed(self, change: Change) -> None:
-        # Once each: progress that is reported causes no reconcile.
+        # Once for each stage: progress that is reported causes no reconcile.
         if change.kind == "deleted":
-            self._told.discard(change.meta.uid)
+            self._told.pop(change.meta.uid, None)
             return
         obj = self._informer.store.get(Key("", change.meta.name))
-        if obj is not None and is_pending(obj) and change.meta.uid not in self._told:
-            self._told.add(change.meta.uid)
+        if obj is not None and self._told.get(change.meta.uid) != (stage := _stage(obj)):
+            self._told[change.meta.uid] = stage
             self._on_tenant(tenant_of(obj))
+
+
+def _tenants(entry: Entry) -> list[str]:
+    return [tenant_of(entry.object())]
+
+
+def _stage(request: Obj) -> str:
+    if request["metadata"].get("deletionTimestamp"):
+        return "deleting"
+    return "finished" if finished(request) else "asked for"
 
 
 def tenant_of(request: Obj) -> str:

@@ -26,7 +26,9 @@ def _namespace(spec: PlaneSpec, name: str, level: str, role: str, facts: dict[st
     meta = metadata(
         spec,
         name,
-        annotations={labels.TENANT_UID: spec.uid} | facts,
+        annotations={labels.TENANT_UID: spec.uid}
+        | facts
+        | ({labels.CONFIRMED_ONLY: labels.ASKS} if spec.deletion.confirm else {}),
         extra_labels={
             "bulkhead.dev/namespace": role,
             "pod-security.kubernetes.io/enforce": level,

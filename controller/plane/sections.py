@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.api import names, privileges
+from bulkhead.api.backup import DAILY, HOURLY, WEEKLY
 from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount
 from controller.plane.addresses import ALWAYS, Reserved
@@ -261,6 +262,33 @@ class Access:
     issuers: tuple[Trusted, ...] = ()
     revoked: tuple[Revoked, ...] = ()
     certificates_revoked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """Snapshots that are taken by themselves. Nothing of the plane is rendered from it.
+
+    every_seconds: seconds between two; 0 for none.
+    hourly, daily, weekly: of how many hours, days and weeks the last one is kept.
+    """
+
+    every_seconds: int = 0
+    hourly: int = HOURLY
+    daily: int = DAILY
+    weekly: int = WEEKLY
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """How the Tenant is deleted.
+
+    confirm: whether its deletion, and that of its namespaces, has to be confirmed.
+    retain: whether its plane is kept then; for `retain_for`, a duration, which the class gives.
+    """
+
+    confirm: bool = False
+    retain: bool = False
+    retain_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from bulkhead.api.objects import Obj
 from controller.plane.budgets import Budgets
 from controller.plane.sections import (
     Access,
+    Backup,
     ControlPlane,
+    Deletion,
     Images,
     Installation,
     Isolation,
@@ -94,6 +96,8 @@ class PlaneSpec:
     exposure: Exposure = field(default_factory=Exposure)
     audit: Audit | None = None
     syncing: Syncing = field(default_factory=Syncing)
+    backup: Backup = field(default_factory=Backup)
+    deletion: Deletion = field(default_factory=Deletion)
 
     @property
     def namespace(self) -> str:

@@ -59,6 +59,10 @@ class SnapshotTasks:
         if task is None or task.done():
             self._tasks[order.uid] = asyncio.create_task(self._run(order.uid), name=f"snapshot {order.name}")
 
+    async def end(self, uid: str) -> None:
+        """End what is taken for one TenantSnapshot."""
+        await self._end([uid])
+
     async def forget(self, tenant: str) -> None:
         """End what is taken of a tenant that is taken down."""
         await self._end([uid for uid, order in self._orders.items() if order.spec.tenant == tenant])

@@ -56,6 +56,11 @@ def failed(request: Obj, why: str, now: datetime) -> Obj:
     return {"conditions": _set(request, "False", SnapshotReason.FAILED, why, now)}
 
 
+def removing(request: Obj, why: str, now: datetime) -> Obj:
+    """Its object is deleted, and what is stored of it cannot be for now."""
+    return {"conditions": _set(request, "Unknown", SnapshotReason.REMOVING, f"what is stored stays for now: {why}", now)}
+
+
 def stored(request: Obj, made: Manifest, location: str, now: datetime) -> Obj:
     """It is whole."""
     plain = made.parts["etcd.age"].plain

@@ -57,6 +57,7 @@ class Admitting:
             route_version=self._tools.owned.route_version(),
             cohort=observed.cohort,
             given=observed.given,
+            retained=observed.retained,
         )
         for facet in self._facets:
             case = facet.consider(case, accepted=accepted)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.inside.auditlosses import AuditLosses
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver, AuditTrail
 from controller.tenant.facets.egress.facet import Egress
 from controller.tenant.facets.exposure.facet import Exposed
@@ -24,6 +25,8 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.retention.facet import Retention
+from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
@@ -35,7 +38,9 @@ from controller.tenant.turn import Facet
 FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
+    Adoption,  # before anything is applied in its namespaces
     Ground,
+    Retention,
     Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
@@ -51,6 +56,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Slurm,
     AuditTrail,
     StoreRoom,
+    SnapshotSchedule,
     TenantSnapshots,
     # These act even if an earlier facet has failed.
     MembersCared,
@@ -65,6 +71,7 @@ def built_in(tools: Tools) -> tuple[Facet, ...]:
     """The facets that need only the tools."""
     return (
         Ground(tools.client, tools.applier, tools.clock),
+        Retention(),
         Keys(tools.renewals, tools.known),
         MembersRecorded(tools.client),
         Objects(tools.applier),

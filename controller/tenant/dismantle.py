@@ -14,7 +14,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Resource
 from controller.decide import slices, teardown
+from controller.decide.retain import Kept
 from controller.decide.teardown import Action, Left, Step
+from controller.host.owned import ROUTES
+from controller.plane.exposure import is_way
 from controller.tenant.observe import owned_by
 
 _log = logging.getLogger(__name__)
@@ -44,14 +47,17 @@ class Dismantler:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._logged: dict[str, str] = {}
 
-    async def step(self, tenant: Obj, *, blocked: bool = False) -> Progress:
-        """List what is left, and make the next calls. If the teardown is `blocked`, the message says by what if possible."""
-        left = await self._left(tenant)
+    async def step(self, tenant: Obj, *, blocked: bool = False, kept: Kept | None = None) -> Progress:
+        """List what is left, and make the next calls. If the teardown is `blocked`, the message says by what if possible.
+
+        `kept`: the plane outlives its Tenant.
+        """
+        left = await self._left(tenant, kept)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
             self._logged.pop(str(tenant["metadata"]["name"]), None)
             return Progress(True, "nothing is left", 0)
-        await asyncio.gather(*(self._do(action) for action in upcoming.actions))
+        await asyncio.gather(*(self._do(action, left.kept) for action in upcoming.actions))
         some = ", ".join(upcoming.waiting_for[:_NAMED])
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
@@ -79,13 +85,16 @@ class Dismantler:
         some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
         return f"; Services on the host use addresses of the slice: {some}; delete and recreate them" if found else ""
 
-    async def _left(self, tenant: Obj) -> Left:
+    async def _left(self, tenant: Obj, kept: Kept | None) -> Left:
         name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
         try:
             plane_name, work_name = names.plane_namespace(name), names.work_namespace(name)
         except names.InvalidTenantNameError:
             return Left()
         plane, work = await asyncio.gather(self._namespace(plane_name, name, uid), self._namespace(work_name, name, uid))
+        if plane is not None and plane["metadata"].get("deletionTimestamp"):
+            # Somebody else deletes it: there is nothing to keep.
+            kept = None
         nothing: tuple[Obj, ...] = ()
         return Left(
             plane_namespace=plane,
@@ -98,13 +107,14 @@ class Dismantler:
                 *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, plane_name) if plane else nothing),
                 *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, work_name) if work else nothing),
             ),
-            volumes=await self._volumes(plane_name, work_name) if _keeps(tenant) and (plane or work) else nothing,
+            ways_in=await self._ways_in(plane_name) if kept and plane else nothing,
+            slices=await self._own(kinds.SERVICE_CIDRS, name) if kept else nothing,
             cluster_scoped=(
                 *await self._own(kinds.CLUSTER_ROLE_BINDINGS, name),
                 *await self._own(kinds.SERVICE_CIDRS, name),
                 *await self._own(kinds.PERSISTENT_VOLUMES, name),
             ),
-            keep_volumes=_keeps(tenant),
+            kept=kept,
         )
 
     async def _namespace(self, namespace: str, tenant: str, uid: str) -> Obj | None:
@@ -121,27 +131,35 @@ class Dismantler:
     async def _own(self, resource: Resource, tenant: str) -> tuple[Obj, ...]:
         return tuple((await self._client.list_metadata(resource, label_selector=labels.tenant_selector(tenant))).items)
 
-    async def _volumes(self, *namespaces: str) -> tuple[Obj, ...]:
-        listed = await self._client.list(kinds.PERSISTENT_VOLUMES)
-        kept = (obj for obj in listed.items if (obj["spec"].get("claimRef") or {}).get("namespace") in namespaces)
-        return tuple({"apiVersion": "v1", "kind": "PersistentVolume"} | obj for obj in kept)
+    async def _ways_in(self, namespace: str) -> tuple[Obj, ...]:
+        """What leads from outside of the host to a plane; its other Services keep the addresses of its slice."""
+        listed = [*(await self._client.list(kinds.SERVICES, namespace)).items]
+        found: list[Obj] = [{"apiVersion": "v1", "kind": "Service"} | obj for obj in listed if is_way("Service", _named(obj))]
+        for resource in ROUTES:
+            try:
+                found += await self._list(resource, namespace)
+            except NotFound:
+                # The host serves none, or another version.
+                continue
+            break
+        return tuple(found)
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, action: Action, kept: Kept | None) -> None:
         obj = action.obj
         meta = obj["metadata"]
         resource = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         async with self._slots:
             try:
-                if action.verb == "retain":
-                    body = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
-                    await self._client.patch(resource, meta["name"], body)
+                if action.verb == "mark" and kept is not None:
+                    marks = {"uid": meta["uid"], "labels": kept.label, "annotations": kept.annotation}
+                    await self._client.patch(resource, meta["name"], {"metadata": marks})
                     return
                 await self._client.delete(
                     resource,
                     meta["name"],
                     meta.get("namespace"),
                     uid=meta["uid"],
-                    grace_seconds=_grace(resource, meta),
+                    grace_seconds=_grace(resource, meta) if kept is None else None,
                     propagation="Background",
                 )
             except (NotFound, Conflict):
@@ -156,5 +174,5 @@ def _grace(resource: Resource, meta: Obj) -> int | None:
     return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS
 
 
-def _keeps(tenant: Obj) -> bool:
-    return (tenant.get("spec") or {}).get("deletionPolicy") == "Retain"
+def _named(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])

@@ -4,7 +4,7 @@ Host objects come from informers. The Tenant, its class and, once it may be buil
 because a decision on stale copies of those would do harm. So a reconcile of an unchanged tenant costs three small requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -20,6 +20,8 @@ from bulkhead.ledger.model import Tenant as Member
 from controller.allotment import resources_of
 from controller.cohorts import cohort_of
 from controller.decide.accepted import CONFIG_MAP
+from controller.decide.adopt import Claim, claim_of
+from controller.decide.retain import Retained, retained_by, where
 from controller.existing import Existing, by_slot
 from controller.host.hostranges import HostRanges
 from controller.host.owned import Owned
@@ -39,6 +41,7 @@ class Observed:
     reserved: tuple[Reserved, ...] = ()
     objects: Mapping[tuple[Resource, Key], Obj] = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
+    retained: Retained | None = None  # the plane that is kept in a foreign namespace of the tenant's name
     cohort: Obj | None = None
     given: tuple[Member, ...] = ()
 
@@ -59,6 +62,11 @@ class Observed:
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""
         return self.objects.get((resource, Key(namespace, name)))
+
+    @property
+    def claim(self) -> Claim:
+        """What the Tenant has to do with a retained plane."""
+        return claim_of(self.tenant, self.existing, self.retained)
 
     @cached_property
     def existing(self) -> Existing:
@@ -91,6 +99,8 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
     name = str(tenant["metadata"]["name"])
     class_name = str((tenant.get("spec") or {}).get("class") or "")
     objects = {(resource, key_of(obj)): obj for resource, obj in owned.of_tenant(name)}
+    foreign = await _foreign(client, tenant, objects)
+    retained = retained_by(next((obj for obj in foreign if obj["metadata"]["name"] == where(name)), None), name)
     return Observed(
         tenant=tenant,
         tenant_class=await _tenant_class(client, class_name),
@@ -98,7 +108,8 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
         host_api=ranges.api(),
         reserved=ranges.reserved(),
         objects=objects,
-        foreign_namespaces=tuple(await _foreign(client, tenant, objects)),
+        foreign_namespaces=tuple(str(obj["metadata"]["name"]) for obj in foreign if not _of(retained, obj)),
+        retained=retained,
         cohort=await _cohort(client, section_of(tenant, "spec")),
         given=owned.given(),
     )
@@ -124,8 +135,8 @@ async def _tenant_class(client: Client, name: str) -> Obj | None:
         return None
 
 
-async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource, Key], Obj]) -> Iterable[str]:
-    """Namespaces with the tenant's names that exist without its label; read only while the tenant's own are not observed."""
+async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource, Key], Obj]) -> list[Obj]:
+    """Namespaces with the tenant's names that are not its own; read only while the tenant's own are not observed."""
     name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
     foreign = []
     for namespace in (names.plane_namespace(name), names.work_namespace(name)):
@@ -136,8 +147,14 @@ async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource,
             except NotFound:
                 continue
         if not owned_by(found, name, uid):
-            foreign.append(namespace)
+            foreign.append(found)
     return foreign
+
+
+def _of(retained: Retained | None, namespace: Obj) -> bool:
+    """Whether a namespace belongs to a retained plane."""
+    found = retained_by(namespace, retained.tenant) if retained is not None else None
+    return found is not None and retained is not None and found.identity == retained.identity
 
 
 def owned_by(obj: Obj, tenant: str, uid: str) -> bool:

@@ -1,6 +1,6 @@
 """One reconcile of one tenant: observe, admit, one turn through its facets, report. It does not depend on what has changed.
 
-    read Tenant ─┬─ gone ──────> forget
+    read Tenant ─┬─ gone ──────> forget ─> what is kept of it
                  ├─ deleting ──> dismantle ─> status
                  └─ else ──> observe ─> admit ─┬─ Refusal ──> status
                                                └─ Admitted ─> finalizer ─> slice ─> facets, in their order ─> status
@@ -20,6 +20,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from controller import metrics
 from controller.decide.case import Admitted
+from controller.decide.retain import kept_of
 from controller.refusal import Refusal
 from controller.tenant import finalizer, status
 from controller.tenant.admitting import Admitting
@@ -29,6 +30,7 @@ from controller.tenant.dismantle import Dismantler
 from controller.tenant.observe import Observed, read_tenant
 from controller.tenant.refusing import Refusing
 from controller.tenant.report import Reporter
+from controller.tenant.retaining import Retaining
 from controller.tenant.running import run
 from controller.tenant.slicing import Slicer
 from controller.tenant.status import Ended
@@ -76,6 +78,7 @@ class Reconciler:
         self._refusing = Refusing(tools)
         self._slicer = Slicer(tools.client, tools.settings)
         self._dismantler = Dismantler(tools.client)
+        self._retaining = Retaining(tools.client, tools.owned, self._dismantler, tools.clock)
         self._reporter = Reporter(tools.client, tools.clock)
 
     async def reconcile(self, name: str) -> Outcome:
@@ -83,6 +86,7 @@ class Reconciler:
         tenant, result, there = await read_tenant(self._client, name), _Result(), True
         if tenant is None:
             await self._forget(name)
+            result = _Result(await self._retaining.look(name))
         elif tenant["metadata"].get("deletionTimestamp"):
             result = await self._dismantle(tenant)
         else:
@@ -147,7 +151,7 @@ class Reconciler:
             await self._leave(name, ends=True)
             await withdraw(self._client, self._owned, name)
             blocked = now - datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"])) > _BLOCKED_AFTER
-            progress = await self._dismantler.step(tenant, blocked=blocked)
+            progress = await self._dismantler.step(tenant, blocked=blocked, kept=kept_of(tenant))
             if progress.done:
                 await finalizer.take_off(self._client, tenant)
                 await self._forget(name)

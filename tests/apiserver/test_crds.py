@@ -121,7 +121,6 @@ async def test_defaults_are_filled_in_and_the_class_is_left_to_speak(client: Cli
         "class": "standard",
         "scheduling": {"mode": "Kubernetes"},
         "quota": {"weight": 1},
-        "deletionPolicy": "Delete",
     }
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.labels import CONFIRM
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -261,3 +262,22 @@ async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, h
     done = await running
     assert done.code in {0, 3}  # deleted before the command read it is fine too
     assert (await cli("tenant", "delete", name, "--yes")).code == 3
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_delete_confirms_where_the_class_asks_for_it(
+    cli: Cli, controller: Controller, host_client: Client, name: str, bounded: str, *, asks: bool
+) -> None:
+    await controller.tenant(name)
+    made = await host_client.get(kinds.TENANT_CLASSES, bounded)
+    await host_client.replace(kinds.TENANT_CLASSES, made | {"spec": made["spec"] | {"deletion": {"confirm": asks}}})
+    await host_client.patch(kinds.TENANTS, name, {"spec": {"class": bounded}})
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": [names.TEARDOWN_FINALIZER]}})
+    assert (await cli("tenant", "delete", name)).code == 2
+    before = (await host_client.get(kinds.TENANTS, name))["metadata"]
+    assert CONFIRM not in (before.get("annotations") or {}), "nothing is confirmed until the name was typed"
+    assert (await cli("tenant", "delete", name, "--yes", "--no-wait")).code == 0
+    found = (await host_client.get(kinds.TENANTS, name))["metadata"]
+    assert found["deletionTimestamp"]
+    assert (found.get("annotations") or {}).get(CONFIRM) == (found["uid"] if asks else None)
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})

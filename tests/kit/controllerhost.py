@@ -27,14 +27,17 @@ from controller.pki.signingkeys import new_files, ring_of
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.removal import SnapshotRemovals
 from controller.tenant.apply import Applier
 from controller.tenant.consists import built_in
+from controller.tenant.facets.adoption.facet import Adoption
 from controller.tenant.facets.audit.facet import AuditReceiver
 from controller.tenant.facets.identity.facet import Identity, Keys
 from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
@@ -74,6 +77,7 @@ class ControllerHost:
         renewals: Renewals | None = None,
         identity: Keys | None = None,
         snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
+        removals: SnapshotRemovals | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -97,6 +101,7 @@ class ControllerHost:
         # Parts that do not run here are replaced by empty ones, or left out.
         pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)
         facets: list[Facet] = [
+            Adoption(client, identity or FixedKeys()),
             Identity(client, clock, identity or FixedKeys()),
             SignIn(issuers or Issuers(clock, lambda _: None, over_https)),
             Pulls(client, self.applier, clock, pulls),
@@ -105,6 +110,7 @@ class ControllerHost:
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
+        facets += [SnapshotSchedule(snapshots[0], removals, client, clock)] if snapshots and removals else []
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         facets += [MembersCared(client, tools.interior, members)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))

@@ -17,7 +17,7 @@ from workstation.preflight.judge import CHECKS, judge
 _CASES: dict[str, Any] = yamlfiles.load(Path(__file__).parent / "cases.yaml")
 _HEALTHY = {each.check: each.finding for each in judge(*observed(healthy()))}
 # A healthy cluster that offers neither snapshots nor device classes and needs no pull secret.
-_NOT_OFFERED = {"storage.snapshots", "gpus.deviceclasses", "images.secrets"}
+_NOT_OFFERED = {"storage.snapshots", "storage.backup", "gpus.deviceclasses", "images.secrets"}
 
 
 def test_a_healthy_cluster_is_well() -> None:

@@ -41,6 +41,7 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "storageclasses": (kinds.STORAGE_CLASSES, None, None, None),
     "volumesnapshotclasses": (kinds.VOLUME_SNAPSHOT_CLASSES, None, None, None),
     "deviceclasses": (kinds.DEVICE_CLASSES, None, None, None),
+    "tenantclasses": (kinds.TENANT_CLASSES, None, None, None),
     "resourceslices": (kinds.RESOURCE_SLICES, None, None, None),
     "customresourcedefinitions": (kinds.CUSTOM_RESOURCE_DEFINITIONS, None, None, None),
     "apiservices": (kinds.API_SERVICES, None, None, None),

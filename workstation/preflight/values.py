@@ -46,6 +46,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
         "hostAPIBy": "Address",
     },
     "exposure": {"domains": []},
+    "backup": {"target": "", "volumeClaim": "", "recipients": []},
     "controller": {"nodeSelector": {}, "tolerations": []},
 }
 
@@ -71,6 +72,8 @@ class Values:
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
     with_slurm: bool
+    backup_target: str
+    backup_recipients: tuple[str, ...]
 
 
 def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
@@ -110,7 +113,14 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
         node_selector={str(key): str(value) for key, value in mapping(controller.get("nodeSelector")).items()},
         tolerations=tuple(mappings(controller.get("tolerations"), 32)),
         with_slurm=bool(_texts(tree, "slurmVersions")),
+        backup_target=_backup_target(mapping(tree.get("backup"))),
+        backup_recipients=tuple(_texts(mapping(tree.get("backup")), "recipients")),
     )
+
+
+def _backup_target(backup: Mapping[str, Any]) -> str:
+    claim = text(backup.get("volumeClaim"))
+    return text(backup.get("target")) or (f"volume claim {claim}" if claim else "")
 
 
 def _images(images: Mapping[str, Any], kubernetes: list[str], slurm: list[str], *, proxy: bool) -> Iterable[tuple[str, str]]:

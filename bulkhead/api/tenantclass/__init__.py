@@ -9,6 +9,8 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from bulkhead.api import labels
+from bulkhead.api.backup import ClassBackup
+from bulkhead.api.deletion import ClassDeletion
 from bulkhead.api.exposure import ClassExposure
 from bulkhead.api.fields import DEVICE_NAMES, ApiModel, DnsName, KubernetesVersion, ResourceName, Rule, model_rules, rules, text
 from bulkhead.api.shares import SHARED, SHARED_CONFIG_MAPS, SharedConfigMaps, SharedSecrets
@@ -108,6 +110,8 @@ class TenantClassSpec(ApiModel):
         description="The audit log of each plane. By default level Metadata, written to files that are lost with the pod. "
         "A change restarts these planes.",
     )
+    backup: ClassBackup | None = Field(None, description="Snapshots of planes that are taken by themselves.")
+    deletion: ClassDeletion | None = Field(None, description="How Tenants are deleted.")
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
     isolation: ClassIsolation | None = Field(None, description="How strictly tenants are isolated.")
     priority_class_name: DnsName | None = Field(None, description="PriorityClass of the host that every pod gets.")

@@ -47,6 +47,7 @@ OFFER = tenant_class(
     nodes={"selector": {"pool": "a"}, "maxDedicated": 8},
     isolation={"allowedRuntimeClasses": ["kata"], "network": {"allowedEgressCIDRs": ["10.0.0.0/8"]}},
     access={"issuers": [{"name": "corp", "onRequest": True, "url": "https://id.example.org", "clientID": "x"}]},
+    backup={"schedule": "6h", "shortestSchedule": "1h"},
     exposure={"type": "None", "allowedTypes": ["LoadBalancer"], "hostnameDomains": ["k8s.example.org"]},
     sharedSecrets=[{"name": "registry", "onRequest": True}],
     sharedConfigMaps=[{"name": "bundle", "onRequest": True}],
@@ -119,6 +120,8 @@ EDITS: dict[str, Spec] = {
     "access.oidc": {"access": {"oidc": [{"issuer": "corp"}]}},
     "sharedSecrets": {"sharedSecrets": [{"name": "registry"}]},
     "sharedConfigMaps": {"sharedConfigMaps": [{"name": "bundle"}]},
+    "backup.schedule": {"backup": {"schedule": "2h"}},
+    **{f"backup.retention.{part}": {"backup": {"retention": {part: 2}}} for part in ("hourly", "daily", "weekly")},
     "exposure.type": {"exposure": {"type": "LoadBalancer"}},
     "exposure.hostnames": {"exposure": {"type": "LoadBalancer", "hostnames": ["team-a.k8s.example.org"]}},
 }
@@ -130,7 +133,8 @@ ELSEWHERE = {
     "scheduling.slurm.version": "there is one, and any other is refused",
     "hibernation.enabled": "is refused",
     "pausedUntil": "counts at once",
-    "deletionPolicy": "has one value",
+    "deletionPolicy": "counts at once",
+    "adopt": "counts while there is no plane yet",
     "access.revoked": "counts at once",
     "access.revokedUsers": "counts at once: it is read where people ask for certificates",
     "access.certificatesRevoked": "counts at once",
@@ -155,6 +159,7 @@ REFUSALS: dict[str, Spec] = {
     "a provider": {"access": {"oidc": [{"issuer": "evil"}]}},
     "a Secret": {"sharedSecrets": [{"name": "root"}]},
     "an exposure": {"exposure": {"type": "NodePort"}},
+    "snapshots": {"backup": {"schedule": "15m"}},
     "a name": {"exposure": {"hostnames": ["team-b.k8s.example.org"]}},
     "hibernation": {"hibernation": {"enabled": True}},
     "Slurm's configuration": {"scheduling": {"mode": "Slurm", "slurm": {"extraConf": "SlurmUser=root"}}},
@@ -192,7 +197,7 @@ def built(made: Admitted, existing: Existing) -> dict[str, Any]:
     planned = plan(spec, material(spec), existing, held=made.held is not None)
     objects = {str(slot_of(obj)): obj for obj in planned.rendered.everything()}
     rest = {"deletions": planned.deletions, "extra": planned.extra_deletions, "inside": planned.bootstrap}
-    rest |= {"volumes": growths(spec, existing)}
+    rest |= {"volumes": growths(spec, existing), "backup": spec.backup}
     return objects | rest | {"slurm": made.slurm, "shares": made.shares, "nodes": made.claims_nodes}
 
 

@@ -51,7 +51,19 @@ def cohort_quota(**said: Any) -> Spec:
     return {"quota": {"cohort": "research", "resources": {"nvidia.com/gpu": {"nominal": 8} | said}}}
 
 
+def backup(**said: Any) -> Spec:
+    return {"backup": said}
+
+
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
+    "a schedule where the class has none": ({}, backup(schedule="6h"), ("spec.backup.schedule", "6h", "leave it out")),
+    "a plane that is kept for no time": ({}, {"deletionPolicy": "Retain"}, ("spec.deletionPolicy", "Retain", "retainFor")),
+    "more frequent snapshots": (backup(schedule="6h"), backup(schedule="359m"), ("spec.backup.schedule", "359m", "6h")),
+    "more frequent ones than the class's shortest": (
+        backup(schedule="6h", shortestSchedule="1h"), backup(schedule="30m"), ("spec.backup.schedule", "30m", "1h")),
+    "more snapshots than are kept": (
+        backup(schedule="6h", retention={"daily": 3}), backup(retention={"daily": 4, "hourly": 24}),
+        ("spec.backup.retention.daily", "4", "3")),
     "a cohort that is not listed": (
         {"quota": {"cohorts": ["others", "more"]}},
         {"quota": {"cohort": "research"}},
@@ -265,6 +277,11 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a cohort that is listed": ({"quota": {"cohorts": ["others", "research"]}}, {"quota": {"cohort": "research"}}),
     "borrowing as much as there may be": (LENDING, cohort_quota(borrowingLimit="8")),
     "borrowing without a limit in the class": ({"quota": {"cohorts": ["research"]}}, cohort_quota(borrowingLimit=64)),
+    "a plane that the class would not keep": ({"deletion": {"retainFor": "48h"}}, {"deletionPolicy": "Retain"}),
+    "less frequent snapshots": (backup(schedule="6h"), backup(schedule="24h")),
+    "as frequent ones in other words": (backup(schedule="6h"), backup(schedule="360m")),
+    "frequent ones that the class offers": (backup(shortestSchedule="1h"), backup(schedule="1h")),
+    "fewer that are kept": (backup(schedule="6h"), backup(retention={"hourly": 0, "weekly": 1})),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

@@ -464,15 +464,6 @@ def test_claims_go_together_with_their_namespace_and_not_before() -> None:
     assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["bh-team-a", "data-plane-0"]
 
 
-def test_volumes_are_kept_before_their_namespace_goes_where_that_is_asked_for() -> None:
-    volume = thing("PersistentVolume", "pv-1")
-    left = Left(work_namespace=WHOLE["work_namespace"], volumes=(volume,), keep_volumes=True)
-    assert [action.verb for action in teardown.next_step(left).actions] == ["retain"]
-    kept = volume | {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
-    after = Left(work_namespace=WHOLE["work_namespace"], volumes=(kept,), keep_volumes=True)
-    assert teardown.next_step(after).step is Step.NAMESPACES
-
-
 # -- settings
 
 

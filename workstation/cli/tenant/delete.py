@@ -4,7 +4,12 @@ import argparse
 import asyncio
 from dataclasses import dataclass
 
+from bulkhead.api.labels import CONFIRM
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, NotFound
 from workstation.cli import connection
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
@@ -62,6 +67,9 @@ async def _delete(request: DeleteRequest) -> int:
             warning = f"This deletes tenant {name} with its API server, its data and its pods"
             confirmation.ask(name, "deleting it destroys all its data", warning, "not deleted")
         uid = str(tenant["metadata"]["uid"])
+        if await _asks(client, tenant):
+            # Typing the name, or --yes, is the confirmation that its class asks for.
+            await client.patch(kinds.TENANTS, name, {"metadata": {"uid": uid, "annotations": {CONFIRM: uid}}})
         await client.delete(kinds.TENANTS, name, uid=uid)
         if not request.wait.wanted:
             print(f"tenant {name} is being deleted")
@@ -70,3 +78,12 @@ async def _delete(request: DeleteRequest) -> int:
             await waiting.until_gone(client, name, uid, seconds=request.wait.seconds, progress=progress)
     print(f"tenant {name} deleted")
     return Exit.DONE
+
+
+async def _asks(client: Client, tenant: Obj) -> bool:
+    """Whether the class asks that a deletion is confirmed; without a right to read classes the host's refusal says so."""
+    try:
+        found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
+    except (NotFound, Forbidden):
+        return False
+    return mapping(mapping(found.get("spec")).get("deletion")).get("confirm") is True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workstation.preflight.facts import NotSeenError, Observed
 from workstation.preflight.findings import Checked, Finding, skipped
-from workstation.preflight.judge import existing, gpus, images, network, nodes, ranges, server, storage
+from workstation.preflight.judge import backup, existing, gpus, images, network, nodes, ranges, server, storage
 from workstation.preflight.values import Values
 
 Judge = Callable[[Observed, Values], Finding]
@@ -44,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
     Check("storage.provisioning", "a claim gets a volume", storage.provisioning),
     Check("storage.shared", "ReadWriteMany for Slurm", storage.shared),
     Check("storage.snapshots", "VolumeSnapshotClasses", storage.snapshots),
+    Check("storage.backup", "snapshots of planes", backup.place),
     Check("nodes.seccomp", "seccomp", nodes.seccomp),
     Check("nodes.pids", "processes of a pod are limited", nodes.pids),
     Check("nodes.images", "private images that a node has need their credential", nodes.images),

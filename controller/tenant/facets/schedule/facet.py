@@ -1,0 +1,95 @@
+"""Asks for the snapshot of the present slot, deletes those that the retention does not keep, and reports the last whole one.
+
+Each write may be repeated: names follow from the slot, deletions have the object's UID. What is stored goes by the object's
+finalizer (`controller.snapshots.removal`).
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
+from bulkhead.work.clock import Clock
+from controller import metrics
+from controller.host.snapshots import Snapshots
+from controller.snapshots import schedule, thinning
+from controller.snapshots.removal import SnapshotRemovals
+from controller.snapshots.schedule import Plane
+from controller.tenant.facets.schedule.report import Standing, report
+from controller.tenant.status import Report
+from controller.tenant.turn import Facet, Identified, Seen, Turn
+
+# What is left over goes with the next reconciles: a changed retention deletes nothing at a stroke.
+_DELETED_AT_ONCE: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSchedule(Facet):
+    """See the module."""
+
+    name = "schedule"
+    needs = (Identified,)
+    requests: Snapshots
+    removals: SnapshotRemovals
+    client: Client
+    clock: Clock
+
+    async def reconcile(self, turn: Turn) -> Turn:
+        """Ask, delete, and find the last whole one."""
+        if not self.requests.known():
+            return turn
+        plane, now, backup = Plane(turn.tenant, turn.need(Identified).identity), self.clock.now(), turn.spec.backup
+        listed = self.requests.of(turn.tenant)
+        for request in listed:
+            self.removals.order(request)
+        if not backup.every_seconds:
+            return turn.plus(Standing(0, now=now))
+        moment = schedule.slot(plane, backup.every_seconds, now)
+        if self.removals.has_place:
+            await self._ask(schedule.request(plane, moment), listed)
+            await self._thin(thinning.surplus(thinning.of(listed, plane), backup)[:_DELETED_AT_ONCE], listed)
+        covered = [found for request in listed if (found := schedule.covers(request, plane.identity)) is not None]
+        return turn.plus(
+            Standing(
+                backup.every_seconds,
+                now=now,
+                last=max(covered, default=None),
+                upcoming=moment + timedelta(seconds=backup.every_seconds),
+                has_place=self.removals.has_place,
+                trouble=schedule.trouble(listed, plane),
+            )
+        )
+
+    def report(self, seen: Seen) -> Report:
+        """The last whole snapshot, against the schedule."""
+        standing = seen.turn.of(Standing)
+        made = report(seen.turn.observed.tenant, standing)
+        if standing is not None:
+            metrics.report_snapshots(seen.turn.tenant, last=made.last, due=made.due)
+        return made.report
+
+    async def forget(self, tenant: str) -> None:
+        """What was taken of a deleted tenant stays until its objects are deleted."""
+        for request in self.requests.of(tenant):
+            self.removals.order(request)
+
+    async def _ask(self, wanted: Obj, listed: list[Obj]) -> None:
+        name = wanted["metadata"]["name"]
+        if any(request["metadata"]["name"] == name for request in listed):
+            return
+        try:
+            await self.client.create(kinds.TENANT_SNAPSHOTS, wanted)
+        except AlreadyExists:
+            # The watch has not shown it yet.
+            return
+
+    async def _thin(self, surplus: tuple[str, ...], listed: list[Obj]) -> None:
+        uids = {str(request["metadata"]["name"]): str(request["metadata"]["uid"]) for request in listed}
+        for name in surplus:
+            try:
+                await self.client.delete(kinds.TENANT_SNAPSHOTS, name, uid=uids[name])
+            except (NotFound, Conflict):
+                continue
