@@ -22,6 +22,7 @@ from controller.plane.sections import (
     Nodes,
     Offers,
     Quota,
+    Restoring,
     Storage,
     Syncing,
 )
@@ -33,6 +34,7 @@ DNS: Final = "dns"
 SYNCER: Final = "syncer"
 SHIM: Final = "kubelet-shim"
 METRICS: Final = "metrics-server"
+RESTORE: Final = "restore"
 PEERS: Final = "plane-peers"
 PROXY_ROUTE: Final = names.PROXY_ROUTE
 # Containers of those pods.
@@ -72,6 +74,7 @@ class PlaneSpec:
     version: version of Kubernetes that the plane runs, such as `v1.36.3`.
     service_slice: the tenant's slice of the host's service range, a CIDR; empty before one is chosen.
     audit: the audit trail that the class requests; None for the built-in one.
+    restoring: the restore that keeps the plane stopped; None if none does.
     """
 
     tenant: str
@@ -94,6 +97,7 @@ class PlaneSpec:
     exposure: Exposure = field(default_factory=Exposure)
     audit: Audit | None = None
     syncing: Syncing = field(default_factory=Syncing)
+    restoring: Restoring | None = None
 
     @property
     def namespace(self) -> str:

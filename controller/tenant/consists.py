@@ -24,6 +24,7 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
@@ -36,6 +37,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Nodes,
     SignIn,
     Ground,
+    RestoreBegun,  # before the identity, which a restored plane brings along, and before keys and pods
     Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
     AuditReceiver,  # before the host objects, which contain its credential
@@ -46,6 +48,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Plane,
     Followers,  # once the plane answers
     Inside,
+    RestoreEnded,
     Quota,
     Egress,
     Slurm,
