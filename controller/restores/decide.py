@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from bulkhead.api import labels
-from bulkhead.api.untrusted import mapping, text
 from bulkhead.snapshots.manifest import Manifest
 
 # Far beyond what a plane writes in its life between two restores.
@@ -156,14 +154,3 @@ def keys(stored: Mapping[str, Mapping[str, bytes]], there: Mapping[str, Mapping[
     wanted, has = stored.get(account, {}).get(ENCRYPTION, b""), there.get(account, {}).get(ENCRYPTION, b"")
     change = {account: {ENCRYPTION: wanted}} if account in there and wanted != has else {}
     return Keys(create, change)
-
-
-def unknown(host_object: Mapping[str, Any], uids: Mapping[str, str]) -> str:
-    """The virtual namespace and name of a host object that the plane does not know; empty if it knows it.
-
-    `uids` are the UIDs of the plane's objects of that kind, by namespace and name.
-    """
-    noted = mapping(mapping(host_object.get("metadata")).get("annotations"))
-    name, uid = text(noted.get(labels.VIRTUAL_NAME)), text(noted.get(labels.VIRTUAL_UID))
-    shown = f"{text(noted.get(labels.VIRTUAL_NAMESPACE))}/{name}"
-    return "" if not name or uids.get(shown) == uid else shown

@@ -1,6 +1,5 @@
 """The program that fills a volume, on the volume of a real plane: what it takes, what it refuses, and where it goes on."""
 
-import asyncio
 import hashlib
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -10,12 +9,15 @@ import pytest
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.snapshots import contents
+from bulkhead.snapshots.contents import ContentsError
 from bulkhead.snapshots.sending import SendError
 from controller.plane.sections import Restoring
 from controller.plane.spec import API_SERVER
 from tests.kit.filling import Filling
 from tests.kit.planeprocess import ETCD, PlaneProcesses
 from tests.kit.storecopy import store_of
+from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
 pytestmark = pytest.mark.apiserver
@@ -57,6 +59,29 @@ async def make(plane: PlaneProcesses, name: str) -> None:
         await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}})
 
 
+async def test_what_is_in_a_store_is_read_from_its_file(plane: PlaneProcesses) -> None:
+    async with Client(plane.admin, user_agent="tests", field_manager="tests") as client:
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        for name in ("kept", "removed"):
+            meta = {"name": name, "namespace": "default"}
+            await client.create(kinds.PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": claim})
+        found = await client.get(kinds.PERSISTENT_VOLUME_CLAIMS, "kept", "default")
+        await client.patch(kinds.PERSISTENT_VOLUME_CLAIMS, "removed", {"metadata": {"finalizers": None}}, "default")
+        await client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "removed", "default")
+        # Made again after it was deleted: the last one counts.
+        for number in range(400):
+            meta = {"name": f"many-{number}", "namespace": "default"}
+            await client.create(kinds.CONFIG_MAPS, {"metadata": meta, "data": {"a": "x" * 5000}})
+    store = await store_of(plane)
+    read = contents.uids(store, (contents.CLAIMS, contents.PODS, contents.SERVICES))
+    assert read[contents.CLAIMS] == {"default/kept": found["metadata"]["uid"]}
+    assert read[contents.PODS] == {}
+    assert read[contents.SERVICES].keys() == {"default/kubernetes"}
+    for broken in (b"", store[:4096], b"x" * 100_000, store[: len(store) // 2]):
+        with pytest.raises(ContentsError):
+            contents.uids(broken, (contents.CLAIMS,))
+
+
 async def test_a_volume_is_filled_whatever_breaks_in_between(plane: PlaneProcesses, filling: Filling, tmp_path: Path) -> None:
     await make(plane, "known")
     store = await store_of(plane)
@@ -70,7 +95,7 @@ async def test_a_volume_is_filled_whatever_breaks_in_between(plane: PlaneProcess
     assert (greeting.filled, greeting.trouble) == (False, "")
     writer.write(store[: len(store) // 2])
     writer.close()
-    greeting, reader, writer = await filling.greet()
+    greeting, _, writer = await filling.greet()
     assert "before the end" in greeting.trouble
     writer.close()
     with pytest.raises(SendError):
@@ -194,6 +219,4 @@ async def test_a_silent_sender_does_not_keep_others_out(plane: PlaneProcesses, f
         writer.close()
         return "etcdutl ended with 1" in greeting.trouble
 
-    async with asyncio.timeout(60):
-        while not await told():
-            await asyncio.sleep(0.1)
+    await until(told, "the failure to be told")

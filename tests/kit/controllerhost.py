@@ -16,6 +16,7 @@ from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.restores import Restores
 from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
@@ -35,6 +36,9 @@ from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.restores.comparing import Comparing
+from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
+from controller.tenant.facets.restores.host import RestoreHost
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
@@ -74,6 +78,7 @@ class ControllerHost:
         renewals: Renewals | None = None,
         identity: Keys | None = None,
         snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
+        restores: Restores | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -105,6 +110,10 @@ class ControllerHost:
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
+        if restores is not None:
+            host = RestoreHost(client)
+            facets += [RestoreBegun(restores, host, clock, identity or FixedKeys())]
+            facets += [RestoreEnded(host, clock, Comparing(host, planes, budget))]
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         facets += [MembersCared(client, tools.interior, members)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))

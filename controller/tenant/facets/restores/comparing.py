@@ -8,12 +8,12 @@ import msgspec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.objects import Resource
+from bulkhead.snapshots.contents import unknown
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.calls import Plane
 from controller.inside.counted import Counted, Page
 from controller.plane.spec import PlaneSpec
-from controller.restores.decide import unknown
 from controller.restores.status import Compared
 from controller.tenant.facets.restores.host import RestoreHost
 
