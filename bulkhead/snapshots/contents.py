@@ -1,4 +1,4 @@
-"""Which objects of a few kinds are in the store of a snapshot, read from the file itself: what a restore would bring back. Pure.
+"""Which objects of a few kinds are in the store of a snapshot, read from the file: what a restore would bring back. Pure.
 
     file ──> newest meta page ──> bucket "key", in the order of revisions ──> the last of each key, unless it is a tombstone
 

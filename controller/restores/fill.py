@@ -177,8 +177,8 @@ class Filler:
                 waiting.register(listener, selectors.EVENT_READ, listener)
             while True:
                 for key, _ in waiting.select():
-                    listener: socket.socket = key.data
-                    self._greet(listener.accept()[0], speaks=listener is self._arriving)
+                    asked: socket.socket = key.data
+                    self._greet(asked.accept()[0], speaks=asked is self._arriving)
 
     def _fill(self) -> None:
         try:

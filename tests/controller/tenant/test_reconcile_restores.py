@@ -356,5 +356,4 @@ async def test_the_controller_may_die_after_each_of_its_writes(world: World, cli
     assert await world.replicas() == (1, 1)
     assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.STARTING
     assert len(deaths) >= 8, deaths
-    print(deaths)
     assert (await world.note()).quarantine
