@@ -59,7 +59,9 @@ class TenantRestoreStatus(ApiModel):
         None, description="By how much the revisions of the store were raised, so that none is used twice."
     )
     unknown: Annotated[list[Annotated[str, text(600)]], Field(max_length=MOST_NAMED)] | None = Field(
-        None, description="Objects on the host that the snapshot does not know; the first of them."
+        None,
+        description="Objects on the host that the snapshot does not know; the first of them.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     unknown_count: Annotated[int, Field(ge=0, le=1 << 31)] | None = Field(None, description="How many there are.")
 
