@@ -1,4 +1,4 @@
-"""`bulkhead tenant restore` up to the store itself, against a real API server; what is stored is a real plane's, in a directory.
+"""`bulkhead tenant restore` up to the sending, against a real API server; what is stored is a real plane's, in a directory.
 
 The tests play the controller: no kubelet is here, to which a port could be forwarded (`make e2e SUITE=durable`).
 """
@@ -57,14 +57,18 @@ FILES = new_files()
 
 @pytest.fixture
 async def backups(
-    cli: Cli, controller: Controller, host_client: Client, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, controller: Controller, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Backups]:
     assert cli is not None  # the definitions are installed
+    host_client = controller.client
     monkeypatch.setattr(storecopy, "RING", ring_of(FILES))
     spec = plane_spec(tenant=name, identity=ID, service_slice="10.112.4.0/22")
     plane = PlaneProcesses(tmp_path / "plane", spec)
     try:
-        plane.start(ETCD, API_SERVER)
+        with monkeypatch.context() as shared:
+            # The command has a cache of its own here, and the plane's programs have not.
+            shared.delenv("XDG_CACHE_HOME")
+            plane.start(ETCD, API_SERVER)
         plane.wait()
         async with Client(plane.admin, user_agent="tests", field_manager="tests") as inside:
 
@@ -241,7 +245,7 @@ async def test_a_tenant_that_is_gone_is_made_again_after_the_request(cli: Cli, b
             return next((tenant for tenant in found if tenant["metadata"]["name"] == name), None)
 
         tenant = await until(made, "the Tenant")
-        assert (tenant["spec"], tenant["metadata"]["labels"]) == ({"class": "standard"}, {"team": "red"})
+        assert (tenant["spec"]["class"], tenant["metadata"]["labels"]) == ("standard", {"team": "red"})
         assert tenant["metadata"]["creationTimestamp"] >= request["metadata"]["creationTimestamp"]
         await say(client, request, status.failed(request, "its slice is taken", NOW))
 

@@ -1,4 +1,4 @@
-"""Restores on the embedded host: a tenant at work whose pods run on, a plane that lost its volume, a command that is interrupted."""
+"""Restores on the embedded host: a tenant whose pods run on, a plane that lost its volume, a command that is interrupted."""
 
 import signal
 import subprocess
@@ -23,7 +23,7 @@ def restore(snapshot: str, backups: Backups, *more: str) -> commands.Outcome:
     return bulkhead("restore", NAME, "--from", snapshot, *where, *more)
 
 
-def snapshot(host: Api, name: str) -> None:
+def snapshot(name: str) -> None:
     taken = bulkhead("snapshot", NAME, "--as", name)
     assert taken.code == 0, taken.text
 
@@ -53,7 +53,7 @@ def test_a_tenants_pods_run_on_over_a_restore_and_what_is_younger_is_decided_by_
     works = workloads.wait_running(red.api, "works")
     known, restarts = host_uid(host, red, works), workloads.restarts(works)
     red.api.create(config_map("early"))
-    snapshot(host, f"{NAME}-r1")
+    snapshot(f"{NAME}-r1")
     red.api.create(config_map("late"))
     red.api.create(workloads.pod("younger"))
     younger = host_uid(host, red, workloads.wait_running(red.api, "younger"))
@@ -126,7 +126,7 @@ def test_a_plane_that_lost_its_volume_comes_back_also_by_a_command_that_was_inte
     red.api.create(workloads.pod("works"))
     works = workloads.wait_running(red.api, "works")
     known = host_uid(host, red, works)
-    snapshot(host, f"{NAME}-r2")
+    snapshot(f"{NAME}-r2")
     host.delete("PersistentVolumeClaim", "data-plane-0", red.plane)
     host.delete("Pod", "plane-0", red.plane, grace=0)
 
