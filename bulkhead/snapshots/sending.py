@@ -66,6 +66,6 @@ async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
             line = await reader.readline()
         return dict(mapping(json.loads(line)))
     except TimeoutError as error:
-        raise SendError(f"the pod said nothing for {_LINE_SECONDS:g} s") from error
+        raise SendError(f"the pod sent nothing for {_LINE_SECONDS:g} s") from error
     except (ValueError, ConnectionError) as error:
         raise SendError("the pod ended the connection") from error

@@ -172,9 +172,9 @@ async def test_everything_that_is_wrong_is_said_at_once_and_before_anything_is_a
     path.write_bytes(whole)
     status_of = {"planeIdentity": ID.replace("9", "8"), "versions": {"kubernetes": "v1.30.0"}}
     await client.patch(kinds.TENANTS, name, {"status": status_of}, subresource="status")
-    said = await refused()
-    assert "is of plane" in said
-    assert "newer minor" in said
+    message = await refused()
+    assert "is of plane" in message
+    assert "newer minor" in message
     await client.patch(kinds.TENANTS, name, {"status": {"planeIdentity": ID, "versions": None}}, subresource="status")
     cidr = {"metadata": {"name": f"bh-{name}"}, "spec": {"cidrs": ["10.112.8.0/22"]}}
     await client.create(kinds.SERVICE_CIDRS, cidr)
@@ -189,9 +189,9 @@ async def test_everything_that_is_wrong_is_said_at_once_and_before_anything_is_a
     bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Mi"}}}
     space = names.plane_namespace(name)
     await client.patch(kinds.PERSISTENT_VOLUME_CLAIMS, "data-plane-0", bound, space, subresource="status")
-    said = await refused()
+    message = await refused()
     for words in ("10.112.8.0/22", f"restore {name}-other", "data-plane-0 has 1 MiB", "--discard-old-data"):
-        assert words in said
+        assert words in message
     await client.delete(kinds.SERVICE_CIDRS, f"bh-{name}")
     backups.key.write_text("AGE-SECRET-KEY-1")
     done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--yes")

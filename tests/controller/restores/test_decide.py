@@ -45,9 +45,9 @@ def test_every_reason_is_said_at_once() -> None:
     found = made(tenant="red", service_slice="10.112.4.0/22")
     assert refusal(found, (), Holder("red", service_slice="10.112.4.0/22")) == ""
     assert refusal(found, (), Holder("red")) == ""
-    said = refusal(found, ("etcd.age is missing",), Holder("blue", service_slice="10.112.8.0/22"))
+    message = refusal(found, ("etcd.age is missing",), Holder("blue", service_slice="10.112.8.0/22"))
     for word in ("etcd.age is missing", "of Tenant red, and not of blue", "10.112.8.0/22"):
-        assert word in said
+        assert word in message
 
 
 def test_a_note_names_snapshot_and_restore() -> None:

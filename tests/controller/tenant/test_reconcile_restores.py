@@ -262,7 +262,7 @@ async def test_a_plane_comes_back_on_an_empty_host_with_its_identity_slice_and_k
     ("changes", "words"),
     [
         ({"identity": OTHER}, ("is of plane",)),
-        ({"tenant": "somebody"}, ("of Tenant somebody",)),
+        ({"tenant": "another"}, ("of Tenant another",)),
         ({"kubernetes": "v1.99.0", "service_slice": "10.112.252.0/22"}, ("newer minor", "10.112.252.0/22")),
     ],
 )

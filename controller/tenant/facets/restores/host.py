@@ -32,7 +32,7 @@ OF: Final = "restore"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What of the plane is on the host. quiet: no pod of plane and syncer is left, and none will come."""
+    """Which parts of the plane are on the host. quiet: no pod of plane and syncer is left, and none will come."""
 
     built: bool
     quiet: bool
