@@ -98,6 +98,11 @@ _.store_bytes
 _.stored_bytes
 _.start_time
 _.completion_time
+# -- TenantRestore
+_.discard_old_data
+_.snapshot_time
+_.filled_time
+_.unknown_count
 # -- Cohort
 _.tenant_names
 _.preemption

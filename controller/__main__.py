@@ -42,6 +42,7 @@ from controller.host.issuers import Issuers, over_https
 from controller.host.logins import Logins
 from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.restores import Restores
 from controller.host.secretwatch import SecretWatch
 from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
@@ -77,6 +78,9 @@ from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.restores.comparing import Comparing
+from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
+from controller.tenant.facets.restores.host import RestoreHost
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
@@ -166,6 +170,8 @@ class Controller:
         self._stores = Stores(self._clock, self._queue.add, access=etcds)
         identity_keys = IdentityKeys(client, settings.system_namespace, self._clock)
         self._snapshots = Snapshots(client, self._queue.add)
+        self._restores = Restores(client, self._queue.add)
+        restore_host = RestoreHost(client)
         means = _means(settings, etcds, identity_keys)
         self._taking = SnapshotTasks(client, self._clock, means)
         self._removing = SnapshotRemovals(client, self._clock, means, self._taking)
@@ -187,6 +193,8 @@ class Controller:
             SignIn(self._issuers),
             Adoption(client, identity_keys),
             Identity(client, self._clock, identity_keys),
+            RestoreBegun(self._restores, restore_host, self._clock, identity_keys),
+            RestoreEnded(restore_host, self._clock, Comparing(restore_host, self._planes, budget)),
             SnapshotSchedule(self._snapshots, self._removing, client, self._clock),
             TenantSnapshots(self._snapshots, self._taking, tools.interior),
             Pulls(client, tools.applier, self._clock, self._pulls),
@@ -213,6 +221,7 @@ class Controller:
                 group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("shared volumes", self._volumes.run))
                 group.create_task(supervise("snapshots", self._snapshots.run))
+                group.create_task(supervise("restores", self._restores.run))
                 group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
         finally:

@@ -168,6 +168,7 @@ class Reason(_Explained):
         "IdentityInDoubt",
         "The record of the plane's identity does not fit the plane or the Tenant; nothing of the plane is changed.",
     )
+    RESTORING = "Restoring", "A snapshot takes the place of the plane's data; the message says how far it is."
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin
@@ -225,10 +226,27 @@ class SnapshotReason(_Explained):
     FAILED = "Failed", "It will not be taken; the message says why, and what to do before another one is asked for."
 
 
+class RestoreCondition(_Explained):
+    """What a TenantRestore reports about itself."""
+
+    COMPLETE = "Complete", "The plane runs with the snapshot's data; the message says what is left to do."
+
+
+class RestoreReason(_Explained):
+    """How far a TenantRestore is."""
+
+    WAITING = "Waiting", "It waits for the tenant, for another restore of it, or for the keys of the snapshot."
+    STOPPING = "Stopping", "The plane and its syncer are stopped. The tenant's pods run on."
+    FILLING = "Filling", "The volumes of the plane wait for the store, which `bulkhead tenant restore` sends."
+    STARTING = "Starting", "The volumes have the snapshot's data; plane and syncer start."
+    RESTORED = "Restored", "The plane runs with the snapshot's data; the message names what the snapshot does not know."
+    FAILED = "Failed", "Nothing was replaced; the message says why. The plane runs with the data that it had."
+
+
 def condition(
-    type_: ConditionType | CohortCondition | SnapshotCondition,
+    type_: ConditionType | CohortCondition | SnapshotCondition | RestoreCondition,
     status: Status,
-    reason: Reason | CohortReason | SnapshotReason,
+    reason: Reason | CohortReason | SnapshotReason | RestoreReason,
     message: str,
     *,
     now: datetime,
@@ -247,9 +265,9 @@ def condition(
 
 def set_condition(
     conditions: Sequence[Mapping[str, Any]],
-    type_: ConditionType | CohortCondition | SnapshotCondition,
+    type_: ConditionType | CohortCondition | SnapshotCondition | RestoreCondition,
     status: Status,
-    reason: Reason | CohortReason | SnapshotReason,
+    reason: Reason | CohortReason | SnapshotReason | RestoreReason,
     message: str,
     *,
     now: datetime,

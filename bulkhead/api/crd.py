@@ -26,6 +26,7 @@ from bulkhead.api.conditions import CohortCondition, SnapshotCondition
 from bulkhead.api.sharedvolume import SharedVolume
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
+from bulkhead.api.tenantrestore import TenantRestore
 from bulkhead.api.tenantsnapshot import TenantSnapshot
 
 _HEADER = "# Generated from bulkhead/api by `python -m bulkhead.api.crd crds`. Do not edit.\n"
@@ -173,6 +174,21 @@ CRDS = (
             Column("Bytes", ".status.storedBytes", "integer", "Bytes that are stored"),
             AGE,
             Column("Location", ".status.location", description="Where it is", priority=1),
+            Column("Message", _COMPLETE.format("message"), description="The reason for people", priority=1),
+        ),
+        status=True,
+    ),
+    Crd(
+        TenantRestore,
+        "tenantrestores",
+        "tnrest",
+        (
+            Column("Tenant", ".spec.tenant", description="The tenant whose plane is replaced"),
+            Column("Snapshot", ".status.snapshot", description="The snapshot that takes its place"),
+            Column("Complete", _COMPLETE.format("status"), description="Whether the plane runs with the snapshot's data"),
+            Column("Reason", _COMPLETE.format("reason"), description="How far it is"),
+            AGE,
+            Column("Unknown", ".status.unknownCount", "integer", "Host objects that the snapshot does not know", priority=1),
             Column("Message", _COMPLETE.format("message"), description="The reason for people", priority=1),
         ),
         status=True,

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import crd
-from bulkhead.api.conditions import CohortCondition, CohortReason, ConditionType, Reason, SnapshotCondition, SnapshotReason
+from bulkhead.api.conditions import (
+    CohortCondition,
+    CohortReason,
+    ConditionType,
+    Reason,
+    RestoreCondition,
+    RestoreReason,
+    SnapshotCondition,
+    SnapshotReason,
+)
 
 CRD_FOLDERS = (Path("crds"), Path("charts/bulkhead/crds"))
 REFERENCE = Path("docs/api.md")
@@ -46,6 +55,8 @@ def reference() -> str:
         ("Reasons of a Cohort", CohortReason),
         ("Conditions of a TenantSnapshot", SnapshotCondition),
         ("Reasons of a TenantSnapshot", SnapshotReason),
+        ("Conditions of a TenantRestore", RestoreCondition),
+        ("Reasons of a TenantRestore", RestoreReason),
     )
     for title, members in explained:
         parts.append(f"\n## {title}\n\n| name | meaning |\n| --- | --- |\n")

@@ -97,6 +97,7 @@ TENANTS = Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False)
 COHORTS = Resource("bulkhead.dev", "v1alpha1", "cohorts", "Cohort", False)
 SHARED_VOLUMES = Resource("bulkhead.dev", "v1alpha1", "sharedvolumes", "SharedVolume", False)
 TENANT_SNAPSHOTS = Resource("bulkhead.dev", "v1alpha1", "tenantsnapshots", "TenantSnapshot", False)
+TENANT_RESTORES = Resource("bulkhead.dev", "v1alpha1", "tenantrestores", "TenantRestore", False)
 TENANT_CLASSES = Resource("bulkhead.dev", "v1alpha1", "tenantclasses", "TenantClass", False)
 
 _ALL: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))

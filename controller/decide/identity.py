@@ -3,6 +3,7 @@
     record there ── signed, of this Tenant, as the plane runs ──> Known (signed again if an older key signed it)
                  └─ anything else ──> Doubt: nothing of the plane is changed
     none there   ── a plane runs, or is reported ──> Write: the identity that it has
+                 ├─ a plane is restored that is not there ──> Write: that of the snapshot
                  └─ nothing of a plane is there ──> Write: a new one, before anything is built
 
 A new plane takes the UID of its first Tenant as its identity, as planes had it before there were records. So issuer, names and
@@ -32,6 +33,7 @@ class Facts:
     record: the signed record beside the plane; None if there is none.
     runs: the identity that the plane's StatefulSet was made for; empty if there is no StatefulSet.
     reported: the identity in the Tenant's status; empty if it has none.
+    inherited: that of the snapshot from which a plane is restored that is not there; empty if it is not restored.
     """
 
     tenant: str
@@ -39,6 +41,7 @@ class Facts:
     record: str | None = None
     runs: str = ""
     reported: str = ""
+    inherited: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def _unrecorded(facts: Facts, now: str) -> Decision:
             f"{_where(facts)} is missing; the plane's StatefulSet runs identity {facts.runs}, and the Tenant's status reports "
             f"{facts.reported}. {_NEITHER}"
         )
-    known = facts.runs or facts.reported or facts.uid
+    known = facts.runs or facts.reported or facts.inherited or facts.uid
     if not planerecord.is_identity(known):
         return Doubt(f"{_where(facts)} is missing, and what runs as {known[:64]!r} is not an identity")
     return Write(PlaneRecord(known, facts.tenant, facts.uid, now), "there was none")

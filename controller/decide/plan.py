@@ -114,7 +114,7 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
     meta = template["metadata"]
     annotations = (meta.get("annotations") or {}) | {TRUST_ANNOTATION: keys.trust}
     wanted = running["spec"] | {
-        "replicas": spec.control_plane.replicas,
+        "replicas": statefulset.members(spec),
         "template": template | {"metadata": meta | {"annotations": annotations}},
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)

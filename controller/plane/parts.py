@@ -63,7 +63,7 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
     return pod | spec.control_plane.placement.of_pod() | more
 
 
-def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj) -> Obj:
+def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj, replicas: int = 1) -> Obj:
     """A Deployment of one pod next to the plane; `leaf` and `config` are digests of what the process reads only once."""
     template = metadata(spec, name, component=name, annotations={LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config})
     del template["name"]
@@ -72,7 +72,7 @@ def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, 
         "kind": "Deployment",
         "metadata": metadata(spec, name, namespace=spec.namespace, component=name),
         "spec": {
-            "replicas": 1,
+            "replicas": replicas,
             "revisionHistoryLimit": 1,
             "strategy": strategy,
             "selector": {"matchLabels": metadata(spec, name, component=name)["labels"]},

@@ -27,6 +27,7 @@ from controller.plane import (
     network,
     pullsecret,
     quota,
+    restoring,
     rights,
     secrets,
     services,
@@ -88,6 +89,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         workloads=(
             statefulset.stateful_set(spec, trust=keys.trust, config=_digest(read_once)),
             syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer.read_once(spec))),
+            *restoring.deployments(spec),
         ),
         followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),
         extras=(*exposure.ways(spec), statefulset.disruption_budget(spec)),

@@ -303,3 +303,21 @@ class Syncing:
     patrol_seconds: int = 60
     mass_delete_limit: int = 50
     token_seconds: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A restore of the plane that is at work: plane and syncer are stopped.
+
+    restore: UID of the TenantRestore.
+    size: bytes of the snapshot file.
+    bump: by how much revisions are raised.
+    discard: whether the old data goes before the new is made.
+    filling: whether the pods run that fill the volumes.
+    """
+
+    restore: str
+    size: int
+    bump: int
+    discard: bool = False
+    filling: bool = False

@@ -24,6 +24,7 @@ from controller.plane.sections import (
     Nodes,
     Offers,
     Quota,
+    Restoring,
     Storage,
     Syncing,
 )
@@ -35,6 +36,7 @@ DNS: Final = "dns"
 SYNCER: Final = "syncer"
 SHIM: Final = "kubelet-shim"
 METRICS: Final = "metrics-server"
+RESTORE: Final = "restore"
 PEERS: Final = "plane-peers"
 PROXY_ROUTE: Final = names.PROXY_ROUTE
 # Containers of those pods.
@@ -74,6 +76,7 @@ class PlaneSpec:
     version: version of Kubernetes that the plane runs, such as `v1.36.3`.
     service_slice: the tenant's slice of the host's service range, a CIDR; empty before one is chosen.
     audit: the audit trail that the class requests; None for the built-in one.
+    restoring: the restore that keeps the plane stopped; None if none does.
     """
 
     tenant: str
@@ -98,6 +101,7 @@ class PlaneSpec:
     syncing: Syncing = field(default_factory=Syncing)
     backup: Backup = field(default_factory=Backup)
     deletion: Deletion = field(default_factory=Deletion)
+    restoring: Restoring | None = None
 
     @property
     def namespace(self) -> str:

@@ -17,29 +17,38 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
     """The StatefulSet; `trust` and `config` are digests of what only a restart loads."""
     template_meta = metadata(spec, PLANE, component=PLANE, annotations={TRUST_ANNOTATION: trust, CONFIG_ANNOTATION: config})
     del template_meta["name"]
-    claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage.template_size}}}
-    if spec.storage.template_class is not None:
-        claim_spec["storageClassName"] = spec.storage.template_class
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": metadata(spec, "data", component=PLANE),
-        "spec": claim_spec,
-    }
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": metadata(spec, PLANE, namespace=spec.namespace, component=PLANE),
         "spec": {
-            "replicas": spec.control_plane.replicas,
+            "replicas": members(spec),
             "serviceName": PEERS,
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": _selector(spec)},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "template": {"metadata": template_meta, "spec": _pod(spec)},
-            "volumeClaimTemplates": [claim],
+            "volumeClaimTemplates": [claim(spec)],
         },
+    }
+
+
+def members(spec: PlaneSpec) -> int:
+    """How many pods run: none while a restore is at work."""
+    return 0 if spec.restoring is not None else spec.control_plane.replicas
+
+
+def claim(spec: PlaneSpec) -> Obj:
+    """The claim of each pod's volume, as the StatefulSet makes it."""
+    claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage.template_size}}}
+    if spec.storage.template_class is not None:
+        claim_spec["storageClassName"] = spec.storage.template_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(spec, "data", component=PLANE),
+        "spec": claim_spec,
     }
 
 

@@ -162,7 +162,10 @@ def access(spec: PlaneSpec) -> list[Obj]:
 def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
     """Deployment `syncer`; `leaf` and `config` are digests of what the process reads once."""
     # Never two at the same time: both would mirror the same objects.
-    return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy={"type": "Recreate"})
+    # None during a restore: it would write over the note that keeps its successor from deleting anything.
+    replicas = 0 if spec.restoring is not None else 1
+    recreate = {"type": "Recreate"}
+    return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy=recreate, replicas=replicas)
 
 
 def _pod(spec: PlaneSpec) -> Obj:

@@ -25,6 +25,7 @@ from controller.tenant.facets.objects.facet import Extras, Followers, Objects
 from controller.tenant.facets.plane.facet import Inside, Plane
 from controller.tenant.facets.pulls.facet import Pulls
 from controller.tenant.facets.quota.facet import Quota
+from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
 from controller.tenant.facets.retention.facet import Retention
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.shares.facet import Shares
@@ -40,6 +41,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     SignIn,
     Adoption,  # before anything is applied in its namespaces
     Ground,
+    RestoreBegun,  # before the identity, which a restored plane brings along, and before keys and pods
     Retention,
     Identity,  # after the ground, where its record is; before everything that follows from it
     Pulls,
@@ -51,6 +53,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     Plane,
     Followers,  # once the plane answers
     Inside,
+    RestoreEnded,
     Quota,
     Egress,
     Slurm,

@@ -121,7 +121,8 @@ class Reconciler:
         return _Result(_REFUSED if trouble else self._resync, wanted)
 
     async def _build(self, observed: Observed, admitted: Admitted) -> _Result:
-        service_slice = await self._slicer.slice_of(observed)
+        wished = next((wish for facet in self._facets if (wish := facet.wishes(observed.name))), "")
+        service_slice = await self._slicer.slice_of(observed, wished)
         if isinstance(service_slice, Refusal):
             result = _Result(self._resync, status.refused(observed.tenant, service_slice, observed.now))
         else:

@@ -14,6 +14,7 @@ from bulkhead.kube.errors import KubeError
 from controller.decide.identity import InDoubtError
 from controller.pki.material import KeysLostError
 from controller.refusal import Refusal
+from controller.restores.decide import WaitsError
 from controller.tenant.failure import failure_of
 from controller.tenant.turn import Facet, Turn
 
@@ -34,6 +35,8 @@ async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None
         except InDoubtError as error:
             failure = failure or Refusal(Reason.IDENTITY_IN_DOUBT, str(error))
             _log.error("identity in doubt: %s", error, extra={"tenant": turn.tenant})
+        except WaitsError as error:
+            failure = failure or Refusal(Reason.RESTORING, str(error))
         except (KubeError, TimeoutError) as error:
             failure = failure or failure_of(error)
             _log.warning("reconcile failed: %s", error, extra={"tenant": turn.tenant, "facet": facet.name})

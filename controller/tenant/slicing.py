@@ -33,17 +33,17 @@ class Slicer:
         self._settings = settings
         self._lock = asyncio.Lock()
 
-    async def slice_of(self, observed: Observed) -> str | Refusal:
-        """The tenant's slice: the one it has, or a new one."""
+    async def slice_of(self, observed: Observed, wished: str = "") -> str | Refusal:
+        """The tenant's slice: the one it has, or a new one; the wished one if it is free."""
         name = names.plane_namespace(observed.name)
         there = observed.get(kinds.SERVICE_CIDRS, name)
         built = observed.get(kinds.STATEFUL_SETS, PLANE, name) is not None
         if there is not None and built:
             return cidr_of(there)
         async with self._lock:
-            return await self._claim(observed, name)
+            return await self._claim(observed, name, wished)
 
-    async def _claim(self, observed: Observed, name: str) -> str | Refusal:
+    async def _claim(self, observed: Observed, name: str, wished: str) -> str | Refusal:
         listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
         addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
         own = next((service_cidr for service_cidr in listed if service_cidr["metadata"]["name"] == name), None)
@@ -56,13 +56,13 @@ class Slicer:
             _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
             await self._give_back(observed, own)
             return Refusal(Reason.PROVISIONING, f"address {clash} was given to another Service; choosing another slice")
-        wished = (observed.tenant.get("status") or {}).get("serviceSlice")
+        wished = str((observed.tenant.get("status") or {}).get("serviceSlice") or wished)
         chosen = slices.allocate(
             self._settings.service_range,
             self._settings.slice_prefix,
             taken=[cidr for service_cidr in listed for cidr in service_cidr["spec"].get("cidrs") or []],
             used=_used_by_others(addresses, _inhabited(observed)),
-            wished=str(wished) if wished else None,
+            wished=wished or None,
         )
         if chosen is None:
             whole, size = self._settings.service_range, self._settings.slice_prefix

@@ -100,6 +100,10 @@ class Facet:
         """Whether a fact is still missing that will soon be known, and without which nothing may be created."""
         return False
 
+    def wishes(self, tenant: str) -> str:  # noqa: ARG002
+        """The slice of the service range that a tenant without one gets if it is free; empty if any will do."""
+        return ""
+
     async def reconcile(self, turn: Turn) -> Turn:
         """Bring the host or the plane to the desired state. A KubeError or TimeoutError fails the turn."""
         return turn
@@ -118,6 +122,13 @@ class Facet:
 @dataclass(frozen=True, slots=True)
 class GroundLaid:
     """The plane's namespace exists, and its Secrets were just read: they are among the observed objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The identity that a plane takes which is not there yet: that of the snapshot from which it is restored."""
+
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ class PlaneIdentity:
             self._recorded = await self._read()
         if not self._recorded.uid:
             before = self._highest = seen.revision
-            await self._write(Recorded(seen.uid, seen.revision))
+            # A restore may have left a note where nothing else is known.
+            await self._write(Recorded(seen.uid, seen.revision, self._recorded.quarantine))
             _log.info("plane identity recorded: %s at revision %d", seen.uid, seen.revision)
         floor = Recorded(self._recorded.uid, max(before, self._recorded.revision), self._recorded.quarantine)
         reason = judge(floor, seen)

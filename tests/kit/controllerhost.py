@@ -16,6 +16,7 @@ from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
+from controller.host.restores import Restores
 from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
@@ -37,6 +38,9 @@ from controller.tenant.facets.issuers.facet import SignIn
 from controller.tenant.facets.members.facet import MembersCared
 from controller.tenant.facets.nodes.facet import Nodes
 from controller.tenant.facets.pulls.facet import Pulls
+from controller.tenant.facets.restores.comparing import Comparing
+from controller.tenant.facets.restores.facet import RestoreBegun, RestoreEnded
+from controller.tenant.facets.restores.host import RestoreHost
 from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
@@ -78,6 +82,7 @@ class ControllerHost:
         identity: Keys | None = None,
         snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
         removals: SnapshotRemovals | None = None,
+        restores: Restores | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -111,6 +116,10 @@ class ControllerHost:
         facets += [Slurm(slurm)] if slurm is not None else []
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [SnapshotSchedule(snapshots[0], removals, client, clock)] if snapshots and removals else []
+        if restores is not None:
+            host = RestoreHost(client)
+            facets += [RestoreBegun(restores, host, clock, identity or FixedKeys())]
+            facets += [RestoreEnded(host, clock, Comparing(host, planes, budget))]
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
         facets += [MembersCared(client, tools.interior, members)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))

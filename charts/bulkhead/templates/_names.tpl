@@ -61,6 +61,7 @@ app.kubernetes.io/component: controller
 - cohorts.bulkhead.dev
 - sharedvolumes.bulkhead.dev
 - tenantsnapshots.bulkhead.dev
+- tenantrestores.bulkhead.dev
 {{- end }}
 {{/* What tenants need that run stays when the chart is uninstalled without its hooks; the next installation takes it over. */}}
 {{- define "bulkhead.kept" -}}

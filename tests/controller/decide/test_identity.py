@@ -47,6 +47,10 @@ def test_a_record_counts_in_every_state_that_a_plane_of_it_can_be_in() -> None:
         # Later the record was lost. The Tenant may be another one than the first.
         (Facts("red", UID, runs=ID, reported=ID), ID),
         (Facts("red", UID, reported=ID), ID),
+        # A snapshot brings one along only where there is no plane and never was.
+        (Facts("red", UID, inherited=OTHER), OTHER),
+        (Facts("red", UID, runs=ID, inherited=OTHER), ID),
+        (Facts("red", UID, reported=ID, inherited=OTHER), ID),
         (Facts("red", UID, runs=ID), ID),
     ],
 )

@@ -171,7 +171,6 @@ _RECIPES = {
     "kueue": _kueue,
 }
 ON_REQUEST = (
-    "etcdutl",
     "dex",
     "registry",
     "kubernetes-1.34",

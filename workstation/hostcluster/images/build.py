@@ -73,6 +73,13 @@ def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Laye
     return cached_layer(shop.cache, shop.layer(component), key, lambda: [*_skeleton(), *programs])
 
 
+def _program(shop: Workshop, name: str) -> Layer:
+    """One program at its usual place, in a layer of its own."""
+    file = shop.binaries(name)[name]
+    entries = [Entry(f"usr/local/bin/{name}", "file", file, 0o755)]
+    return cached_layer(shop.cache, shop.layer(name), key_of([file_key(file)]), lambda: entries)
+
+
 def _busybox() -> Path:
     found = shutil.which("busybox")
     if found is None:
@@ -137,7 +144,7 @@ _PATH = {"PATH": "/usr/local/bin"}
 
 
 def bulkhead_image(shop: Workshop) -> ImageSpec:
-    """Controller and syncer; the pod's command decides which one runs."""
+    """Controller, syncer and what fills the volumes of restored planes; the pod's command decides which one runs."""
     compiler = python_root.debian_root(shop.cache)
     root = python_root.debian_root(shop.cache, shop.architecture)
     site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", compiler, shop.architecture)
@@ -145,6 +152,7 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
     layers = (
         cached_layer(shop.cache, shop.layer("debian"), root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
         cached_layer(shop.cache, shop.layer("site"), site.name, lambda: python_root.site_entries(site)),
+        _program(shop, "etcdutl"),
         cached_layer(shop.cache, "own", own.name, lambda: python_root.tree_entries(own, f"{python_root.APP}/")),
     )
     environment = {

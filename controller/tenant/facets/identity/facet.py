@@ -20,7 +20,7 @@ from controller.tenant.apply import Outdated
 from controller.tenant.facets.identity.report import report
 from controller.tenant.observe import Observed
 from controller.tenant.status import Report
-from controller.tenant.turn import Facet, GroundLaid, Identified, Seen, Turn
+from controller.tenant.turn import Facet, GroundLaid, Identified, Inherited, Seen, Turn
 
 
 class Keys(Protocol):
@@ -43,7 +43,8 @@ class Identity(Facet):
     async def reconcile(self, turn: Turn) -> Turn:
         """The turn with the plane's identity. Raises InDoubtError."""
         secret = turn.observed.in_plane(kinds.SECRETS).get(planerecord.SECRET)
-        facts, now = _facts(turn.observed, secret), timestamp(self.clock.now())
+        inherited = turn.of(Inherited)
+        facts, now = _facts(turn.observed, secret, inherited), timestamp(self.clock.now())
         try:
             ring = await self.keys.ring()
             decided = decide(facts, ring, now)
@@ -83,7 +84,7 @@ class Identity(Facet):
         return envelope
 
 
-def _facts(observed: Observed, secret: Obj | None) -> Facts:
+def _facts(observed: Observed, secret: Obj | None, inherited: Inherited | None) -> Facts:
     tenant = observed.tenant
     namespace = f"bh-{observed.name}"
     return Facts(
@@ -93,4 +94,5 @@ def _facts(observed: Observed, secret: Obj | None) -> Facts:
         record=None if secret is None else files_of(secret).get(planerecord.FILE, b"").decode("utf-8", "replace"),
         runs=runs_as(observed.get(kinds.STATEFUL_SETS, PLANE, namespace)),
         reported=str((tenant.get("status") or {}).get("planeIdentity") or ""),
+        inherited=inherited.identity if inherited is not None else "",
     )

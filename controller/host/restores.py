@@ -1,0 +1,66 @@
+"""The TenantRestores that are not finished, by tenant: an informer that enqueues the tenant of each change."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Final
+
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, text
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key
+from bulkhead.snapshots import manifest
+from bulkhead.snapshots.manifest import ManifestError
+from controller.restores.status import finished
+
+_CACHE_BYTES: Final = 64 * 1024 * 1024
+
+
+class Restores:
+    """The TenantRestores of one host."""
+
+    def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
+        self._on_tenant = on_tenant
+        self._tenants: dict[str, str] = {}
+        # The kind does not exist until the CRDs of an upgrade are in place.
+        self._informer = Informer(client, kinds.TENANT_RESTORES, on_change=self._changed, max_bytes=_CACHE_BYTES, optional=True)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._informer.run()
+
+    def pending(self, tenant: str) -> list[Obj]:
+        """Those of a tenant that are not finished, the oldest first."""
+        store = self._informer.store
+        found = [obj for meta in store.metas() if (obj := store.get(meta.key)) is not None]
+        own = [obj for obj in found if tenant_of(obj) == tenant and is_pending(obj)]
+        return sorted(own, key=lambda obj: (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]))
+
+    def slice_of(self, tenant: str) -> str:
+        """The slice that the oldest of them needs; empty if there is none. Its signature is checked where it counts."""
+        for request in self.pending(tenant):
+            with contextlib.suppress(ManifestError, ValueError, TypeError, KeyError):
+                return manifest.read(json.loads(request["spec"]["manifest"])["text"]).service_slice
+        return ""
+
+    def _changed(self, change: Change) -> None:
+        obj = self._informer.store.get(Key("", change.meta.name))
+        tenant = tenant_of(obj) if obj is not None else self._tenants.get(change.meta.uid, "")
+        if change.kind == "deleted":
+            self._tenants.pop(change.meta.uid, None)
+        else:
+            self._tenants[change.meta.uid] = tenant
+        if tenant:
+            self._on_tenant(tenant)
+
+
+def tenant_of(request: Obj) -> str:
+    """The tenant that a TenantRestore names."""
+    return text(mapping(request.get("spec")).get("tenant"))
+
+
+def is_pending(request: Obj) -> bool:
+    """Whether it is to be done."""
+    return not finished(request) and not request["metadata"].get("deletionTimestamp")

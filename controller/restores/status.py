@@ -1,0 +1,128 @@
+"""What a TenantRestore reports. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bulkhead.api.conditions import RestoreCondition, RestoreReason, find_condition, set_condition, timestamp
+from bulkhead.api.objects import Obj
+from bulkhead.api.tenantrestore import MOST_NAMED
+from bulkhead.snapshots.manifest import Manifest
+from controller.restores.decide import Step
+
+_SHOWN: Final = 5
+_NAME_CHARACTERS: Final = 600
+_ENDED: Final = frozenset({str(RestoreReason.RESTORED), str(RestoreReason.FAILED)})
+
+
+def finished(request: Obj) -> bool:
+    """Whether a TenantRestore needs nothing more."""
+    found = find_condition(_conditions(request), RestoreCondition.COMPLETE)
+    return found is not None and found.get("reason") in _ENDED
+
+
+def began(request: Obj) -> datetime | None:
+    """When the plane was told to stop; None if it was not."""
+    return _moment(request, "startTime")
+
+
+def is_filled(request: Obj) -> bool:
+    """Whether it is recorded that every volume is filled."""
+    return _moment(request, "filledTime") is not None
+
+
+def bump_of(request: Obj) -> int | None:
+    """By how much revisions are raised; None if that is not recorded yet."""
+    found = (request.get("status") or {}).get("bump")
+    return int(found) if isinstance(found, int) else None
+
+
+def waiting(request: Obj, why: str, now: datetime) -> Obj:
+    """It waits."""
+    return {"conditions": _set(request, "Unknown", RestoreReason.WAITING, why, now)}
+
+
+def failed(request: Obj, why: str, now: datetime) -> Obj:
+    """Nothing was replaced."""
+    return {"conditions": _set(request, "False", RestoreReason.FAILED, why, now)}
+
+
+def at_work(request: Obj, found: Manifest, step: Step, now: datetime) -> Obj:
+    """It has begun."""
+    reason, message = MESSAGES[step]
+    return {
+        "conditions": _set(request, "Unknown", reason, message, now),
+        "identity": found.identity,
+        "snapshot": found.snapshot,
+        "snapshotTime": found.created,
+    }
+
+
+MESSAGES: Final = {
+    Step.AWAIT_KEYS: (
+        RestoreReason.WAITING,
+        "for the keys of the snapshot, which `bulkhead tenant restore` brings; the plane is not touched yet",
+    ),
+    Step.STOP: (RestoreReason.STOPPING, "the plane and its syncer stop; the tenant's pods run on"),
+    Step.PREPARE: (RestoreReason.STOPPING, "the plane is stopped; keys and volumes are made ready"),
+    Step.FILL: (RestoreReason.FILLING, "the volumes wait for the store, which `bulkhead tenant restore` sends"),
+    Step.FILLED: (RestoreReason.STARTING, "the volumes have the snapshot's data; plane and syncer start"),
+    Step.START: (RestoreReason.STARTING, "the volumes have the snapshot's data; plane and syncer start"),
+    Step.COMPARE: (RestoreReason.STARTING, "the plane answers; the host's objects are compared with it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the host has and the snapshot does not know, as `pod default/name`; `trouble`: why that is not certain."""
+
+    unknown: Sequence[str] = ()
+    trouble: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether the syncer may go on without an admin."""
+        return not self.unknown and not self.trouble
+
+
+def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -> Obj:
+    """The plane runs with the snapshot's data."""
+    tenant, unknown = str(request["spec"]["tenant"]), list(compared.unknown)
+    message = f"the plane runs with snapshot {found.snapshot} of {found.created}; "
+    after = f"continue, which deletes them: bulkhead tenant accept-data {tenant}"
+    if unknown:
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        message += f"the host has {len(unknown)} objects that it does not know ({', '.join(unknown[:_SHOWN])}{more}). {after}"
+    elif compared.trouble:
+        message += f"the host's objects were not compared with it ({compared.trouble}). Look at them, then {after}"
+    else:
+        message += "it knows everything that the host has of the tenant"
+    return {
+        "conditions": _set(request, "True", RestoreReason.RESTORED, message, now),
+        "completionTime": timestamp(now),
+        "unknown": [name[:_NAME_CHARACTERS] for name in unknown[:MOST_NAMED]],
+        "unknownCount": len(unknown),
+    }
+
+
+def _set(request: Obj, status: str, reason: RestoreReason, message: str, now: datetime) -> list[Obj]:
+    generation = int(request["metadata"].get("generation") or 0)
+    return set_condition(
+        _conditions(request),
+        RestoreCondition.COMPLETE,
+        status,  # type: ignore[arg-type]
+        reason,
+        message,
+        now=now,
+        observed_generation=generation,
+    )
+
+
+def _conditions(request: Obj) -> list[Obj]:
+    return list((request.get("status") or {}).get("conditions") or [])
+
+
+def _moment(request: Obj, field: str) -> datetime | None:
+    found = (request.get("status") or {}).get(field)
+    return datetime.fromisoformat(str(found)) if found else None

@@ -1,0 +1,169 @@
+"""What a restore reads and writes on the host: read afresh, because each step rests on the one before."""
+
+import base64
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.api import labels, planeidentity
+from bulkhead.api.objects import Obj
+from bulkhead.api.podphase import serves
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.objects import Resource
+from bulkhead.snapshots import bundle
+from bulkhead.snapshots.bundle import Bundle, BundleError
+from controller.host.owned import SELECTOR
+from controller.pki.material import files_of
+from controller.plane import statefulset
+from controller.plane.memberrecord import pods_of
+from controller.plane.restoring import MEMBER_LABEL
+from controller.plane.spec import PLANE, RESTORE, SYNCER, PlaneSpec
+from controller.restores.decide import Keys
+
+_log = logging.getLogger(__name__)
+SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret
+FILE: Final = "plane.json"
+# The UID of the TenantRestore that the keys belong to.
+OF: Final = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Which parts of the plane are on the host. quiet: no pod of plane and syncer is left, and none will come."""
+
+    built: bool
+    quiet: bool
+    full: int
+
+
+class RestoreHost:
+    """Reads and writes for restores."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def request(self, name: str) -> Obj | None:
+        """The TenantRestore as it is now; None if it is gone."""
+        return await self._find(kinds.TENANT_RESTORES, name, None)
+
+    async def report(self, request: Obj, wanted: Obj) -> Obj:
+        """Write its status, if that changes it; returns it as it is then."""
+        before = request.get("status") or {}
+        if all(before.get(key) == value for key, value in wanted.items()):
+            return request
+        body = {"metadata": {"uid": request["metadata"]["uid"]}, "status": wanted}
+        return await self._client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], body, subresource="status")
+
+    async def look(self, spec: PlaneSpec, *, keys: bool) -> Standing:
+        """How the plane stands. `keys`: whether it has keys."""
+        namespace = spec.namespace
+        plane = await self._find(kinds.STATEFUL_SETS, PLANE, namespace)
+        syncer = await self._find(kinds.DEPLOYMENTS, SYNCER, namespace)
+        pods = (await self._client.list(kinds.PODS, namespace, label_selector=SELECTOR)).items
+        running = [pod for pod in pods if _component(pod) in {PLANE, SYNCER}]
+        full = {pod["metadata"]["labels"].get(MEMBER_LABEL) for pod in pods if _component(pod) == RESTORE and serves(pod)}
+        return Standing(
+            built=plane is not None or keys,
+            quiet=not running and all(found is None or _is_down(found) for found in (plane, syncer)),
+            full=len(full & set(pods_of(spec))),
+        )
+
+    async def keep_quarantined(self, spec: PlaneSpec, note: str, cluster_uid: str) -> bool:
+        """Write the note, unless there is one; whether it was there."""
+        record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
+        if planeidentity.recorded(record).quarantine:
+            return True
+        data = {planeidentity.QUARANTINE_KEY: note}
+        if record is None:
+            data |= {planeidentity.UID_KEY: cluster_uid} if cluster_uid else {}
+            body: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": planeidentity.NAME}, "data": data}
+            await self._client.create(kinds.CONFIG_MAPS, body, spec.namespace)
+        else:
+            version = {"resourceVersion": record["metadata"]["resourceVersion"]}
+            await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"metadata": version, "data": data}, spec.namespace)
+        _log.info("the syncer will delete nothing: %s", note, extra={"tenant": spec.tenant})
+        return False
+
+    async def release(self, spec: PlaneSpec, note: str) -> None:
+        """Remove exactly this note."""
+        record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
+        if record is not None and planeidentity.recorded(record).quarantine == note:
+            meta = {"resourceVersion": record["metadata"]["resourceVersion"]}
+            body = {"metadata": meta, "data": {planeidentity.QUARANTINE_KEY: None}}
+            await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
+
+    async def highest_revision(self, spec: PlaneSpec) -> int:
+        """The highest revision that the host has seen of the plane."""
+        return planeidentity.recorded(await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)).revision
+
+    async def claim(self, spec: PlaneSpec) -> bool:
+        """Create the claims that are missing; whether none was."""
+        made, missing = statefulset.claim(spec), []
+        for pod in pods_of(spec):
+            name = f"{made['metadata']['name']}-{pod}"
+            if await self._find(kinds.PERSISTENT_VOLUME_CLAIMS, name, spec.namespace) is None:
+                missing.append(name)
+        for name in missing:
+            body = made | {"metadata": made["metadata"] | {"name": name, "namespace": spec.namespace}}
+            try:
+                await self._client.create(kinds.PERSISTENT_VOLUME_CLAIMS, body, spec.namespace)
+            except AlreadyExists:
+                continue
+        return not missing
+
+    async def write(self, spec: PlaneSpec, keys: Keys, there: Mapping[str, Obj]) -> None:
+        """Put keys back. Every write names the version that was read."""
+        for name, files in keys.create.items():
+            meta = {"name": name, "labels": labels.made_for(spec.tenant, PLANE)}
+            body: Obj = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": _encoded(files)}
+            await self._client.create(kinds.SECRETS, body, spec.namespace)
+        for name, files in keys.change.items():
+            version = {"resourceVersion": there[name]["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "data": _encoded(files)}
+            await self._client.patch(kinds.SECRETS, name, body, spec.namespace)
+
+    async def drop_keys(self, spec: PlaneSpec) -> None:
+        """Delete the Secret in which the keys came."""
+        try:
+            await self._client.delete(kinds.SECRETS, SECRET, spec.namespace)
+        except NotFound:
+            return
+
+    async def mirrored(self, spec: PlaneSpec, resource: Resource) -> list[Obj]:
+        """The metadata of what the syncer has made of one kind."""
+        found = await self._client.list_metadata(resource, spec.work_namespace, label_selector=labels.MIRRORED)
+        return list(found.items)
+
+    async def _find(self, resource: Resource, name: str, namespace: str | None) -> Obj | None:
+        try:
+            return await self._client.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+
+def brought(secrets: Mapping[str, Obj], uid: str) -> Bundle | None:
+    """The keys that came for this restore; None if there are none. Raises BundleError."""
+    files = files_of(secrets.get(SECRET))
+    if files.get(OF, b"").decode("ascii", "replace") != uid:
+        return None
+    if FILE not in files:
+        raise BundleError(f"Secret {SECRET} has no {FILE}")
+    return bundle.read(files[FILE])
+
+
+def _component(pod: Obj) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(labels.COMPONENT) or "")
+
+
+def _is_down(workload: Obj) -> bool:
+    """Whether its controller has seen that it shall have no pods."""
+    status, meta = workload.get("status") or {}, workload["metadata"]
+    seen = int(status.get("observedGeneration") or 0) >= int(meta.get("generation") or 0)
+    return workload["spec"].get("replicas") == 0 and seen and not status.get("replicas")
+
+
+def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: base64.b64encode(content).decode() for name, content in files.items()}

@@ -1,0 +1,253 @@
+"""`bulkhead tenant restore` up to the sending, against a real API server; what is stored is a real plane's, in a directory.
+
+The tests play the controller: no kubelet is here, to which a port could be forwarded (`make e2e SUITE=durable`).
+"""
+
+import asyncio
+import base64
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bulkhead.api import labels, names
+from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists
+from bulkhead.snapshots import bundle
+from bulkhead.snapshots.layout import STORE, folder
+from bulkhead.snapshots.manifest import Manifest
+from controller.pki.material import files_of
+from controller.pki.signingkeys import new_files, ring_of
+from controller.plane.spec import API_SERVER
+from controller.restores import status
+from controller.restores.decide import Step
+from controller.restores.status import Compared
+from controller.snapshots.status import stored
+from tests.kit import storecopy
+from tests.kit.commandline import Cli, Controller, finish, start
+from tests.kit.planeprocess import ETCD, PlaneProcesses
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import NOW, plane_spec
+
+SPACE = "restore-keys"
+ID = "99999999-8888-7777-6666-555555555555"
+
+
+@dataclass
+class Backups:
+    """One snapshot of a plane with a pod, and the files that a restore needs."""
+
+    root: Path
+    key: Path
+    manifest: Manifest
+    pod_uid: str
+    client: Client
+
+    def where(self) -> tuple[str, ...]:
+        return ("--key", str(self.key), "--directory", str(self.root), "--namespace", SPACE)
+
+
+FILES = new_files()
+
+
+@pytest.fixture
+async def backups(
+    cli: Cli, controller: Controller, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Backups]:
+    assert cli is not None  # the definitions are installed
+    host_client = controller.client
+    monkeypatch.setattr(storecopy, "RING", ring_of(FILES))
+    spec = plane_spec(tenant=name, identity=ID, service_slice="10.112.4.0/22")
+    plane = PlaneProcesses(tmp_path / "plane", spec)
+    try:
+        with monkeypatch.context() as shared:
+            # The command has a cache of its own here, and the plane's programs have not.
+            shared.delenv("XDG_CACHE_HOME")
+            plane.start(ETCD, API_SERVER)
+        plane.wait()
+        async with Client(plane.admin, user_agent="tests", field_manager="tests") as inside:
+
+            async def default() -> Obj:
+                meta = {"name": "known", "namespace": "default"}
+                body = {
+                    "metadata": meta,
+                    "spec": {"containers": [{"name": "a", "image": "a"}], "serviceAccountName": "default"},
+                }
+                await inside.apply(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
+                return await inside.create(kinds.PODS, body)
+
+            pod = await default()
+        root = tmp_path / "backups"
+        of = {"metadata": {"name": name, "labels": {"team": "red"}}, "spec": {"class": "standard"}}
+        made = await storecopy.taken(plane, storecopy.in_folder(root), f"{name}-one", of)
+    finally:
+        plane.stop()
+    key = tmp_path / "key.txt"
+    key.write_text(f"{storecopy.KEY}\n")
+    for space in (SPACE, names.work_namespace(name), names.plane_namespace(name)):
+        with contextlib.suppress(AlreadyExists):
+            await host_client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+    data = {file: base64.b64encode(content).decode() for file, content in FILES.items()}
+    await host_client.apply(kinds.SECRETS, {"metadata": {"name": "bulkhead-identity", "namespace": SPACE}, "data": data})
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "TenantSnapshot",
+        "metadata": {"name": f"{name}-one"},
+        "spec": {"tenant": name},
+    }
+    request = await host_client.create(kinds.TENANT_SNAPSHOTS, body)
+    told = stored(request, made, f"file:///backups/{ID}/{name}-one/manifest.json", NOW)
+    await host_client.patch(kinds.TENANT_SNAPSHOTS, f"{name}-one", {"status": told}, subresource="status")
+    await controller.tenant(name)
+    mine = {"status": {"planeIdentity": ID, "serviceSlice": "10.112.4.0/22", "versions": {"kubernetes": spec.version}}}
+    await host_client.patch(kinds.TENANTS, name, mine, subresource="status")
+    yield Backups(root, key, made, str(pod["metadata"]["uid"]), host_client)
+    for request in (await host_client.list(kinds.TENANT_RESTORES)).items:
+        await host_client.delete(kinds.TENANT_RESTORES, request["metadata"]["name"])
+
+
+async def mirror(client: Client, tenant: str, virtual: str, uid: str) -> None:
+    """A pod of the host as the syncer makes it."""
+    noted = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: virtual, labels.VIRTUAL_UID: uid}
+    meta = {"name": f"{virtual}-x", "labels": {labels.SYNCED: labels.SYNCED_BY_SYNCER}, "annotations": noted}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "a", "image": "a"}], "automountServiceAccountToken": False}}
+    space = names.work_namespace(tenant)
+    await client.apply(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": space}})
+    await client.create(kinds.PODS, pod, space)
+
+
+async def asked(client: Client, tenant: str) -> Obj:
+    async def there() -> Obj | None:
+        found = (await client.list(kinds.TENANT_RESTORES)).items
+        return next((request for request in found if request["spec"]["tenant"] == tenant), None)
+
+    found: Obj = await until(there, f"a TenantRestore of {tenant}")
+    return found
+
+
+async def say(client: Client, request: Obj, wanted: Obj) -> None:
+    await client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], {"status": wanted}, subresource="status")
+
+
+async def test_a_dry_run_says_what_is_lost_and_changes_nothing(cli: Cli, backups: Backups, name: str) -> None:
+    await mirror(backups.client, name, "known", backups.pod_uid)
+    await mirror(backups.client, name, "younger", "11111111-0000-0000-0000-000000000000")
+    done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--dry-run")
+    assert done.code == 0, done
+    assert "1 pods are on the host and in the snapshot" in done.err
+    assert "1 pods are not in the snapshot: default/younger" in done.err
+    assert "everything that was written to its API after" in done.err
+    assert "nothing was changed" in done.out
+    assert [r for r in (await backups.client.list(kinds.TENANT_RESTORES)).items if r["spec"]["tenant"] == name] == []
+    # It asks before it replaces anything, and there is no terminal here.
+    done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where())
+    assert (done.code, "--yes" in done.err) == (2, True), done
+    # By its stored name it is found without the TenantSnapshot.
+    done = await cli("tenant", "restore", name, "--from", f"{ID}/{name}-one", *backups.where(), "--dry-run")
+    assert done.code == 0, done
+
+
+async def test_everything_that_is_wrong_is_said_at_once_and_before_anything_is_asked_for(
+    cli: Cli, backups: Backups, name: str
+) -> None:
+    client = backups.client
+
+    async def refused() -> str:
+        done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--yes")
+        assert done.code == 1, done
+        assert "nothing was changed" in done.err
+        return done.err
+
+    path = backups.root / folder(ID, f"{name}-one") / backups.manifest.attempt / STORE
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert "truncated" in await refused()
+    path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    await refused()
+    path.write_bytes(whole)
+    status_of = {"planeIdentity": ID.replace("9", "8"), "versions": {"kubernetes": "v1.30.0"}}
+    await client.patch(kinds.TENANTS, name, {"status": status_of}, subresource="status")
+    message = await refused()
+    assert "is of plane" in message
+    assert "newer minor" in message
+    await client.patch(kinds.TENANTS, name, {"status": {"planeIdentity": ID, "versions": None}}, subresource="status")
+    cidr = {"metadata": {"name": f"bh-{name}"}, "spec": {"cidrs": ["10.112.8.0/22"]}}
+    await client.create(kinds.SERVICE_CIDRS, cidr)
+    spec = {"tenant": name, "manifest": "that of another snapshot"}
+    body = {"apiVersion": names.API_VERSION, "kind": "TenantRestore", "metadata": {"name": f"{name}-other"}, "spec": spec}
+    await client.create(kinds.TENANT_RESTORES, body)
+    claim = {
+        "metadata": {"name": "data-plane-0"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    await client.create(kinds.PERSISTENT_VOLUME_CLAIMS, claim, names.plane_namespace(name))
+    bound = {"status": {"phase": "Bound", "capacity": {"storage": "1Mi"}}}
+    space = names.plane_namespace(name)
+    await client.patch(kinds.PERSISTENT_VOLUME_CLAIMS, "data-plane-0", bound, space, subresource="status")
+    message = await refused()
+    for words in ("10.112.8.0/22", f"restore {name}-other", "data-plane-0 has 1 MiB", "--discard-old-data"):
+        assert words in message
+    await client.delete(kinds.SERVICE_CIDRS, f"bh-{name}")
+    backups.key.write_text("AGE-SECRET-KEY-1")
+    done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--yes")
+    assert (done.code, "not an age private key" in done.err) == (2, True), done
+
+
+async def test_it_brings_keys_goes_on_after_an_interruption_and_lists_what_is_unknown(
+    cli: Cli, backups: Backups, name: str, host_file: Path
+) -> None:
+    client = backups.client
+    kubeconfig = ("--from", f"{name}-one", *backups.where(), "--yes")
+    process = await start("tenant", "restore", name, *kubeconfig, environment={"KUBECONFIG": str(host_file)})
+    request = await asked(client, name)
+    assert request["spec"]["manifest"] == (backups.root / folder(ID, f"{name}-one") / "manifest.json").read_text()
+
+    async def brought() -> dict[str, bytes]:
+        found = (await client.list(kinds.SECRETS, names.plane_namespace(name))).items
+        return next((files_of(secret) for secret in found if secret["metadata"]["name"] == "plane-restore"), {})
+
+    files = await until(brought, "the keys")
+    assert files["restore"].decode() == request["metadata"]["uid"]
+    assert bundle.read(files["plane.json"]).secrets["pki-service-account"]["encryption.key"]
+    process.send_signal(signal.SIGINT)
+    ended = await finish(process)
+    assert (ended.code, "it goes on" in ended.err) == (130, True), ended
+
+    async def restored() -> None:
+        await say(client, request, status.at_work(request, backups.manifest, Step.STOP, NOW))
+        await asyncio.sleep(1.5)
+        compared = Compared(("pod default/younger",))
+        await say(client, request, status.restored(request, backups.manifest, compared, NOW))
+
+    done, _ = await asyncio.gather(cli("tenant", "restore", name, *kubeconfig), restored())
+    assert done.code == 0, done
+    assert f"going on with restore {request['metadata']['name']}" in done.err
+    assert "pod default/younger" in done.err
+    assert f"bulkhead tenant accept-data {name}" in done.err
+    assert len([r for r in (await client.list(kinds.TENANT_RESTORES)).items if r["spec"]["tenant"] == name]) == 1
+
+
+async def test_a_tenant_that_is_gone_is_made_again_after_the_request(cli: Cli, backups: Backups, name: str) -> None:
+    client = backups.client
+    await client.delete(kinds.TENANTS, name)
+    wanted = ("tenant", "restore", name, "--from", f"{ID}/{name}-one", *backups.where())
+
+    async def fail() -> None:
+        request = await asked(client, name)
+
+        async def made() -> Obj | None:
+            found = (await client.list(kinds.TENANTS)).items
+            return next((tenant for tenant in found if tenant["metadata"]["name"] == name), None)
+
+        tenant = await until(made, "the Tenant")
+        assert (tenant["spec"]["class"], tenant["metadata"]["labels"]) == ("standard", {"team": "red"})
+        assert tenant["metadata"]["creationTimestamp"] >= request["metadata"]["creationTimestamp"]
+        await say(client, request, status.failed(request, "its slice is taken", NOW))
+
+    done, _ = await asyncio.gather(cli(*wanted), fail())
+    assert (done.code, "not restored: its slice is taken" in done.err) == (1, True), done

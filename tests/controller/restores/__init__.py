@@ -1,0 +1,1 @@
+"""Tests of restores: the next step, keys, and what is compared."""

@@ -1,0 +1,151 @@
+"""`bulkhead tenant restore`: put a snapshot in the place of a tenant's plane, or say what that would do.
+
+    read and check everything ──> say what is lost ──> confirm ──> controller and command work together ──> what is left to do
+The private key stays in this process; the controller gets the decrypted store by a port-forward into the plane's namespace.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bulkhead.api.objects import Obj
+from bulkhead.snapshots.sealing import SealError
+from workstation.cli import connection
+from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress, plain
+from workstation.cli.parsing import Actions
+from workstation.cli.tenant import confirmation, restoreplan
+from workstation.cli.tenant.restoreplan import RestorePlan, Stored
+from workstation.cli.tenant.restorework import Restoring
+from workstation.cli.tenant.snapshotsource import Where, add_where, keys_of, ring_of, source_of, where_of
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """`tenant restore NAME --from SNAPSHOT --key FILE`."""
+
+    host: Host
+    tenant: str
+    snapshot: str
+    where: Where
+    dry_run: bool
+    confirmed: bool
+    discard: bool
+    scratch: Path | None
+    wait: Wait
+
+
+def add_restore(actions: Actions) -> None:
+    """`tenant restore`."""
+    parser = actions.add_parser(
+        "restore",
+        help="put a snapshot in the place of a tenant's plane",
+        description="Put a snapshot in the place of a tenant's plane. Everything is checked before anything is changed, and "
+        "all that is wrong is listed at once. The tenant's pods run on meanwhile; what the snapshot does not know is listed, and "
+        "stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come from "
+        "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
+    )
+    add_host(parser)
+    add_tenant(parser, "name")
+    parser.add_argument(
+        "--from",
+        dest="snapshot",
+        metavar="SNAPSHOT",
+        required=True,
+        help="the TenantSnapshot; where there is none, IDENTITY/SNAPSHOT as it is stored",
+    )
+    add_where(parser)
+    parser.add_argument("--target", metavar="URL", default="", help="where IDENTITY/SNAPSHOT is stored: s3://BUCKET/PREFIX")
+    parser.add_argument("--dry-run", action="store_true", help="check everything, say what would be lost, and change nothing")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--discard-old-data",
+        action="store_true",
+        help="delete the plane's present data once the snapshot has arrived (default: keep it until the next restore)",
+    )
+    parser.add_argument(
+        "--scratch", metavar="DIR", type=Path, help="a directory with room for the decrypted store (default: TMPDIR)"
+    )
+    add_wait(parser, "until the plane runs with it")
+    parser.set_defaults(timeout=1800.0)
+    parser.does(_request, restore)
+
+
+def _request(options: argparse.Namespace) -> RestoreRequest:
+    return RestoreRequest(
+        host=host_of(options),
+        tenant=options.name,
+        snapshot=options.snapshot,
+        where=where_of(options),
+        dry_run=options.dry_run,
+        confirmed=options.yes,
+        discard=options.discard_old_data,
+        scratch=options.scratch,
+        wait=wait_of(options),
+    )
+
+
+def restore(request: RestoreRequest) -> int:
+    """`bulkhead tenant restore`."""
+    try:
+        return asyncio.run(_restore(request))
+    except KeyboardInterrupt:
+        next_step = "run the same command again: it goes on where this one was"
+        raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None
+    except SealError as error:
+        raise CliError(f"--key {request.where.key}: {error}", code=Exit.USAGE) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise CliError(f"--scratch {error.filename}: {error.strerror}", code=Exit.USAGE) from error
+
+
+async def _restore(request: RestoreRequest) -> int:
+    name = request.tenant
+    keys = keys_of(request.where.key)
+    async with connection.host_client(request.host) as client:
+        source, ring = await source_of(client, request.snapshot, request.where), await ring_of(client, request.where.namespace)
+        # The file has no name: it goes with this process, whatever ends it.
+        with tempfile.TemporaryFile(dir=request.scratch) as spool:
+            with Progress() as progress:
+                stored = Stored(source, ring, keys, spool)
+                plan = await restoreplan.look(client, name, stored, progress, discard=request.discard)
+            _refuse(request, plan)
+            sys.stderr.write(restoreplan.told(plan, name, datetime.now(UTC)))
+            if request.dry_run:
+                print(f"tenant {name}: snapshot {request.snapshot} can take the place of its plane; nothing was changed")
+                return Exit.DONE
+            if plan.resumed is not None:
+                sys.stderr.write(f"tenant {name}: going on with restore {plan.resumed['metadata']['name']}\n")
+            elif plan.tenant is not None and not request.confirmed:
+                warning = f"The present data of tenant {name} is replaced"
+                confirmation.ask(name, "a restore replaces its present data", warning, "nothing changed")
+            with Progress() as progress:
+                work = Restoring(client, name, plan, spool, progress)
+                asked = await work.begin(discard=request.discard)
+                done = await work.finish(asked, request.wait.seconds)
+    _say(name, done)
+    return Exit.DONE
+
+
+def _refuse(request: RestoreRequest, plan: RestorePlan) -> None:
+    if plan.reasons:
+        listed = "".join(f"\n  - {plain(reason, 500)}" for reason in plan.reasons)
+        raise CliError(f"tenant {request.tenant}: snapshot {request.snapshot} is refused, and nothing was changed:{listed}")
+
+
+def _say(name: str, done: Obj) -> None:
+    status = done.get("status") or {}
+    print(f"tenant {name} runs with snapshot {status.get('snapshot')} of {status.get('snapshotTime')}")
+    unknown, count = status.get("unknown") or [], int(status.get("unknownCount") or 0)
+    conditions = status.get("conditions") or [{}]
+    sys.stderr.write(f"{plain(conditions[0].get('message') or '', 1000)}\n")
+    for listed in unknown:
+        sys.stderr.write(f"  {plain(listed, 600)}\n")
+    if count > len(unknown):
+        sys.stderr.write(f"  and {count - len(unknown)} more\n")

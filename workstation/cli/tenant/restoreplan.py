@@ -1,0 +1,259 @@
+"""What a restore would do to a tenant, and every reason against it: found before anything is changed.
+
+stored snapshot ──> read whole, with every check, into a file without a name ──┬─> what it knows
+host ──> Tenant, class, slices, other restores, what the syncer has made ──────┴─> reasons, and what is lost
+"""
+
+import mmap
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from ipaddress import ip_network
+from typing import IO, TYPE_CHECKING, Final
+
+from bulkhead.api import conditions, labels, names
+from bulkhead.api.conditions import ConditionType, Reason, RestoreCondition, find_condition
+from bulkhead.api.objects import Obj
+from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.untrusted import mapping, text
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Resource
+from bulkhead.signing import Ring
+from bulkhead.snapshots import contents, reading
+from bulkhead.snapshots.bundle import Bundle
+from bulkhead.snapshots.contents import ContentsError
+from bulkhead.snapshots.judge import RefusedError, Taker
+from bulkhead.snapshots.layout import MANIFEST, STORE, folder
+from bulkhead.snapshots.manifest import Manifest
+from bulkhead.snapshots.sealing import SealError
+from bulkhead.snapshots.target import TargetError
+from workstation.cli.output import Progress
+from workstation.cli.tenant.snapshotsource import MOST_BYTES, Source
+
+if TYPE_CHECKING:
+    import pyrage
+
+_MIB: Final = 1 << 20
+_NAMED: Final = 10
+# What a volume needs beside the store and its copy (`controller.restores.fill`).
+_LOG_BYTES: Final = 160 << 20
+_KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
+    "pods": (kinds.PODS, contents.PODS),
+    "volume claims": (kinds.PERSISTENT_VOLUME_CLAIMS, contents.CLAIMS),
+    "Services": (kinds.SERVICES, contents.SERVICES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Of one kind: what the host has and the snapshot knows, what only the host has, and what only the snapshot has."""
+
+    both: int
+    younger: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """A restore before it begins.
+
+    envelope: the manifest as it is signed. tenant: the Tenant; None if it is made. resumed: an unfinished TenantRestore of the
+    same snapshot. reasons: why it is refused; empty if nothing speaks against it.
+    """
+
+    envelope: str = ""
+    manifest: Manifest | None = None
+    bundle: Bundle | None = None
+    tenant: Obj | None = None
+    resumed: Obj | None = None
+    known: Mapping[str, Known] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored snapshot, what it takes to read it, and the file that takes its store."""
+
+    source: Source
+    ring: Ring
+    keys: "list[pyrage.x25519.Identity]"
+    spool: IO[bytes]
+
+
+async def look(client: Client, tenant: str, stored: Stored, progress: Progress, *, discard: bool) -> RestorePlan:
+    """The plan; the store is in `stored.spool` afterwards, if it can be relied on."""
+    there = await _find(client, kinds.TENANTS, tenant)
+    reasons: list[str] = []
+    plan = RestorePlan(tenant=there)
+    try:
+        plan = await _read(plan, tenant, stored, progress)
+    except (RefusedError, SealError, TargetError, ContentsError) as error:
+        reasons.append(str(error))
+    if plan.manifest is not None:
+        reasons += await _of_tenant(client, tenant, plan.manifest, plan.bundle, there)
+        pending = await _pending(client, tenant)
+        resumed = next((request for request in pending if request["spec"]["manifest"] == plan.envelope), None)
+        reasons += [
+            f"restore {request['metadata']['name']} of the same tenant is at work: wait for it, or delete that TenantRestore"
+            for request in pending
+            if request is not resumed
+        ]
+        if resumed is None:
+            reasons += await _of_room(client, tenant, plan.manifest, discard=discard)
+        plan = replace(plan, resumed=resumed)
+    known = await _known(client, tenant, stored.spool) if not reasons else {}
+    return replace(plan, known=known, reasons=tuple(dict.fromkeys(reasons)))
+
+
+def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
+    """What an admin has to know before they say yes."""
+    found = plan.manifest
+    assert found is not None  # noqa: S101 - a plan without reasons has one
+    size, age = found.parts[STORE].plain / _MIB, _ago(found.created, now)
+    what = f"{size:.1f} MiB, Kubernetes {found.kubernetes}"
+    lines = [f"tenant {tenant}: snapshot {found.snapshot} of {found.created}, {age} old ({what})"]
+    if plan.tenant is None:
+        lines.append(f"  The Tenant is made again, with slice {found.service_slice} and identity {found.identity}.")
+        return "\n".join([*lines, ""])
+    lines.append("  Its API is away until the restored plane is ready. Its pods run on.")
+    lines.append(f"  Lost: everything that was written to its API after {found.created}.")
+    for what, known in plan.known.items():
+        lines.append(f"  {known.both:5} {what} are on the host and in the snapshot: they are adopted and stay as they are.")
+        if known.younger:
+            lines.append(f"  {len(known.younger):5} {what} are not in the snapshot: {_few(known.younger)}.")
+        if known.gone:
+            lines.append(
+                f"  {len(known.gone):5} {what} of the snapshot are not on the host: {_few(known.gone)}. They are made again."
+            )
+    if any(known.younger for known in plan.known.values()):
+        lines.append(f"  What is not in the snapshot stays until you accept the data: bulkhead tenant accept-data {tenant}.")
+    lines.append("  The content of its volumes is not part of a snapshot, and stays as it is.")
+    return "\n".join([*lines, ""])
+
+
+async def _read(plan: RestorePlan, tenant: str, stored: Stored, progress: Progress) -> RestorePlan:
+    source, keys = stored.source, stored.keys
+    status = mapping(mapping(plan.tenant).get("status"))
+    runs = mapping(status.get("versions"))
+    taker = Taker(
+        most=MOST_BYTES,
+        identity=text(status.get("planeIdentity")),
+        kubernetes=text(runs.get("kubernetes")),
+        etcd=text(runs.get("etcd")),
+    )
+    found = await reading.inspect(source.target, stored.ring, source.identity, source.name, taker)
+    envelope = (await source.target.small(f"{folder(source.identity, source.name)}/{MANIFEST}")).decode("utf-8", "replace")
+    bundle = await reading.plane(source.target, found, keys)
+    done = 0
+    async with aclosing(reading.store(source.target, found, keys)) as chunks:
+        async for chunk in chunks:
+            stored.spool.write(chunk)
+            done += len(chunk)
+            progress.show(f"tenant {tenant}: checked {done / _MIB:.1f} of {found.parts[STORE].plain / _MIB:.1f} MiB")
+    stored.spool.flush()
+    return replace(plan, manifest=found, envelope=envelope, bundle=bundle)
+
+
+async def _of_tenant(client: Client, tenant: str, found: Manifest, bundle: Bundle | None, there: Obj | None) -> list[str]:
+    reasons = []
+    if found.tenant != tenant:
+        reasons.append(f"it is of Tenant {found.tenant}: bulkhead tenant restore {found.tenant}")
+    if there is None:
+        wanted = text(mapping(bundle.tenant["spec"]).get("class")) if bundle is not None else ""
+        if wanted and await _find(client, kinds.TENANT_CLASSES, wanted) is None:
+            reasons.append(f"there is no TenantClass {wanted}, which the Tenant names: create it first")
+    else:
+        ready = conditions.condition_of(there, ConditionType.READY)
+        if ready.get("reason") == Reason.PAUSED:
+            reasons.append("the tenant is paused: the controller touches nothing of it until it is resumed")
+        if there["metadata"].get("deletionTimestamp"):
+            reasons.append("the Tenant is being deleted")
+    return [*reasons, *await _of_slice(client, tenant, found)]
+
+
+async def _of_slice(client: Client, tenant: str, found: Manifest) -> list[str]:
+    """Why the slice is not free; nothing if it is, or if it is the tenant's own."""
+    wanted = ip_network(found.service_slice)
+    for other in (await client.list(kinds.SERVICE_CIDRS)).items:
+        cidrs = [ip_network(cidr) for cidr in mapping(other.get("spec")).get("cidrs") or []]
+        own = other["metadata"]["name"] == names.plane_namespace(tenant)
+        if own and wanted not in cidrs:
+            return [f"its Services have addresses in {wanted}, and the tenant has slice {', '.join(map(str, cidrs))}"]
+        # The host's own range covers everything, and is not a slice.
+        if not own and (other["metadata"].get("labels") or {}).get(labels.TENANT) and any(map(wanted.overlaps, cidrs)):
+            return [f"its slice {wanted} is taken by tenant {other['metadata']['labels'][labels.TENANT]}"]
+    return []
+
+
+async def _of_room(client: Client, tenant: str, found: Manifest, *, discard: bool) -> list[str]:
+    """The volumes that are too small for the present data, the file and what is made of it."""
+    size = found.parts[STORE].plain
+    needed, reasons = (2 if discard else 3) * size + _LOG_BYTES, []
+    for claim in (await client.list(kinds.PERSISTENT_VOLUME_CLAIMS, names.plane_namespace(tenant))).items:
+        name = str(claim["metadata"]["name"])
+        try:
+            has = int(parse(mapping(mapping(claim.get("status")).get("capacity")).get("storage")))
+        except InvalidQuantityError:
+            continue
+        if name.startswith("data-plane-") and has < needed:
+            way_out = "raise controlPlane.storage.size" + (
+                "" if discard else ", or give up the present data: --discard-old-data"
+            )
+            reasons.append(f"volume {name} has {has // _MIB} MiB, and {-(-needed // _MIB)} are needed: {way_out}")
+    return reasons
+
+
+async def _pending(client: Client, tenant: str) -> list[Obj]:
+    return [request for request in (await client.list(kinds.TENANT_RESTORES)).items if is_pending(request, tenant)]
+
+
+def is_pending(request: Obj, tenant: str) -> bool:
+    """Whether a TenantRestore of this tenant is not finished."""
+    found = find_condition(mapping(request.get("status")).get("conditions") or [], RestoreCondition.COMPLETE) or {}
+    return mapping(request.get("spec")).get("tenant") == tenant and found.get("status") not in {"True", "False"}
+
+
+async def _known(client: Client, tenant: str, spool: IO[bytes]) -> dict[str, Known]:
+    with mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) as store:
+        inside = contents.uids(store, [resource for _, resource in _KINDS.values()])
+    found = {}
+    for what, (kind, resource) in _KINDS.items():
+        mirrored = (await client.list_metadata(kind, names.work_namespace(tenant), label_selector=labels.MIRRORED)).items
+        younger = [name for obj in mirrored if (name := contents.unknown(obj, inside[resource]))]
+        there = {_virtual(obj) for obj in mirrored}
+        # Only pods count here: not every claim and Service has a copy on the host.
+        gone = sorted(inside[resource].keys() - there) if kind is kinds.PODS else []
+        found[what] = Known(len(mirrored) - len(younger), tuple(sorted(younger)), tuple(gone))
+    return found
+
+
+def _virtual(obj: Obj) -> str:
+    noted = mapping(obj["metadata"].get("annotations"))
+    return f"{text(noted.get(labels.VIRTUAL_NAMESPACE))}/{text(noted.get(labels.VIRTUAL_NAME))}"
+
+
+async def _find(client: Client, resource: Resource, name: str) -> Obj | None:
+    try:
+        return await client.get(resource, name)
+    except NotFound:
+        return None
+
+
+def _few(found: Iterable[str]) -> str:
+    listed = list(found)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return ", ".join(listed[:_NAMED]) + more
+
+
+def _ago(created: str, now: datetime) -> str:
+    try:
+        seconds = int((now - datetime.fromisoformat(created).astimezone(UTC)).total_seconds())
+    except ValueError:
+        return "of unknown age and"
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{max(seconds, 0)} s"
