@@ -141,6 +141,10 @@ class Reason(_Explained):
         "QuorumLost",
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
+    RECOVERING = (
+        "Recovering",
+        "An admin asked for the recovery of a plane without a quorum from one of its members; the message says how far it is.",
+    )
     DISK_SLOW = "DiskSlow", "1 % of the writes to a disk of the plane's etcd take 200 ms or longer; the message has the figure."
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bulkhead.kube.errors import KubeError
@@ -30,14 +31,15 @@ class Members:
     ) -> Standing:
         """The members of the cluster now. `addresses` are those of the plane's pods."""
         asked = [pod for pod in pods_of(spec) if pod in addresses]
-        answers = await asyncio.gather(*(self._listed(spec, keys, pod, addresses[pod]) for pod in asked))
+        answers = await asyncio.gather(*(self._ask(spec, keys, pod, addresses[pod]) for pod in asked))
         found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None}
         return Standing(
             urls={pod: self._url(spec, pod) for pod in pods_of(spec)},
             record=record,
             pods={pod.name: pod for pod in pods},
-            lists={pod: members for pod, (members, _) in found.items()},
-            size=max((size for _, size in found.values()), default=0),
+            lists={pod: answer.members for pod, answer in found.items() if answer.members},
+            heard={pod: answer.revision for pod, answer in found.items()},
+            size=max((answer.size for answer in found.values() if answer.members), default=0),
         )
 
     async def change(
@@ -49,19 +51,31 @@ class Members:
         _log.info("a member is replaced: %s", _words(step), extra={"tenant": spec.tenant})
         await _apply(etcd, step)
 
-    async def _listed(
-        self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str
-    ) -> tuple[tuple[Listed, ...], int] | None:
-        """The members as one of them lists them, and the size of its file; None if it does not answer, leads nor follows."""
+    async def _ask(self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str) -> "_Answer | None":
+        """What one member says; None if it does not answer, or if it is a learner."""
         try:
             etcd = await self._access.etcd(spec.tenant, keys, pod, address)
-            state = await etcd.member(pod)
-            if not state.leader or state.learner:
+            state = await etcd.status(pod)
+            if state.learner:
                 return None
-            return await etcd.members(), state.size
+            answer = _Answer(state.revision, state.size)
         except (KubeError, TimeoutError) as error:
             _log.info("the etcd of pod %s does not answer: %s", pod, error, extra={"tenant": spec.tenant})
             return None
+        try:
+            return replace(answer, members=await etcd.members()) if state.leader else answer
+        except (KubeError, TimeoutError) as error:
+            _log.info("the etcd of pod %s does not list the members: %s", pod, error, extra={"tenant": spec.tenant})
+            return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a member says of itself."""
+
+    revision: int
+    size: int  # bytes of its file
+    members: tuple[Listed, ...] = ()  # as it lists them, if it follows a leader or leads
 
 
 async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:

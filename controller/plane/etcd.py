@@ -25,6 +25,8 @@ DATA_PATH = "/var/lib/etcd"
 _MEMBERS = "--initial-cluster="
 # Environment variables of planes with several members.
 _CLUSTER, _STATE = "MEMBERS", "MEMBERS_STATE"
+# etcd's own variable for --force-new-cluster; one that is not set, or empty, is false.
+_FORCE = "ETCD_FORCE_NEW_CLUSTER"
 SEVERAL = 3  # members of a plane that has more than one
 
 
@@ -72,10 +74,12 @@ def _recorded(spec: PlaneSpec) -> list[Obj]:
     if spec.control_plane.replicas == 1:
         return []
     keys = {_STATE: memberrecord.STATE, _CLUSTER: memberrecord.CLUSTER}
-    return [
+    named = [
         {"name": name, "valueFrom": {"configMapKeyRef": {"name": memberrecord.CONFIG_MAP, "key": key}}}
         for name, key in keys.items()
     ]
+    force = {"name": memberrecord.CONFIG_MAP, "key": memberrecord.FORCE, "optional": True}
+    return [*named, {"name": _FORCE, "valueFrom": {"configMapKeyRef": force}}]
 
 
 def _flags(spec: PlaneSpec) -> list[str]:

@@ -38,6 +38,17 @@ class Pod:
     refused: bool = False  # its etcd found no data and may not start
     tries: bool = False  # it found none the last time, and may run now
     capacity: int | None = None  # bytes of its volume; None if it has none yet
+    on_node: bool = True  # a node runs it, or did
+    runs_for: float = 0.0  # seconds since its etcd has started; 0 if it does not run
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The claim of a pod's volume."""
+
+    pod: str
+    uid: str
+    ends: bool = False  # it is deleted as soon as no pod uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,8 @@ class Standing:
 
     urls: the peer URL of each pod, in the order of the pods.
     lists: for each pod whose etcd answers and follows a leader, the cluster's members as it lists them.
+    heard: for each pod whose etcd answers, the revision of its data, with a leader or without.
+    claims, quarantined: read during a recovery only: the pods' claims, and whether the syncer must delete nothing.
     size: bytes of the largest file.
     """
 
@@ -53,6 +66,9 @@ class Standing:
     record: Record
     pods: Mapping[str, Pod] = field(default_factory=dict)
     lists: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
+    heard: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    quarantined: bool = False
     size: int = 0
 
     @property
@@ -123,7 +139,21 @@ class Promote:
     member: Listed
 
 
-Step: TypeAlias = Write | Remove | Add | Restart | Promote
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Tell the syncer that the plane's data may be behind, before it becomes so."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete the claim of a volume that a recovery gives up."""
+
+    claim: Claim
+
+
+Step: TypeAlias = Write | Remove | Add | Restart | Promote | Quarantine | Discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +163,7 @@ class Decision:
     step: Step | None = None
     replacing: str = ""  # the pod whose member is being replaced
     trouble: str = ""  # why a member that is lost is not replaced
+    recovering: str = ""  # how far a recovery is
 
 
 def decide(standing: Standing) -> Decision:
@@ -174,7 +205,8 @@ def _closed(standing: Standing) -> Decision:
         member = standing.at(pod)
         if member is not None and not member.name:
             # It has been added and has never started, so it has acknowledged nothing.
-            return Decision(Write(Record(open_for=pod, version=standing.record.version)), replacing=pod)
+            absent = tuple(other for other in standing.urls if standing.at(other) is None)
+            return Decision(Write(Record(open_for=pod, without=absent, version=standing.record.version)), replacing=pod)
         if member is not None and member.learner and pod not in lost:
             return Decision(Promote(pod, member), replacing=pod)
     if not lost:

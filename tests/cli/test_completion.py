@@ -62,7 +62,10 @@ def by_bash(programs: dict[str, str], *words: str) -> list[str]:
     [
         (["tena"], ["tenant"]),
         (["log"], ["login", "logout"]),
-        (["tenant", ""], ["create", "list", "describe", "why", "accept-data", "snapshot", "verify-snapshot", "delete"]),
+        (
+            ["tenant", ""],
+            ["create", "list", "describe", "why", "accept-data", "recover", "snapshot", "verify-snapshot", "delete"],
+        ),
         (["tenant", "list", "--out"], ["--output"]),
         (["tenant", "list", "-o", ""], ["table", "wide", "json", "yaml"]),
         (["usage", "--by", "o"], ["owner"]),

@@ -106,7 +106,7 @@ class ControllerHost:
         facets += [Slurm(slurm)] if slurm is not None else []
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
-        facets += [MembersCared(client, tools.interior, members)] if members is not None else []
+        facets += [MembersCared(client, tools.interior, members, clock)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:

@@ -142,10 +142,13 @@ class EtcdMembers:
     def _spawn(self, pod: str, environment: Mapping[str, str], before: tuple[str, ...]) -> None:
         container = etcd.container(self.spec)
         program, *flags = container["command"]
+        of_etcd: dict[str, str] = {}
         for variable in container["env"]:
-            key = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("key")
+            key, name = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("key"), variable["name"]
             if key is not None:
-                flags = [flag.replace(f"$({variable['name']})", environment[key]) for flag in flags]
+                flags = [flag.replace(f"$({name})", environment.get(key, "")) for flag in flags]
+            if key in environment and name.startswith("ETCD_"):
+                of_etcd[name] = environment[key]
         # Peers reach each other at the listening address alone.
         (self.folder / pod).mkdir(exist_ok=True, mode=0o700)
         path = self.folder / f"{pod}.log"
@@ -156,6 +159,6 @@ class EtcdMembers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMEMLIMIT": "100MiB"},
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMEMLIMIT": "100MiB"} | of_etcd,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
             )

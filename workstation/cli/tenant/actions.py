@@ -6,6 +6,7 @@ from workstation.cli.tenant.create import add_create
 from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
 from workstation.cli.tenant.listing import add_list
+from workstation.cli.tenant.recover import add_recover
 from workstation.cli.tenant.snapshot import add_snapshot
 from workstation.cli.tenant.verifysnapshot import add_verify_snapshot
 from workstation.cli.tenant.why import add_why
@@ -15,5 +16,6 @@ def add_arguments(parser: Parser) -> None:
     """`tenant`."""
     parser.description = "Tenants of this cluster."
     actions = parser.actions("ACTION")
-    for add in (add_create, add_list, add_describe, add_why, add_accept_data, add_snapshot, add_verify_snapshot, add_delete):
+    looks = (add_create, add_list, add_describe, add_why)
+    for add in (*looks, add_accept_data, add_recover, add_snapshot, add_verify_snapshot, add_delete):
         add(actions)

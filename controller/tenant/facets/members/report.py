@@ -15,6 +15,9 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
     if standing is None or decision is None:
         return Report(conditions={ConditionType.DEGRADED: None})
+    if decision.recovering:
+        words = f"the plane is recovered from one member: {decision.recovering}"
+        return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.RECOVERING, words)}, again=_SOON_SECONDS)
     if not standing.quorate:
         # Perhaps they elect a leader. PlaneReady says if it lasts; what was reported stays.
         return Report(again=_SOON_SECONDS)
