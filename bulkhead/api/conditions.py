@@ -141,6 +141,7 @@ class Reason(_Explained):
         "QuorumLost",
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
+    GROWING = "Growing", "A plane of one member gets two more; the message says how far it is. It serves meanwhile."
     RECOVERING = (
         "Recovering",
         "An admin asked for the recovery of a plane without a quorum from one of its members; the message says how far it is.",

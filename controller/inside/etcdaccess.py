@@ -151,6 +151,10 @@ class Etcd:
             "/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, seconds=_CHANGE_DEADLINE_SECONDS
         )
 
+    async def move(self, member: str, peer_url: str) -> None:
+        """Tell the cluster at which URL a member's peers reach it."""
+        await self._call("/v3/cluster/member/update", {"ID": member, "peerURLs": [peer_url]}, seconds=_CHANGE_DEADLINE_SECONDS)
+
     async def remove(self, member: str) -> None:
         """Remove a member for ever: with its old data it cannot come back."""
         await self._call("/v3/cluster/member/remove", {"ID": member}, seconds=_CHANGE_DEADLINE_SECONDS)

@@ -4,15 +4,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from bulkhead.kube.errors import KubeError
 from controller.inside.etcdaccess import Etcd, EtcdAccess
 from controller.plane.memberrecord import Record, peer_url, pods_of
-from controller.plane.membership import Add, Listed, Pod, Promote, Remove, Standing
+from controller.plane.membership import Add, Listed, Move, Pod, Promote, Remove, Standing
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 
+Change: TypeAlias = Remove | Add | Move | Promote
 _log = logging.getLogger(__name__)
 # What etcd answers while a learner has not caught up.
 _NOT_READY: Final = "in sync with leader"
@@ -43,12 +44,17 @@ class Members:
         )
 
     async def change(
-        self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], standing: Standing, step: Remove | Add | Promote
+        self,
+        spec: PlaneSpec,
+        keys: KeyMaterial,
+        addresses: Mapping[str, str],
+        standing: Standing,
+        step: Remove | Add | Move | Promote,
     ) -> None:
         """Do one step, by the first member that answers. Raises KubeError."""
-        pod = min(pod for pod in standing.lists if pod != step.pod)
+        pod = min(pod for pod in standing.lists if pod != step.pod or isinstance(step, Move))
         etcd = await self._access.etcd(spec.tenant, keys, pod, addresses[pod])
-        _log.info("a member is replaced: %s", _words(step), extra={"tenant": spec.tenant})
+        _log.info("the members change: %s", _words(step), extra={"tenant": spec.tenant})
         await _apply(etcd, step)
 
     async def _ask(self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str) -> "_Answer | None":
@@ -78,12 +84,14 @@ class _Answer:
     members: tuple[Listed, ...] = ()  # as it lists them, if it follows a leader or leads
 
 
-async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:
+async def _apply(etcd: Etcd, step: Change) -> None:
     match step:
         case Remove(_, member):
             await etcd.remove(member.id)
         case Add(_, url):
             await etcd.add_learner(url)
+        case Move(_, member, url):
+            await etcd.move(member.id, url)
         case Promote(_, member):
             try:
                 await etcd.promote(member.id)
@@ -92,11 +100,13 @@ async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:
                     raise
 
 
-def _words(step: Remove | Add | Promote) -> str:
+def _words(step: Change) -> str:
     match step:
         case Remove(pod, member):
             return f"removing member {member.id} of {pod}, whose volume is lost"
         case Add(pod, url):
             return f"adding a learner for {pod} at {url}"
+        case Move(pod, member, url):
+            return f"member {member.id} of {pod} is reached at {url}"
         case Promote(pod, member):
             return f"promoting member {member.id} of {pod}"

@@ -59,7 +59,12 @@ def container(spec: PlaneSpec) -> Obj:
 
 def members_of(stateful_set: Obj) -> int:
     """The number of members with which a plane's etcd was started, whatever its scale is now; 0 if that cannot be read."""
-    containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
+    return members_of_pod(stateful_set["spec"].get("template", {}))
+
+
+def members_of_pod(pod: Obj) -> int:
+    """The same of a pod, or of its template."""
+    containers = pod.get("spec", {}).get("containers") or []
     etcd: Obj = next((entry for entry in containers if entry.get("name") == "etcd"), {})
     flags = [flag for flag in etcd.get("command") or () if flag.startswith(_MEMBERS)]
     if not flags:

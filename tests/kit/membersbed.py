@@ -22,6 +22,7 @@ from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
 SPEC = plane_spec(control_plane={"replicas": 3})
+ONE = plane_spec()
 ROOM = 2 << 30
 FIRST, SECOND, THIRD = PODS
 
@@ -49,6 +50,9 @@ class Bed:
         self.generation = dict.fromkeys(PODS, 0)  # of each pod: a new one has another UID
         self.volumes = {pod: Volume(f"claim-0-{pod}") for pod in PODS}
         self.quarantined = ""
+        self.one = ONE
+        self.alone: set[str] = set()  # pods with the template of a plane of one member
+        self.narrow: set[str] = set()  # pods whose volumes have no room
 
     def kubelet(self) -> None:
         """Start what should run; what has ended by itself only after a pause."""
@@ -57,7 +61,9 @@ class Bed:
             if self.refuses(pod) and time.monotonic() < self.waits.setdefault(pod, time.monotonic() + 3.0):
                 continue
             self.waits.pop(pod, None)
-            if pod not in self.stopped:
+            if pod not in self.stopped and pod in self.alone:
+                self.members.start(pod, spec=ONE)
+            elif pod not in self.stopped:
                 self.members.start(pod, environment={key: self.members.here(pod, text) for key, text in values.items()})
 
     def stop(self, *pods: str) -> None:
@@ -73,7 +79,11 @@ class Bed:
 
     def pods(self) -> tuple[Pod, ...]:
         there = (pod for pod in PODS if pod not in self.stopped)
-        return tuple(Pod(pod, self.uid(pod), self.refuses(pod), pod in self.waits, self.room) for pod in there)
+        return tuple(self.pod(pod) for pod in there)
+
+    def pod(self, pod: str) -> Pod:
+        room = 1 if pod in self.narrow else self.room
+        return Pod(pod, self.uid(pod), self.refuses(pod), pod in self.waits, room, alone=pod in self.alone)
 
     def uid(self, pod: str) -> str:
         return f"uid-{self.generation[pod]}-{pod}"
@@ -83,6 +93,7 @@ class Bed:
         self.members.kill(pod)
         (self.members.folder / f"{pod}.log").unlink(missing_ok=True)
         self.generation[pod] += 1
+        self.alone.discard(pod)
         if self.volumes[pod].ends:
             self.members.empty(pod)
             self.volumes[pod] = Volume(f"claim-{self.generation[pod]}-{pod}")

@@ -3,6 +3,7 @@
 The host's API server is real, too. The test is the kubelet: it starts the members and writes the statuses of their pods.
 """
 
+import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -15,11 +16,13 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
+from bulkhead.kube.errors import NotFound, Unprocessable
 from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.members import Members
+from controller.plane import etcd
 from controller.plane.memberrecord import CONFIG_MAP, is_refusal
+from controller.plane.spec import PLANE
 from tests.kit.controllerhost import ControllerHost, ask
 from tests.kit.crds import install
 from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
@@ -36,24 +39,26 @@ class Kubelet:
     def __init__(self, client: Client, members: EtcdMembers, name: str) -> None:
         self.client, self.members, self.space = client, members, names.plane_namespace(name)
         self.labels = labels.made_for(name, "plane")
+        self.one = changed(plane_spec(), tenant=name)
+        self.room = "2Gi"  # of a new volume
         self.waits: dict[str, float] = {}
         self.ends: dict[str, Obj] = {}
         self.told: dict[str, Obj] = {}
 
     async def claim(self, pod: str) -> None:
-        requests = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+        requests = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": self.room}}}
         made = {"metadata": {"name": f"data-{pod}", "namespace": self.space, "labels": self.labels}, "spec": requests}
         await self.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, made)
-        status = {"phase": "Bound", "capacity": {"storage": "2Gi"}}
+        status = {"phase": "Bound", "capacity": {"storage": self.room}}
         await self.client.patch(
             kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", {"status": status}, self.space, subresource="status"
         )
 
     async def sync(self) -> None:
         """One round over all pods."""
-        record = (await self.client.get(kinds.CONFIG_MAPS, CONFIG_MAP, self.space))["data"]
-        for pod in PODS:
-            uid = await self._pod(pod)
+        template = (await self.client.get(kinds.STATEFUL_SETS, PLANE, self.space))["spec"]
+        for pod in PODS[: template["replicas"]]:
+            uid, alone = await self._pod(pod, template["template"]["spec"]["containers"][0])
             refused = not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))
             end = {"terminated": {"exitCode": 1, "message": self.members.log_tail(pod)}} if refused else self.ends.get(uid, {})
             self.ends[uid] = end
@@ -61,15 +66,23 @@ class Kubelet:
                 state: Obj = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 1}
             else:
                 self.waits.pop(uid, None)
-                self.members.start(pod, environment={key: self.members.here(pod, text) for key, text in record.items()})
+                await self._start(pod, alone=alone)
                 state = {"state": {"running": {"startedAt": "2026-06-01T12:00:00Z"}}, "lastState": end}
             await self._tell(pod, uid, state, ready=self.members.runs(pod))
 
-    async def _pod(self, pod: str) -> str:
+    async def _start(self, pod: str, *, alone: bool) -> None:
+        if alone:
+            self.members.start(pod, spec=self.one)
+        elif not self.members.runs(pod):
+            record = (await self.client.get(kinds.CONFIG_MAPS, CONFIG_MAP, self.space))["data"]
+            self.members.start(pod, environment={key: self.members.here(pod, text) for key, text in record.items()})
+
+    async def _pod(self, pod: str, container: Obj) -> tuple[str, bool]:
+        """The UID of a pod, and whether it has the flags of a plane of one."""
         try:
             found = await self.client.get(kinds.PODS, pod, self.space)
             if "deletionTimestamp" not in found["metadata"]:
-                return str(found["metadata"]["uid"])
+                return str(found["metadata"]["uid"]), etcd.members_of_pod(found) == 1
             await self.client.delete(kinds.PODS, pod, self.space, grace_seconds=0)
         except NotFound:
             pass
@@ -77,17 +90,22 @@ class Kubelet:
         await self._volume(pod)
         security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
         security |= {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        spec = {"nodeName": "node", "containers": [{"name": "etcd", "image": "x", "securityContext": security}]}
+        own = {"name": "etcd", "image": "x", "command": container["command"], "securityContext": security}
+        spec = {"nodeName": "node", "containers": [own]}
         made = await self.client.create(
             kinds.PODS, {"metadata": {"name": pod, "namespace": self.space, "labels": self.labels}, "spec": spec}
         )
         # A new pod's containers have no log.
         (self.members.folder / f"{pod}.log").unlink(missing_ok=True)
-        return str(made["metadata"]["uid"])
+        return str(made["metadata"]["uid"]), etcd.members_of_pod(made) == 1
 
     async def _volume(self, pod: str) -> None:
         """A claim that is being deleted goes once no pod uses it; the next one has an empty volume."""
-        claim = await self.client.get(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", self.space)
+        try:
+            claim = await self.client.get(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", self.space)
+        except NotFound:
+            await self.claim(pod)
+            return
         if "deletionTimestamp" in claim["metadata"]:
             free = {"metadata": {"finalizers": None}}
             await self.client.patch(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", free, self.space)
@@ -140,20 +158,25 @@ class World:
 
 @pytest.fixture
 async def world(host_client: Client, tmp_path: Path) -> AsyncIterator[World]:
-    client, name = host_client, f"heals-{secrets.token_hex(3)}"
+    async with world_of(host_client, tmp_path, 3) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def world_of(client: Client, folder: Path, replicas: int) -> AsyncIterator[World]:
+    """A tenant whose plane has so many members."""
+    name = f"heals-{secrets.token_hex(3)}"
     await install(client)
     offer = tenant_class(controlPlane={"maxReplicas": 3}) | {"metadata": {"name": "healing"}}
     await client.apply(kinds.TENANT_CLASSES, offer)
-    await ask(client, name, **{"class": "healing", "controlPlane": {"replicas": 3}})
+    await ask(client, name, **{"class": "healing", "controlPlane": {"replicas": replicas}})
     async with ControllerHost(client) as first:
         await first.settle(name)
     spec = changed(plane_spec(), tenant=name, control_plane={"replicas": 3})
     files = (await client.get(kinds.SECRETS, "pki-etcd", names.plane_namespace(name)))["data"]
-    members = EtcdMembers(tmp_path, spec, files)
+    members = EtcdMembers(folder, spec, files)
     access = EtcdAccess(SystemClock(), ports=members.http_ports)
     kubelet = Kubelet(client, members, name)
-    for pod in PODS:
-        await kubelet.claim(pod)
     try:
         async with ControllerHost(client, members=Members(access, lambda _, pod: members.peer_url(pod))) as host:
             yield World(host, kubelet, name)
@@ -171,7 +194,7 @@ async def test_a_tenant_says_which_member_is_replaced_and_a_lost_quorum_is_left_
     world.kubelet.members.empty(LOST)
     await until(world.turn, "a member is missing", 60.0)
     await until(world.whole, "the member is replaced", 120.0)
-    assert any(told.startswith("MemberReplaced: plane-2 has lost its volume") for told in world.told), world.told
+    assert any(told.startswith("MemberReplaced: plane-2 has an empty volume") for told in world.told), world.told
     assert (await world.host.client.get(kinds.PODS, LOST, world.space))["metadata"]["uid"] != pod, "its pod did not try at once"
 
 
@@ -206,3 +229,32 @@ async def test_a_plane_without_a_quorum_is_left_alone_until_an_admin_asks(world:
     assert [pod for pod in PODS if now[pod] == claims[pod]] == [PODS[0]]
     record = await world.record()
     assert (record["recover"], record["force"], record["heard"]) == ("", "false", "")
+
+
+async def test_a_plane_of_one_grows_to_three_if_its_tenant_asks_and_never_shrinks(host_client: Client, tmp_path: Path) -> None:
+    async with world_of(host_client, tmp_path, 1) as world:
+        await world.turn()
+        before = (await world.host.client.get(kinds.PODS, PODS[0], world.space))["metadata"]["uid"]
+        world.kubelet.room = "100Mi"
+        await world.host.client.patch(kinds.TENANTS, world.name, {"spec": {"controlPlane": {"replicas": 3}}})
+
+        async def told() -> bool:
+            return "plane-1 cannot join: its new volume of 100Mi is too small" in str(await world.turn())
+
+        await until(told, "the missing room is told", 60.0)
+        degraded = await world.turn()
+        assert (degraded["reason"], "plane-0 serves meanwhile" in degraded["message"]) == ("Growing", True)
+        now = await world.host.client.get(kinds.PODS, PODS[0], world.space)
+        assert now["metadata"]["uid"] == before, "the only member goes on until there is room"
+        with pytest.raises(Unprocessable, match="never shrink"):
+            await world.host.client.patch(kinds.TENANTS, world.name, {"spec": {"controlPlane": {"replicas": 1}}})
+        # The host's admin gives them room.
+        for pod in PODS[1:]:
+            status = {"status": {"capacity": {"storage": "2Gi"}}}
+            claims = kinds.PERSISTENT_VOLUME_CLAIMS
+            await world.host.client.patch(claims, f"data-{pod}", status, world.space, subresource="status")
+        await until(world.whole, "the plane has three members", 240.0)
+        now = await world.host.client.get(kinds.PODS, PODS[0], world.space)
+        assert now["metadata"]["uid"] != before
+        record = await world.record()
+        assert (record["open"], record["without"]) == ("", "")

@@ -17,7 +17,7 @@ from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import Clock
 from controller.decide.storage import claims_of
 from controller.inside.members import Members
-from controller.plane import memberrecord, membership, quorumrecovery
+from controller.plane import etcd, memberrecord, membership, quorumrecovery
 from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
@@ -157,7 +157,7 @@ class MembersCared(Facet):
             case membership.Remove(pod, _) if not await self._is_lost(turn, pod):
                 # The informer was late.
                 raise Conflict(409, "Conflict", f"pod {pod} is not the one that was observed")
-            case membership.Remove() | membership.Add() | membership.Promote():
+            case membership.Remove() | membership.Add() | membership.Move() | membership.Promote():
                 keys, addresses = turn.need(KeyMaterial), self.interior.addresses(spec)
                 await self.members.change(spec, keys, addresses, standing, step)
         return standing.record
@@ -219,6 +219,7 @@ def _pod(pod: Obj, sizes: dict[str, int | None], now: datetime) -> Pod:
         capacity=sizes.get(f"data-{name}"),
         on_node=bool((pod.get("spec") or {}).get("nodeName")),
         runs_for=memberrecord.runs_for(pod, now),
+        alone=etcd.members_of_pod(pod) == 1,
     )
 
 
