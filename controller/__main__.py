@@ -199,7 +199,7 @@ class Controller:
             TenantSnapshots(self._snapshots, self._taking, tools.interior),
             Pulls(client, tools.applier, self._clock, self._pulls),
             AuditReceiver(self._receivers),
-            MembersCared(client, tools.interior, Members(etcds)),
+            MembersCared(client, tools.interior, Members(etcds), self._clock),
             Slurm(ordering),
             StoreRoom(self._stores, tools.interior, ContentsReader(self._planes, self._clock, budget)),
             Shares(self._shares),

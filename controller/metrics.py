@@ -49,6 +49,7 @@ ssh_certificates = Counter(
     "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
 )
 data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is lost or replaced.", ["tenant"])
+quorum_lost = Gauge("bulkhead_tenant_quorum_lost", "1 while fewer than a quorum of the plane's members serve.", ["tenant"])
 members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
@@ -118,6 +119,7 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     tenant_ready.labels(tenant).set(ready)
     plane = condition_of({"status": status}, ConditionType.PLANE_READY)
     data_lost.labels(tenant).set(plane.get("reason") == Reason.DATA_LOST)
+    quorum_lost.labels(tenant).set(plane.get("reason") == Reason.QUORUM_LOST)
     members_down.labels(tenant).set(plane.get("reason") == Reason.MEMBERS_DOWN)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
@@ -169,6 +171,7 @@ def forget(tenant: str) -> None:
     for gauge, names in (
         (tenant_ready, [(tenant,)]),
         (data_lost, [(tenant,)]),
+        (quorum_lost, [(tenant,)]),
         (members_down, [(tenant,)]),
         (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
         (audit_lost, [(tenant, why) for why in LOSSES]),

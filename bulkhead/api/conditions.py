@@ -149,6 +149,11 @@ class Reason(_Explained):
         "QuorumLost",
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
+    GROWING = "Growing", "A plane of one member gets two more; the message says how far it is. It serves meanwhile."
+    RECOVERING = (
+        "Recovering",
+        "An admin asked for the recovery of a plane without a quorum from one of its members; the message says how far it is.",
+    )
     DISK_SLOW = "DiskSlow", "1 % of the writes to a disk of the plane's etcd take 200 ms or longer; the message has the figure."
     MEMORY_BELOW_QUOTA = (
         "MemoryBelowQuota",

@@ -46,8 +46,8 @@ from bulkhead.api.shares import SHARED, ChosenShares
 from bulkhead.api.slurm import Slurm
 from bulkhead.api.tenantstatus import TenantStatus
 
-_SAME_REPLICAS = (
-    "(has(self.controlPlane) && has(self.controlPlane.replicas) ? self.controlPlane.replicas : 0) == "
+_NO_FEWER_REPLICAS = (
+    "(has(self.controlPlane) && has(self.controlPlane.replicas) ? self.controlPlane.replicas : 0) >= "
     "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.replicas) ? oldSelf.controlPlane.replicas : 0)"
 )
 _OLD_STORAGE_CLASS = (
@@ -83,7 +83,9 @@ class ControlPlane(ApiModel):
     """The tenant's plane: etcd, API server and controller manager."""
 
     replicas: Literal[1, 3] | None = Field(
-        None, description="Number of plane pods, each with its etcd member: 1 or 3. Immutable."
+        None,
+        description="Number of plane pods, each with its etcd member: 1 or 3. It may grow from 1 to 3, for which the plane "
+        "starts again once, but never shrink.",
     )
     resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
     storage: Storage | None = Field(None, description="The volume under the plane's etcd.")
@@ -262,8 +264,8 @@ class TenantSpec(ApiModel):
 
     model_config = model_rules(
         {
-            "rule": _SAME_REPLICAS,
-            "message": "controlPlane.replicas cannot change after creation: the etcd members are fixed",
+            "rule": _NO_FEWER_REPLICAS,
+            "message": "controlPlane.replicas may grow from 1 to 3 but never shrink; for fewer, make another Tenant",
             "fieldPath": ".controlPlane",
         },
         {

@@ -13,7 +13,7 @@ from controller.decide.extras import Refused, is_extra
 from controller.decide.fixed import as_it_began
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
-from controller.plane import auditreceiver, authentication, statefulset
+from controller.plane import auditreceiver, authentication, etcd, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, TRUST_ANNOTATION, PlaneSpec
@@ -114,7 +114,8 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
     meta = template["metadata"]
     annotations = (meta.get("annotations") or {}) | {TRUST_ANNOTATION: keys.trust}
     wanted = running["spec"] | {
-        "replicas": statefulset.members(spec),
+        # Its template is for this number: another pod of a plane of one would found a second cluster.
+        "replicas": statefulset.members(spec) and (etcd.members_of(running) or spec.control_plane.replicas),
         "template": template | {"metadata": meta | {"annotations": annotations}},
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)

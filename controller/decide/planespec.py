@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bulkhead.api import durations, names, privileges
+from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
@@ -99,8 +100,9 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
     """The plane with the volume template and the number of etcd members that it was started with.
 
-    Claims cannot move, the template is immutable (`controller.decide.storage` grows the claims), and members that were merely
-    added would be a second cluster. How the API server ends changes only with its next image: no plane restarts just for that.
+    Claims cannot move, the template is immutable (`controller.decide.storage` grows the claims), and members are added by a
+    migration (`controller.plane.membership`), only if the Tenant itself asks: another default of its class restarts no plane.
+    How the API server ends changes only with its next image: no plane restarts just for that.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     control, storage = spec.control_plane, spec.storage
@@ -113,11 +115,17 @@ def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
         spec,
         control_plane=replace(
             control,
-            replicas=etcd.members_of(running) or control.replicas,
+            replicas=_members(running, control),
             ends_soon=apiserver.ends_soon(running, spec.images.kubernetes),
         ),
         storage=replace(storage, template_size=str(size), template_class=began.get("storageClassName")),
     )
+
+
+def _members(running: Obj, control: ControlPlane) -> int:
+    """The members that a running plane has, or gets."""
+    began = etcd.members_of(running) or control.replicas
+    return max(began, control.replicas) if control.grows else began
 
 
 def _images(case: Case) -> Images:
@@ -137,6 +145,7 @@ def _control_plane(case: Case) -> ControlPlane:
     settings = case.settings
     return ControlPlane(
         replicas=_replicas(case.merged("controlPlane")),
+        grows=bool(section_of(case.spec, "controlPlane").get("replicas")),
         placement=settings.plane_placement.narrowed(section_of(section_of(case.bounds, "controlPlane"), "nodeSelector")),
         priority_class=settings.plane_priority_class or None,
     )

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -87,17 +87,21 @@ class Etcd:
         self._client = client
 
     async def member(self, name: str) -> Member:
-        """Its state, under the name of its pod."""
-        status = await self._ask("/v3/maintenance/status", {}, _status)
+        """Its state with the alarms, under the name of its pod. Without a leader it does not answer."""
+        status = await self.status(name)
         # A learner answers nothing but its status.
-        raised = [] if status.is_learner else (await self._ask("/v3/maintenance/alarm", {"action": "GET"}, _alarms)).alarms
+        raised = [] if status.learner else (await self._ask("/v3/maintenance/alarm", {"action": "GET"}, _alarms)).alarms
+        return replace(status, alarms=tuple(alarm.member for alarm in raised if alarm.alarm == NO_SPACE))
+
+    async def status(self, name: str) -> Member:
+        """Its state without alarms, under the name of its pod; it needs no leader."""
+        status = await self._ask("/v3/maintenance/status", {}, _status)
         return Member(
             name,
             size=_number(status.db_size),
             used=_number(status.db_size_in_use),
             quota=_number(status.db_size_quota),
             revision=_number(status.header.revision),
-            alarms=tuple(alarm.member for alarm in raised if alarm.alarm == NO_SPACE),
             id=status.header.member,
             leader="" if status.leader == "0" else status.leader,
             learner=status.is_learner,
@@ -133,8 +137,8 @@ class Etcd:
         await self._call("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": member, "alarm": NO_SPACE})
 
     async def members(self) -> tuple[Listed, ...]:
-        """The members of the cluster, as this one lists them."""
-        found = (await self._ask("/v3/cluster/member/list", {}, _member_list)).members
+        """The members of the cluster, as this one lists them; it answers only if a quorum confirms its leader."""
+        found = (await self._ask("/v3/cluster/member/list", {"linearizable": True}, _member_list)).members
         return tuple(
             # etcd knows names from its flags; a member that has started has published where clients reach it.
             Listed(member.id, member.name if member.client_urls else "", next(iter(member.peer_urls), ""), member.is_learner)
@@ -146,6 +150,10 @@ class Etcd:
         await self._call(
             "/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, seconds=_CHANGE_DEADLINE_SECONDS
         )
+
+    async def move(self, member: str, peer_url: str) -> None:
+        """Tell the cluster at which URL a member's peers reach it."""
+        await self._call("/v3/cluster/member/update", {"ID": member, "peerURLs": [peer_url]}, seconds=_CHANGE_DEADLINE_SECONDS)
 
     async def remove(self, member: str) -> None:
         """Remove a member for ever: with its old data it cannot come back."""

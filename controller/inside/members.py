@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 from bulkhead.kube.errors import KubeError
 from controller.inside.etcdaccess import Etcd, EtcdAccess
 from controller.plane.memberrecord import Record, peer_url, pods_of
-from controller.plane.membership import Add, Listed, Pod, Promote, Remove, Standing
+from controller.plane.membership import Add, Listed, Move, Pod, Promote, Remove, Standing
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 
+Change: TypeAlias = Remove | Add | Move | Promote
 _log = logging.getLogger(__name__)
 # What etcd answers while a learner has not caught up.
 _NOT_READY: Final = "in sync with leader"
@@ -30,46 +32,66 @@ class Members:
     ) -> Standing:
         """The members of the cluster now. `addresses` are those of the plane's pods."""
         asked = [pod for pod in pods_of(spec) if pod in addresses]
-        answers = await asyncio.gather(*(self._listed(spec, keys, pod, addresses[pod]) for pod in asked))
+        answers = await asyncio.gather(*(self._ask(spec, keys, pod, addresses[pod]) for pod in asked))
         found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None}
         return Standing(
             urls={pod: self._url(spec, pod) for pod in pods_of(spec)},
             record=record,
             pods={pod.name: pod for pod in pods},
-            lists={pod: members for pod, (members, _) in found.items()},
-            size=max((size for _, size in found.values()), default=0),
+            lists={pod: answer.members for pod, answer in found.items() if answer.members},
+            heard={pod: answer.revision for pod, answer in found.items()},
+            size=max((answer.size for answer in found.values() if answer.members), default=0),
         )
 
     async def change(
-        self, spec: PlaneSpec, keys: KeyMaterial, addresses: Mapping[str, str], standing: Standing, step: Remove | Add | Promote
+        self,
+        spec: PlaneSpec,
+        keys: KeyMaterial,
+        addresses: Mapping[str, str],
+        standing: Standing,
+        step: Remove | Add | Move | Promote,
     ) -> None:
         """Do one step, by the first member that answers. Raises KubeError."""
-        pod = min(pod for pod in standing.lists if pod != step.pod)
+        pod = min(pod for pod in standing.lists if pod != step.pod or isinstance(step, Move))
         etcd = await self._access.etcd(spec.tenant, keys, pod, addresses[pod])
-        _log.info("a member is replaced: %s", _words(step), extra={"tenant": spec.tenant})
+        _log.info("the members change: %s", _words(step), extra={"tenant": spec.tenant})
         await _apply(etcd, step)
 
-    async def _listed(
-        self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str
-    ) -> tuple[tuple[Listed, ...], int] | None:
-        """The members as one of them lists them, and the size of its file; None if it does not answer, leads nor follows."""
+    async def _ask(self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str) -> "_Answer | None":
+        """What one member says; None if it does not answer, or if it is a learner."""
         try:
             etcd = await self._access.etcd(spec.tenant, keys, pod, address)
-            state = await etcd.member(pod)
-            if not state.leader or state.learner:
+            state = await etcd.status(pod)
+            if state.learner:
                 return None
-            return await etcd.members(), state.size
+            answer = _Answer(state.revision, state.size)
         except (KubeError, TimeoutError) as error:
             _log.info("the etcd of pod %s does not answer: %s", pod, error, extra={"tenant": spec.tenant})
             return None
+        try:
+            return replace(answer, members=await etcd.members()) if state.leader else answer
+        except (KubeError, TimeoutError) as error:
+            _log.info("the etcd of pod %s does not list the members: %s", pod, error, extra={"tenant": spec.tenant})
+            return answer
 
 
-async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a member says of itself."""
+
+    revision: int
+    size: int  # bytes of its file
+    members: tuple[Listed, ...] = ()  # as it lists them, if it follows a leader or leads
+
+
+async def _apply(etcd: Etcd, step: Change) -> None:
     match step:
         case Remove(_, member):
             await etcd.remove(member.id)
         case Add(_, url):
             await etcd.add_learner(url)
+        case Move(_, member, url):
+            await etcd.move(member.id, url)
         case Promote(_, member):
             try:
                 await etcd.promote(member.id)
@@ -78,11 +100,13 @@ async def _apply(etcd: Etcd, step: Remove | Add | Promote) -> None:
                     raise
 
 
-def _words(step: Remove | Add | Promote) -> str:
+def _words(step: Change) -> str:
     match step:
         case Remove(pod, member):
             return f"removing member {member.id} of {pod}, whose volume is lost"
         case Add(pod, url):
             return f"adding a learner for {pod} at {url}"
+        case Move(pod, member, url):
+            return f"member {member.id} of {pod} is reached at {url}"
         case Promote(pod, member):
             return f"promoting member {member.id} of {pod}"

@@ -25,6 +25,8 @@ DATA_PATH = "/var/lib/etcd"
 _MEMBERS = "--initial-cluster="
 # Environment variables of planes with several members.
 _CLUSTER, _STATE = "MEMBERS", "MEMBERS_STATE"
+# etcd's own variable for --force-new-cluster; one that is not set, or empty, is false.
+_FORCE = "ETCD_FORCE_NEW_CLUSTER"
 SEVERAL = 3  # members of a plane that has more than one
 
 
@@ -57,7 +59,12 @@ def container(spec: PlaneSpec) -> Obj:
 
 def members_of(stateful_set: Obj) -> int:
     """The number of members with which a plane's etcd was started, whatever its scale is now; 0 if that cannot be read."""
-    containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
+    return members_of_pod(stateful_set["spec"].get("template", {}))
+
+
+def members_of_pod(pod: Obj) -> int:
+    """The same of a pod, or of its template."""
+    containers = pod.get("spec", {}).get("containers") or []
     etcd: Obj = next((entry for entry in containers if entry.get("name") == "etcd"), {})
     flags = [flag for flag in etcd.get("command") or () if flag.startswith(_MEMBERS)]
     if not flags:
@@ -72,10 +79,12 @@ def _recorded(spec: PlaneSpec) -> list[Obj]:
     if spec.control_plane.replicas == 1:
         return []
     keys = {_STATE: memberrecord.STATE, _CLUSTER: memberrecord.CLUSTER}
-    return [
+    named = [
         {"name": name, "valueFrom": {"configMapKeyRef": {"name": memberrecord.CONFIG_MAP, "key": key}}}
         for name, key in keys.items()
     ]
+    force = {"name": memberrecord.CONFIG_MAP, "key": memberrecord.FORCE, "optional": True}
+    return [*named, {"name": _FORCE, "valueFrom": {"configMapKeyRef": force}}]
 
 
 def _flags(spec: PlaneSpec) -> list[str]:

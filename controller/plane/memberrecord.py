@@ -1,31 +1,53 @@
 """The record by which an etcd member with an empty volume may start, and as what. Pure.
 
     Founding ── a quorum has started ──> Closed <── the replacement has started ── Open(plane-2)
-                                           └──── plane-2's old member is removed, a learner added ────┘
+                                           ├──── plane-2's old member is removed, a learner added ────┘
+                                           └── an admin asks for it ──> Recovery(plane-2) ── it leads alone ──> Closed
 
 A member that lost its volume must not come back under its old ID: it has forgotten what it acknowledged, and could elect a
 leader that lacks it. etcd does not check that. So the containers of a plane of three read two flags from this record, a
 ConfigMap, at each start. A member that has data ignores both. One that has none finds its own name in the list only if it may
-start; else etcd refuses, by its own check of its flags, and ends.
+start; else etcd refuses, by its own check of its flags, and ends. A recovery (`controller.plane.quorumrecovery`) adds a third.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
+from bulkhead.api.planemembers import HEARD, NAME, RECOVER
 from bulkhead.api.untrusted import mapping, text
 from controller.plane.spec import ETCD_PEER_PORT, PEERS, PLANE, PlaneSpec
 
-CONFIG_MAP: Final = "plane-members"
+CONFIG_MAP: Final = NAME
 STATE: Final = "state"
 CLUSTER: Final = "cluster"
+FORCE: Final = "force"
 _OPEN: Final = "open"
+_WITHOUT: Final = "without"
+_DISCARDS: Final = "discards"
+_FORMER: Final = "former"
 # What etcd says if its name is not in the list, with its name behind it. Exactly a member without data says it.
 _REFUSAL: Final = "couldn't find local name"
 # A name that no pod has, and an address that nothing answers.
 _NONE: Final = f"no-member=https://replaced.invalid:{ETCD_PEER_PORT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A lost quorum is replaced by one member and its data; how far that is.
+
+    former: the UID of the pod before it starts alone; empty until it is decided what is discarded.
+    discards: the UIDs of the volume claims of all other members.
+    forced: nothing of the others is left, so the member may start as the only one.
+    """
+
+    pod: str
+    former: str = ""
+    discards: tuple[str, ...] = ()
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +56,9 @@ class Record:
 
     founding: bool = False
     open_for: str = ""  # the name of a pod
+    without: tuple[str, ...] = ()  # the pods that have no member yet while it is open; etcd compares the numbers
+    recovery: Recovery | None = None
+    heard: str = ""  # what was told to admins when it was read (`bulkhead.api.planemembers`)
     version: str = ""  # of the ConfigMap that was read
 
     @property
@@ -65,17 +90,28 @@ def config_map(spec: PlaneSpec, record: Record) -> Obj:
 
 
 def data(spec: PlaneSpec, record: Record) -> dict[str, str]:
-    """The two flags, and the pod for which the record is open."""
+    """The flags, the pod for which the record is open, and the recovery. Every key each time: a patch keeps the others."""
     pods = pods_of(spec)
     if record.founding:
         members = {pod: pod for pod in pods}
     elif record.open_for:
         # etcd compares the URLs with those of the cluster, and looks for its own name alone.
-        members = {pod: pod if pod == record.open_for else f"kept-{pod}" for pod in pods}
+        there = (pod for pod in pods if pod not in record.without)
+        members = {pod: pod if pod == record.open_for else f"kept-{pod}" for pod in there}
     else:
         members = {}
     named = ",".join(f"{name}={peer_url(spec, pod)}" for pod, name in members.items())
-    return {STATE: "new" if record.founding else "existing", CLUSTER: named or _NONE, _OPEN: record.open_for}
+    recovery = record.recovery or Recovery("")
+    return {
+        STATE: "new" if record.founding else "existing",
+        CLUSTER: named or _NONE,
+        FORCE: "true" if recovery.forced else "false",
+        _OPEN: record.open_for,
+        _WITHOUT: ",".join(record.without),
+        RECOVER: recovery.pod,
+        _FORMER: recovery.former,
+        _DISCARDS: ",".join(recovery.discards),
+    }
 
 
 def read(found: Mapping[str, Any]) -> Record:
@@ -84,7 +120,24 @@ def read(found: Mapping[str, Any]) -> Record:
     version = text(mapping(found.get("metadata")).get("resourceVersion"))
     if content.get(STATE) == "new":
         return Record(founding=True, version=version)
-    return Record(open_for=text(content.get(_OPEN)), version=version)
+    return Record(
+        open_for=text(content.get(_OPEN)),
+        without=_several(content.get(_WITHOUT)),
+        recovery=_recovery(content),
+        heard=text(content.get(HEARD)),
+        version=version,
+    )
+
+
+def _several(given: object) -> tuple[str, ...]:
+    return tuple(part for part in text(given).split(",") if part)
+
+
+def _recovery(content: Mapping[str, Any]) -> Recovery | None:
+    pod = text(content.get(RECOVER))
+    if not pod:
+        return None
+    return Recovery(pod, text(content.get(_FORMER)), _several(content.get(_DISCARDS)), forced=content.get(FORCE) == "true")
 
 
 def refused(pod: Obj) -> bool:
@@ -100,6 +153,17 @@ def tries(pod: Obj) -> bool:
         end = ended or mapping(mapping(status.get("lastState")).get("terminated"))
         return is_refusal(name, text(end.get("message")))
     return False
+
+
+def runs_for(pod: Obj, now: datetime) -> float:
+    """The seconds since the etcd of a pod has started; 0 if it does not run."""
+    for status in _etcd(pod):
+        try:
+            began = datetime.fromisoformat(text(mapping(mapping(status.get("state")).get("running")).get("startedAt")))
+            return max(0.0, (now - began).total_seconds())
+        except (ValueError, TypeError):
+            return 0.0
+    return 0.0
 
 
 def _etcd(pod: Obj) -> list[Obj]:

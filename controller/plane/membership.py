@@ -3,6 +3,8 @@
     a pod's etcd found an empty volume ──> room? ──> remove its old member ──> add it as a learner ──> open the record ──> start
                                                       promote it <── close the record <── the learner has started
 
+    a plane of one that is to have three: room for both? ──> start again ──> tell its new URL ──> add the others, as above
+
 One step at a time, each decided from what a quorum says now, so that a controller may die between any two. A member is
 removed only if every other voter answers: a plane that has lost two members is left as it is. Only a refusal of the pod's own
 etcd shows that a volume is lost; a member that is merely silent may come back with its data.
@@ -38,6 +40,18 @@ class Pod:
     refused: bool = False  # its etcd found no data and may not start
     tries: bool = False  # it found none the last time, and may run now
     capacity: int | None = None  # bytes of its volume; None if it has none yet
+    on_node: bool = True  # a node runs it, or did
+    runs_for: float = 0.0  # seconds since its etcd has started; 0 if it does not run
+    alone: bool = False  # its etcd has the flags of a plane of one member, whose peers cannot reach it
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The claim of a pod's volume."""
+
+    pod: str
+    uid: str
+    ends: bool = False  # it is deleted as soon as no pod uses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,8 @@ class Standing:
 
     urls: the peer URL of each pod, in the order of the pods.
     lists: for each pod whose etcd answers and follows a leader, the cluster's members as it lists them.
+    heard: for each pod whose etcd answers, the revision of its data, with a leader or without.
+    claims, quarantined: read during a recovery only: the pods' claims, and whether the syncer must delete nothing.
     size: bytes of the largest file.
     """
 
@@ -53,6 +69,9 @@ class Standing:
     record: Record
     pods: Mapping[str, Pod] = field(default_factory=dict)
     lists: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
+    heard: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    quarantined: bool = False
     size: int = 0
 
     @property
@@ -108,8 +127,17 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Tell the cluster where a member's peers reach it from now on."""
+
+    pod: str
+    member: Listed
+    peer_url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
-    """Delete a pod that waits longer and longer between its tries, so that it tries now."""
+    """Delete a pod, so that its processes start now and with what is there now."""
 
     pod: str
     uid: str
@@ -123,7 +151,21 @@ class Promote:
     member: Listed
 
 
-Step: TypeAlias = Write | Remove | Add | Restart | Promote
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Tell the syncer that the plane's data may be behind, before it becomes so."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete the claim of a volume that a recovery gives up."""
+
+    claim: Claim
+
+
+Step: TypeAlias = Write | Remove | Add | Move | Restart | Promote | Quarantine | Discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +175,8 @@ class Decision:
     step: Step | None = None
     replacing: str = ""  # the pod whose member is being replaced
     trouble: str = ""  # why a member that is lost is not replaced
+    recovering: str = ""  # how far a recovery is
+    growing: str = ""  # how far a plane of one member is on its way to three
 
 
 def decide(standing: Standing) -> Decision:
@@ -167,14 +211,35 @@ def _opened(standing: Standing, pod: str) -> Decision:
     return Decision(replacing=pod)
 
 
+def _grown(standing: Standing, only: Listed) -> Decision:
+    """A plane of one member gets two more: it starts again so that they reach it, once both have room."""
+    pod = standing.pods.get(only.name)
+    for other in standing.urls:
+        if other == only.name:
+            continue
+        new = standing.pods.get(other)
+        if new is None or not new.tries:
+            return Decision(growing=f"waits until the pod {other} has started; {only.name} serves meanwhile")
+        if short := _lacks_room(standing, new):
+            return Decision(growing=f"{other} cannot join: {short}; {only.name} serves meanwhile")
+    if pod is None or pod.alone:
+        step = Restart(pod.name, pod.uid) if pod is not None else None
+        return Decision(step, growing=f"{only.name} starts again, so that the others reach it")
+    return Decision(Move(only.name, only, standing.urls[only.name]), growing=f"{only.name} can be reached by the others")
+
+
 def _closed(standing: Standing) -> Decision:
+    only = standing.voters[0]
+    if len(standing.listed) == 1 and only.name in standing.urls and only.peer_url not in standing.urls.values():
+        return _grown(standing, only)
     # A member that answers has its data, whatever an older look at its pod showed.
     lost = [pod for pod in standing.urls if pod in standing.pods and standing.pods[pod].refused and pod not in standing.lists]
     for pod in standing.urls:
         member = standing.at(pod)
         if member is not None and not member.name:
             # It has been added and has never started, so it has acknowledged nothing.
-            return Decision(Write(Record(open_for=pod, version=standing.record.version)), replacing=pod)
+            absent = tuple(other for other in standing.urls if standing.at(other) is None)
+            return Decision(Write(Record(open_for=pod, without=absent, version=standing.record.version)), replacing=pod)
         if member is not None and member.learner and pod not in lost:
             return Decision(Promote(pod, member), replacing=pod)
     if not lost:

@@ -45,12 +45,14 @@ class ControlPlane:
     """How the pods of the plane run on the host: the plane itself, its DNS and its syncer.
 
     replicas: members of the plane, each with an etcd and an API server.
+    grows: whether the Tenant itself asks for that number, so that a running plane of fewer members gets more.
     placement: where the host's scheduler may put the pods.
     priority_class: name of the PriorityClass of the pods; None for the host's default.
     ends_soon: whether an API server ends at once on SIGTERM, instead of waiting for its watches.
     """
 
     replicas: int = 1
+    grows: bool = False
     placement: Placement = ANYWHERE
     priority_class: str | None = None
     ends_soon: bool = False

@@ -12,6 +12,7 @@ ConfigMap (`bulkhead tenant accept-data`); the plane as it then is becomes the o
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
@@ -154,14 +155,17 @@ class PlaneIdentity:
         return found
 
     async def _write(self, record: Recorded) -> None:
-        data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision), QUARANTINE_KEY: record.quarantine or None}
+        # A quarantine ends with the ConfigMap alone, and the controller may have written one.
+        data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision)}
+        data |= {QUARANTINE_KEY: record.quarantine} if record.quarantine else {}
         try:
-            await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace)
+            written = recorded(await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace))
+            record = replace(record, quarantine=record.quarantine or written.quarantine)
         except NotFound:
             if self._recorded.uid and record.quarantine == "" and self._recorded.quarantine == "":
                 # Deleted meanwhile: an operator's all-clear or an accident; either way it is written again.
                 _log.info("plane identity was removed: recording it again")
-            await self._create({key: value for key, value in data.items() if value is not None})
+            await self._create(data)
         self._recorded = record
         self._written = record.revision
 

@@ -4,130 +4,21 @@ The test is the kubelet: it starts what has ended with the record's present valu
 """
 
 import asyncio
-import base64
-import json
 import subprocess
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
 
-from bulkhead.kube.errors import KubeError, Unavailable
-from bulkhead.work.clock import SystemClock
-from controller.inside.etcdaccess import EtcdAccess
-from controller.inside.members import Members
-from controller.plane import memberrecord, membership
-from controller.plane.memberrecord import Record, is_refusal
-from controller.plane.membership import Add, Decision, Pod, Promote, Remove, Restart, Standing, Step, Write
-from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
+from bulkhead.kube.errors import KubeError
+from controller.plane import memberrecord
+from controller.plane.memberrecord import is_refusal
+from controller.plane.membership import Add, Decision, Promote, Remove, Restart, Write
+from tests.kit.etcdmembers import EtcdMembers
+from tests.kit.membersbed import ROOM, SECOND, SPEC, THIRD, Bed
 from tests.kit.syncerbed import until
-from tests.kit.tenantsamples import plane_spec
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-SPEC = plane_spec(control_plane={"replicas": 3})
-ROOM = 2 << 30
-FIRST, SECOND, THIRD = PODS
-
-
-class Bed:
-    """Three members, a kubelet, and the steps that a controller takes."""
-
-    def __init__(self, members: EtcdMembers) -> None:
-        self.members = members
-        self.access = EtcdAccess(SystemClock(), ports=members.http_ports)
-        self.care = Members(self.access, lambda _, pod: members.peer_url(pod))
-        self.record = Record(founding=True)
-        self.stopped: set[str] = set()
-        self.steps: list[Step] = []
-        self.room = ROOM
-        self.waits: dict[str, float] = {}
-
-    def kubelet(self) -> None:
-        """Start what should run; what has ended by itself only after a pause."""
-        values = memberrecord.data(SPEC, self.record)
-        for pod in PODS:
-            if self.refuses(pod) and time.monotonic() < self.waits.setdefault(pod, time.monotonic() + 3.0):
-                continue
-            self.waits.pop(pod, None)
-            if pod not in self.stopped:
-                self.members.start(pod, environment={key: self.members.here(pod, text) for key, text in values.items()})
-
-    def stop(self, *pods: str) -> None:
-        """As if the nodes of these pods were gone."""
-        self.stopped |= set(pods)
-        self.members.kill(*pods)
-
-    def lose(self, *pods: str) -> None:
-        """The pods come back with empty volumes."""
-        self.members.kill(*pods)
-        for pod in pods:
-            self.members.empty(pod)
-
-    def pods(self) -> tuple[Pod, ...]:
-        there = (pod for pod in PODS if pod not in self.stopped)
-        return tuple(Pod(pod, f"uid-{pod}", self.refuses(pod), pod in self.waits, self.room) for pod in there)
-
-    def refuses(self, pod: str) -> bool:
-        return not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))
-
-    async def look(self) -> Standing:
-        addresses = {pod: ADDRESS for pod in PODS if pod not in self.stopped}
-        return await self.care.look(SPEC, self.members.keys, addresses, self.record, self.pods())
-
-    async def turn(self, *, acts: bool = True) -> tuple[Standing, Decision]:
-        """One reconcile: what is found, and one step."""
-        standing = await self.look()
-        decision = membership.decide(standing)
-        step = decision.step
-        if acts and step is not None:
-            if isinstance(step, Write):
-                self.record = step.record
-            elif isinstance(step, Restart):
-                # The next pod has no log yet.
-                (self.members.folder / f"{step.pod}.log").unlink()
-            else:
-                try:
-                    await self.care.change(SPEC, self.members.keys, self.members.addresses, standing, step)
-                except Unavailable:
-                    # For some seconds after its members found each other, etcd does not let them change.
-                    return standing, decision
-            self.steps.append(step)
-        return standing, decision
-
-    async def until(self, holds: Callable[[Standing, Decision], bool], what: str) -> tuple[Standing, Decision]:
-        """Turns, with a kubelet in between, until what is found holds."""
-
-        async def check() -> tuple[Standing, Decision] | None:
-            self.kubelet()
-            found = await self.turn()
-            return found if holds(*found) else None
-
-        found: tuple[Standing, Decision] = await until(check, what, 120.0)
-        return found
-
-    async def whole(self) -> Standing:
-        """Three voters that answer, and a record that is closed."""
-
-        def holds(standing: Standing, decision: Decision) -> bool:
-            return decision == Decision() and self.record.closed and len(standing.lists) == len(standing.voters) == 3
-
-        return (await self.until(holds, "three voters"))[0]
-
-    async def call(self, path: str, body: dict[str, str], pod: str = FIRST) -> dict[str, str]:
-        etcd = await self.access.etcd("tenant", self.members.keys, pod, ADDRESS)
-        answer = await etcd._client.transport.request("POST", path, body=json.dumps(body).encode(), timeout=10.0)
-        return dict(json.loads(answer))
-
-    async def put(self, key: str, pod: str = FIRST) -> None:
-        await self.call("/v3/kv/put", {"key": _base64(key), "value": _base64("x")}, pod)
-
-    async def has(self, key: str, pod: str) -> bool:
-        return (await self.call("/v3/kv/range", {"key": _base64(key)}, pod)).get("count") == "1"
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 @pytest.fixture
@@ -171,8 +62,7 @@ async def test_a_controller_that_dies_after_any_step_goes_on_where_it_was(bed: B
         bed.kubelet()
         # A new controller each time, with no connection and no memory.
         await bed.access.close()
-        bed.access = EtcdAccess(SystemClock(), ports=bed.members.http_ports)
-        bed.care = Members(bed.access, lambda _, pod: bed.members.peer_url(pod))
+        bed.new_controller()
         _, first = await bed.turn(acts=False)
         _, decision = await bed.turn()
         # The same question has the same answer, unless the members moved on meanwhile.

@@ -20,7 +20,7 @@ from tests.kit.storecopy import store_of
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 SPEC = plane_spec(tenant="red", identity="99999999-8888-7777-6666-555555555555")
 UID = "11111111-2222-3333-4444-555555555555"
 

@@ -121,7 +121,7 @@ class ControllerHost:
             facets += [RestoreBegun(restores, host, clock, identity or FixedKeys())]
             facets += [RestoreEnded(host, clock, Comparing(host, planes, budget))]
         facets += [StoreRoom(stores, tools.interior, ContentsReader(planes, clock, budget))] if stores is not None else []
-        facets += [MembersCared(client, tools.interior, members)] if members is not None else []
+        facets += [MembersCared(client, tools.interior, members, clock)] if members is not None else []
         self.reconciler = Reconciler(tools, (*built_in(tools), *facets))
 
     async def __aenter__(self) -> Self:

@@ -72,15 +72,21 @@ class EtcdMembers:
         """The URL of a member for its peers."""
         return f"https://localhost:{self.ports[pod][ETCD_PEER_PORT]}"
 
-    def start(self, *pods: str, environment: Mapping[str, str] | None = None, command: tuple[str, ...] = ()) -> None:
+    def start(
+        self,
+        *pods: str,
+        environment: Mapping[str, str] | None = None,
+        command: tuple[str, ...] = (),
+        spec: PlaneSpec | None = None,
+    ) -> None:
         """Start members that do not run, with what their ConfigMap has now: the values by the names of its keys.
 
-        `command` stands before etcd's own.
+        `command` stands before etcd's own. `spec` is for flags of another plane than that of three.
         """
         recorded = environment or memberrecord.data(self.spec, Record(founding=True))
         for pod in pods or PODS:
             if not self.runs(pod):
-                self._spawn(pod, recorded, command)
+                self._spawn(pod, recorded, command, spec or self.spec)
 
     def runs(self, pod: str) -> bool:
         """Whether the member has not ended."""
@@ -135,17 +141,21 @@ class EtcdMembers:
         }
         for before, after in moved.items():
             text = text.replace(before, after)
-        if text.startswith("--") and "initial-cluster=" not in text:
+        # Of three members each has ports of its own; the only one is at its own.
+        if text.startswith("--") and ("initial-cluster=" not in text or f"//{ADDRESS}:" in text):
             return _PORT.sub(lambda found: f":{self.ports[pod].get(int(found[1]), found[1])}", text)
         return text
 
-    def _spawn(self, pod: str, environment: Mapping[str, str], before: tuple[str, ...]) -> None:
-        container = etcd.container(self.spec)
+    def _spawn(self, pod: str, environment: Mapping[str, str], before: tuple[str, ...], spec: PlaneSpec) -> None:
+        container = etcd.container(spec)
         program, *flags = container["command"]
+        of_etcd: dict[str, str] = {}
         for variable in container["env"]:
-            key = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("key")
+            key, name = variable.get("valueFrom", {}).get("configMapKeyRef", {}).get("key"), variable["name"]
             if key is not None:
-                flags = [flag.replace(f"$({variable['name']})", environment[key]) for flag in flags]
+                flags = [flag.replace(f"$({name})", environment.get(key, "")) for flag in flags]
+            if key in environment and name.startswith("ETCD_"):
+                of_etcd[name] = environment[key]
         # Peers reach each other at the listening address alone.
         (self.folder / pod).mkdir(exist_ok=True, mode=0o700)
         path = self.folder / f"{pod}.log"
@@ -156,6 +166,6 @@ class EtcdMembers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMEMLIMIT": "100MiB"},
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMEMLIMIT": "100MiB"} | of_etcd,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
             )

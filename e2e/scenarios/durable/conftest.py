@@ -77,7 +77,7 @@ def red(host: Api) -> Iterator[Tenant]:
     tenants.remove(host, NAME)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def three(host: Api) -> Iterator[Tenant]:
     """A tenant whose plane has three members."""
     standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")

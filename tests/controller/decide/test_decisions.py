@@ -340,6 +340,25 @@ def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> Non
         assert members(plan(as_it_began(new, existing), material(new), existing)) == (before, before)
 
 
+def test_a_plane_of_one_gets_two_more_members_only_if_its_tenant_asks_and_three_stay_three() -> None:
+    one, three = plane_spec(), plane_spec(control_plane={"replicas": 3, "grows": True})
+    began = by_slot(plan(one, material(one), {}).rendered.workloads)
+    assert as_it_began(three, began).control_plane.replicas == 3
+    assert as_it_began(plane_spec(control_plane={"replicas": 3}), began).control_plane.replicas == 1
+    grown = by_slot(plan(three, material(three), {}).rendered.workloads)
+    assert as_it_began(plane_spec(control_plane={"replicas": 1, "grows": True}), grown).control_plane.replicas == 3
+
+
+def test_a_held_plane_of_one_is_not_scaled_with_the_flags_of_one() -> None:
+    one, three = plane_spec(), plane_spec(control_plane={"replicas": 3, "grows": True})
+    began = by_slot(plan(one, material(one), {}).rendered.workloads)
+    made = plan(as_it_began(three, began), material(three), began, held=True)
+    (found,) = [obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet"] or [
+        obj for obj in began.values() if obj["kind"] == "StatefulSet"
+    ]
+    assert (found["spec"]["replicas"], etcd.members_of(found)) == (1, 1)
+
+
 def test_a_plane_learns_to_end_soon_when_it_begins_or_with_another_image_and_is_not_restarted_for_it() -> None:
     def ends_soon(spec: PlaneSpec, existing: Existing) -> bool:
         made = plan(as_it_began(spec, existing), material(spec), existing)

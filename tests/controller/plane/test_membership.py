@@ -7,7 +7,7 @@ import pytest
 
 from controller.plane import memberrecord
 from controller.plane.memberrecord import Record, is_refusal, refused, tries
-from controller.plane.membership import Add, Decision, Listed, Pod, Promote, Remove, Restart, Standing, Write, decide
+from controller.plane.membership import Add, Decision, Listed, Move, Pod, Promote, Remove, Restart, Standing, Write, decide
 from tests.kit.tenantsamples import plane_spec
 
 SPEC = plane_spec(control_plane={"replicas": 3})
@@ -180,3 +180,32 @@ def test_only_etcds_own_refusal_shows_that_a_volume_is_lost() -> None:
     assert not refused(pod({"terminated": {"message": "panic: tocommit"}}, ended)), "it ended for another reason since"
     assert not refused(pod(ended, name="kube-apiserver"))
     assert not refused({"metadata": {"name": "plane-2"}})
+
+
+ONLY = Listed("id", PODS[0], "https://127.0.0.1:2380")
+
+
+def growing(*, alone: bool = True, tries: tuple[str, ...] = PODS[1:], room: int = 2048, only: Listed = ONLY) -> Decision:
+    """A plane of one member that is to have three."""
+    pods = {pod: Pod(pod, f"uid-{pod}", tries=pod in tries, capacity=room * MIB) for pod in PODS}
+    pods[PODS[0]] = replace(pods[PODS[0]], alone=alone)
+    return decide(Standing(URLS, CLOSED, pods, {PODS[0]: (only,)}, size=100 * MIB))
+
+
+def test_the_only_member_starts_again_once_both_others_have_started_and_have_room() -> None:
+    assert growing(tries=PODS[2:]).step is None
+    assert "waits until the pod plane-1 has started" in growing(tries=PODS[2:]).growing
+    assert growing(room=100).step is None
+    assert "plane-1 cannot join: its new volume of 100Mi is too small: 456Mi are needed" in growing(room=100).growing
+    assert growing().step == Restart(PODS[0], f"uid-{PODS[0]}")
+
+
+def test_its_url_is_told_only_once_peers_can_reach_it_and_then_members_are_added() -> None:
+    assert growing(alone=False).step == Move(PODS[0], ONLY, URLS[PODS[0]])
+    moved = replace(ONLY, peer_url=URLS[PODS[0]])
+    assert growing(alone=False, only=moved).step == Add(PODS[1], URLS[PODS[1]])
+
+
+def test_an_open_record_names_the_pods_without_a_member() -> None:
+    members = (ALL[0], listed(PODS[1], started=False, learner=True))
+    assert decide(standing(members, PODS[:1])).step == Write(Record(open_for=PODS[1], without=PODS[2:], version="7"))

@@ -42,16 +42,16 @@ class _Host:
         return {"data": self.data}
 
     async def patch(self, _resource: Any, _name: str, body: Obj, _namespace: str) -> Obj:
-        self.data |= {key: value for key, value in body["data"].items() if value}
-        return body
+        self.data = {key: value for key, value in (self.data | body["data"]).items() if value is not None}
+        return {"data": self.data}
 
     async def create(self, *_args: Any) -> Obj:
         return {}
 
 
-def _made() -> tuple[PlaneIdentity, _Plane, FakeClock]:
+def _made(host: _Host | None = None) -> tuple[PlaneIdentity, _Plane, FakeClock]:
     plane, clock = _Plane(), FakeClock()
-    identity = PlaneIdentity(cast("Client", plane), cast("Client", _Host()), "bh-red", clock)
+    identity = PlaneIdentity(cast("Client", plane), cast("Client", host or _Host()), "bh-red", clock)
     plane.identity = identity
     return identity, plane, clock
 
@@ -106,3 +106,19 @@ def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
     clock.advance(ACCEPTED_SECONDS)
     assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
     assert breaker.open
+
+
+async def test_a_quarantine_that_the_controller_wrote_stays_and_counts_for_a_syncer_that_runs() -> None:
+    """A recovery from one member: nothing is deleted because of what the plane lacks since then."""
+    host = _Host()
+    identity, plane, _clock = _made(host)
+    await identity.establish()
+    assert await identity.trusted()
+    host.data["quarantine"] = "recovered from member plane-2"
+    # Its data is as new as what this syncer saw.
+    plane.revision = 120
+    identity.saw("120")
+    await identity.flush()
+    assert host.data == {"clusterUID": "plane", "highestRevision": "120", "quarantine": "recovered from member plane-2"}
+    assert identity.quarantine == "recovered from member plane-2"
+    assert not await identity.trusted()

@@ -6,6 +6,7 @@ from workstation.cli.tenant.create import add_create
 from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
 from workstation.cli.tenant.listing import add_list
+from workstation.cli.tenant.recover import add_recover
 from workstation.cli.tenant.restore import add_restore
 from workstation.cli.tenant.retained import add_retained
 from workstation.cli.tenant.snapshot import add_snapshot
@@ -23,6 +24,7 @@ def add_arguments(parser: Parser) -> None:
         add_describe,
         add_why,
         add_accept_data,
+        add_recover,
         add_snapshot,
         add_verify_snapshot,
         add_restore,

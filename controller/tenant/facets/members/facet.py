@@ -1,20 +1,25 @@
-"""The members of a plane of three: the record by which they start, and the replacement of one that lost its volume."""
+"""The members of a plane of three: the record by which they start, the replacement of one, and the recovery from one."""
 
 import logging
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
 
+from bulkhead.api import planeidentity, planemembers
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Resource
+from bulkhead.work.clock import Clock
 from controller.decide.storage import claims_of
 from controller.inside.members import Members
-from controller.plane import memberrecord, membership
+from controller.plane import etcd, memberrecord, membership, quorumrecovery
 from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
-from controller.plane.membership import Decision, Pod, Restart, Standing, Write
+from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.tenant.facets.members.report import report
@@ -68,7 +73,7 @@ class MembersRecorded(Facet):
 
 @dataclass(frozen=True, slots=True)
 class MembersCared(Facet):
-    """Asks the members, and replaces one that lost its volume, a step at a time."""
+    """Asks the members, and replaces one that lost its volume or recovers from one, a step at a time."""
 
     name = "members cared for"
     needs = (KeyMaterial, Record)
@@ -76,49 +81,97 @@ class MembersCared(Facet):
     client: Client
     interior: Interior
     members: Members
+    clock: Clock
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Take the steps that the members allow now."""
-        spec, keys, record = turn.spec, turn.need(KeyMaterial), turn.need(Record)
-        addresses = self.interior.addresses(spec)
-        pods = _pods(turn)
-        standing = await self.members.look(spec, keys, addresses, record, pods)
-        decision = membership.decide(standing)
+        """Take the steps that the members allow now; none while a restore keeps them stopped."""
+        if turn.spec.restoring is not None:
+            return turn
+        record = turn.need(Record)
+        standing = await self._look(turn, record)
+        decision = quorumrecovery.decide(standing)
         try:
+            # The record may have another version after it.
+            standing = replace(standing, record=await self._publish(turn, standing))
+            decision = quorumrecovery.decide(standing)
             for _ in range(_STEPS_IN_A_TURN):
                 if decision.step is None:
                     break
-                record = await self._apply(turn, standing, decision)
+                record = await self._apply(turn, standing, decision.step)
                 # A pod that was deleted is not seen as such before its informer says so.
                 if isinstance(decision.step, Restart):
                     break
-                standing = await self.members.look(spec, keys, addresses, record, pods)
-                decision = membership.decide(standing)
+                standing = await self._look(turn, record)
+                decision = quorumrecovery.decide(standing)
         except Conflict as error:
             _log.info("the record of members has changed: %s", error, extra={"tenant": turn.tenant})
         except (KubeError, TimeoutError) as error:
-            _log.warning("cannot replace a member: %s", error, extra={"tenant": turn.tenant})
+            _log.warning("cannot change the members: %s", error, extra={"tenant": turn.tenant})
         return turn.plus(standing, decision)
 
-    async def _apply(self, turn: Turn, standing: Standing, decision: Decision) -> Record:
+    async def _look(self, turn: Turn, record: Record) -> Standing:
+        spec, keys = turn.spec, turn.need(KeyMaterial)
+        pods = tuple(_pods(turn, self.clock.now()))
+        standing = await self.members.look(spec, keys, self.interior.addresses(spec), record, pods)
+        if record.recovery is None:
+            return standing
+        # What it deletes is read from the API server, and not from an informer.
+        claims = [await self._found(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", spec) for pod in pods_of(spec)]
+        identity = planeidentity.recorded(await self._found(kinds.CONFIG_MAPS, planeidentity.NAME, spec))
+        return replace(
+            standing,
+            claims=tuple(_claim(claim) for claim in claims if claim is not None),
+            quarantined=bool(identity.quarantine),
+        )
+
+    async def _found(self, resource: Resource, name: str, spec: PlaneSpec) -> Obj | None:
+        try:
+            return await self.client.get(resource, name, spec.namespace)
+        except NotFound:
+            return None
+
+    async def _publish(self, turn: Turn, standing: Standing) -> Record:
+        """Write beside the record what each member has while they have no quorum: an admin chooses by it."""
+        record, spec = standing.record, turn.spec
+        told = "" if standing.quorate or record.founding else planemembers.heard_text(standing.heard)
+        if told == record.heard:
+            return record
+        body = {"metadata": {"resourceVersion": record.version}, "data": {planemembers.HEARD: told}}
+        return memberrecord.read(await self.client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, body, spec.namespace))
+
+    async def _apply(self, turn: Turn, standing: Standing, step: membership.Step) -> Record:
         """Do one step; returns the record after it."""
-        spec, step = turn.spec, decision.step
+        spec = turn.spec
         match step:
             case Write(record):
                 _log.info("the record of members: %s", memberrecord.data(spec, record), extra={"tenant": turn.tenant})
                 body = {"metadata": {"resourceVersion": record.version}, "data": memberrecord.data(spec, record)}
                 return memberrecord.read(await self.client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, body, spec.namespace))
             case Restart(pod, uid):
-                await self._restart(spec, pod, uid)
+                await self._delete(kinds.PODS, pod, spec, uid)
+            case Quarantine(words):
+                await self._quarantine(spec, words)
+            case Discard(claim):
+                _log.warning(
+                    "a recovery gives up the volume of %s (claim %s)", claim.pod, claim.uid, extra={"tenant": turn.tenant}
+                )
+                await self._delete(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{claim.pod}", spec, claim.uid)
             case membership.Remove(pod, _) if not await self._is_lost(turn, pod):
                 # The informer was late.
                 raise Conflict(409, "Conflict", f"pod {pod} is not the one that was observed")
-            case membership.Remove() | membership.Add() | membership.Promote():
+            case membership.Remove() | membership.Add() | membership.Move() | membership.Promote():
                 keys, addresses = turn.need(KeyMaterial), self.interior.addresses(spec)
                 await self.members.change(spec, keys, addresses, standing, step)
-            case None:
-                pass
         return standing.record
+
+    async def _quarantine(self, spec: PlaneSpec, words: str) -> None:
+        """The syncer deletes nothing until an admin accepts the data: `bulkhead tenant accept-data`."""
+        body: dict[str, Any] = {"data": {planeidentity.QUARANTINE_KEY: words}}
+        try:
+            await self.client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
+        except NotFound:
+            meta = {"name": planeidentity.NAME, "namespace": spec.namespace}
+            await self.client.create(kinds.CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta} | body)
 
     async def _is_lost(self, turn: Turn, pod: str) -> bool:
         """Whether the pod still shows that its volume is empty, as the API server has it: a removal cannot be undone."""
@@ -128,11 +181,11 @@ class MembersCared(Facet):
             return False
         return memberrecord.refused(found) and not is_pending_deletion(found)
 
-    async def _restart(self, spec: PlaneSpec, pod: str, uid: str) -> None:
+    async def _delete(self, resource: Resource, name: str, spec: PlaneSpec, uid: str) -> None:
         try:
-            await self.client.delete(kinds.PODS, pod, spec.namespace, uid=uid or None)
+            await self.client.delete(resource, name, spec.namespace, uid=uid or None)
         except (NotFound, Conflict):
-            # Another pod has its name already.
+            # Another object has its name already.
             return
 
     def report(self, seen: Seen) -> Report:
@@ -147,17 +200,17 @@ class MembersCared(Facet):
         return report(standing, seen.turn.of(Decision), down)
 
 
-def _pods(turn: Turn) -> tuple[Pod, ...]:
+def _pods(turn: Turn, now: datetime) -> Iterable[Pod]:
     """The plane's pods, with what their containers and volumes show."""
     spec, namespace = turn.spec, turn.spec.namespace
     sizes = {
         str(claim["metadata"]["name"]): _capacity(claim) for claim in claims_of(turn.observed.existing.values(), namespace)
     }
     found = (turn.observed.get(kinds.PODS, pod, namespace) for pod in pods_of(spec))
-    return tuple(_pod(pod, sizes) for pod in found if pod is not None and not is_pending_deletion(pod))
+    return (_pod(pod, sizes, now) for pod in found if pod is not None and not is_pending_deletion(pod))
 
 
-def _pod(pod: Obj, sizes: dict[str, int | None]) -> Pod:
+def _pod(pod: Obj, sizes: dict[str, int | None], now: datetime) -> Pod:
     meta = pod["metadata"]
     name = str(meta["name"])
     return Pod(
@@ -166,7 +219,15 @@ def _pod(pod: Obj, sizes: dict[str, int | None]) -> Pod:
         refused=memberrecord.refused(pod),
         tries=memberrecord.tries(pod),
         capacity=sizes.get(f"data-{name}"),
+        on_node=bool((pod.get("spec") or {}).get("nodeName")),
+        runs_for=memberrecord.runs_for(pod, now),
+        alone=etcd.members_of_pod(pod) == 1,
     )
+
+
+def _claim(claim: Obj) -> Claim:
+    meta = claim["metadata"]
+    return Claim(str(meta["name"]).removeprefix("data-"), str(meta["uid"]), ends=is_pending_deletion(claim))
 
 
 def _capacity(claim: Obj) -> int | None:

@@ -15,6 +15,12 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
     if standing is None or decision is None:
         return Report(conditions={ConditionType.DEGRADED: None})
+    if decision.recovering:
+        words = f"the plane is recovered from one member: {decision.recovering}"
+        return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.RECOVERING, words)}, again=_SOON_SECONDS)
+    if decision.growing:
+        words = f"the plane is on its way from one member to three: {decision.growing}"
+        return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.GROWING, words)}, again=_SOON_SECONDS)
     if not standing.quorate:
         # Perhaps they elect a leader. PlaneReady says if it lasts; what was reported stays.
         return Report(again=_SOON_SECONDS)
@@ -27,7 +33,7 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
 def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None:
     """The condition Degraded; None if every member serves."""
     if decision.replacing and not standing.record.founding:
-        words = f"{decision.replacing} has lost its volume; its member is being replaced, and the others serve meanwhile"
+        words = f"{decision.replacing} has an empty volume; it is added as a new member, and the others serve meanwhile"
         return Verdict("True", Reason.MEMBER_REPLACED, words)
     if decision.trouble:
         return Verdict("True", Reason.MEMBER_LOST, decision.trouble)

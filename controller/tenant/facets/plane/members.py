@@ -60,6 +60,8 @@ class Members:
         if not self.down:
             return ""
         left = self.serving - self.quorum
+        if left < 0:
+            return f"{self.serving} of the plane's {self.wanted} members serve, and it is the only one: {self.named}"
         more = f"{left} more may be down" if left else "one more failure stops it"
         return f"{self.serving} of the plane's {self.wanted} members serve, and {more}: {self.named}"
 

@@ -42,7 +42,7 @@ def report(tenant: Obj, spec: PlaneSpec, found: Found) -> Report:
     # It answers again, but its syncer may not have reported yet with which data.
     came_back = found.ready and not was
     return Report(
-        conditions={ConditionType.PLANE_READY: lost or _plane(found, seen, was=was, formed=formed)},
+        conditions={ConditionType.PLANE_READY: lost or _plane(tenant, found, seen, was=was, formed=formed)},
         needed=(ConditionType.PLANE_READY,),
         fields={"planeClusterUID": uid} if uid else {},
         in_full={"versions": _versions(spec)},
@@ -66,12 +66,19 @@ def _of_lost_data(tenant: Obj, lost: str) -> str:
     )
 
 
-def _plane(found: Found, seen: Members, *, was: bool, formed: bool) -> Verdict:
-    if found.ready and seen.quorate:
+def _of_lost_quorum(tenant: Obj) -> str:
+    return (
+        "nothing is changed by itself: bring their pods back with their volumes; with a quorum the plane goes on. If their "
+        f"volumes are lost, see what the others have, and continue: bulkhead tenant recover {tenant['metadata']['name']}"
+    )
+
+
+def _plane(tenant: Obj, found: Found, seen: Members, *, was: bool, formed: bool) -> Verdict:
+    # After a recovery one member is a quorum, until the others are added.
+    if found.ready and (seen.quorate or (found.etcd_quorate and seen.serving)):
         return _serving(seen)
     if formed and seen.wanted > 1 and not seen.quorate and not found.etcd_quorate:
-        remedy = "nothing is changed by itself: bring their pods back with their volumes; with a quorum the plane goes on"
-        return Verdict("False", Reason.QUORUM_LOST, f"{_of_members(seen, '')}; {remedy}")
+        return Verdict("False", Reason.QUORUM_LOST, f"{_of_members(seen, '')}; {_of_lost_quorum(tenant)}")
     # If a quorum is up, trouble of one of several members is not the reason that a plane does not answer.
     trouble = None if seen.quorate else seen.trouble
     if trouble is not None and trouble.reason is not None:

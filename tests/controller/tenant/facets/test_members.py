@@ -7,6 +7,7 @@ import pytest
 from bulkhead.api.conditions import find_condition
 from controller import metrics
 from controller.tenant.facets.plane.members import look
+from controller.tenant.facets.plane.report import Found, report
 from tests.controller.tenant.test_status import ready_findings
 from tests.kit.statuses import compute
 from tests.kit.tenantsamples import NOW, plane_spec, tenant
@@ -130,3 +131,14 @@ def test_a_plane_of_one_member_says_what_it_has() -> None:
     assert found["Ready"][:2] == ("False", "Crashing")
     assert found["Ready"][2].startswith("pod plane-0, container etcd: CrashLoopBackOff")
     assert "members" not in found["Ready"][2]
+
+
+def test_a_plane_that_goes_on_from_one_member_serves_and_says_that_it_is_the_only_one() -> None:
+    pods = tuple({**pod, "metadata": pod["metadata"]} for pod in (crashing(0), crashing(1), serving(2)))
+    spec = plane_spec(control_plane={"replicas": 3})
+    found = report(tenant(), spec, Found(ready=True, uid="uid", pods=pods, etcd_quorate=True)).conditions["PlaneReady"]
+    assert (found.status, found.reason) == ("True", "MembersDown")
+    assert "1 of the plane's 3 members serve, and it is the only one: pod plane-0" in found.message
+    # Without an answer of etcd, one pod of three proves nothing.
+    found = report(tenant(), spec, Found(ready=True, uid="uid", pods=pods)).conditions["PlaneReady"]
+    assert found.status == "False"
