@@ -34,7 +34,7 @@ from workstation.cli.login import LoginRequest
 from workstation.cli.logout import LogoutRequest
 from workstation.cli.parsing import Command, Parser, asks_json
 from workstation.cli.quotas.cohort import CohortRequest
-from workstation.cli.quotas.top import TopRequest
+from workstation.cli.top import TopRequest
 from workstation.cli.quotas.trial import TryRequest
 from workstation.cli.quotas.usage import UsageRequest
 from workstation.cli.quotas.why import WhyRequest

@@ -91,8 +91,10 @@ def _nothing(_: Obj) -> bool:
     return False
 
 
-async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> View:
-    """Read everything."""
+async def observe(
+    client: Client, keep: Callable[[Obj], bool] = _nothing, node_of: Callable[[Obj], Node] = read.node_of
+) -> View:
+    """Read everything. `node_of` is for a caller that wants more of a node than the ledger does."""
     reading = Reading()
     async with reading.told(), allowed():
         try:
@@ -100,7 +102,7 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
         except NotFound as error:
             raise connection.not_installed() from error
         quotas = await collected(client, kinds.RESOURCE_QUOTAS, _tenant, reading, field_selector=_QUOTAS)
-        nodes = await _nodes(client, reading)
+        nodes = await _nodes(client, reading, node_of)
         kept: dict[str, Obj] = {}
 
         def pod_of(obj: Obj) -> Pod | None:
@@ -117,9 +119,9 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
     return View(snapshot, time.time(), {str(tenant["metadata"]["name"]): tenant for tenant in tenants}, tuple(kept.values()))
 
 
-async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
+async def _nodes(client: Client, reading: Reading, node_of: Callable[[Obj], Node]) -> tuple[Node, ...]:
     """The host's nodes, with the devices that ResourceSlices list, for device classes that stand for a resource."""
-    nodes = await collected(client, kinds.NODES, read.node_of, reading)
+    nodes = await collected(client, kinds.NODES, node_of, reading)
     try:
         classes = await collected(client, kinds.DEVICE_CLASSES, mapped_of, reading)
         slices = await collected(client, kinds.RESOURCE_SLICES, slice_of, reading) if classes else []

@@ -1,0 +1,69 @@
+// The page: what is shown, what the user opened, and how the picture comes.
+
+const state = { picture: null, marks: new Map(), order: new Map(), chosen: null, resource: null, open: new Set(), folds: new Set(), wanted: "", fetched: new Map(), fresh: true };
+
+// A part that opens on request, stays open over redraws, and is not built before.
+function remembered(key, title, build) {
+  const open = state.folds.has(key);
+  const made = el("details", { open }, el("summary", { "data-key": `fold ${key}` }, title), open ? build() : null);
+  made.addEventListener("toggle", () => {
+    if (made.open === state.folds.has(key)) return;
+    if (made.open) state.folds.add(key); else state.folds.delete(key);
+    draw();
+  });
+  return made;
+}
+
+function nodesOf(resource, rack) {
+  return rack.nodes ?? fetchedNodes(resource, rack.name);
+}
+
+function fetchedNodes() {
+  return null;
+}
+
+function take(picture) {
+  state.picture = picture;
+  const names = picture.tenants.map((row) => row.name).sort();
+  state.order = new Map(names.map((name, at) => [name, at]));
+  state.marks = new Map(picture.tenants.map((row) => [row.name, row.mark]));
+  if (state.fresh) {
+    // A small cluster is shown whole at once.
+    for (const map of picture.maps) {
+      const nodes = map.racks.reduce((sum, rack) => sum + rack.count, 0);
+      if (nodes <= 64) map.racks.forEach((rack) => state.open.add(`${map.resource} ${rack.name}`));
+    }
+    state.fresh = false;
+  }
+  draw();
+}
+
+function draw() {
+  const focus = document.activeElement?.dataset?.key;
+  const place = document.activeElement?.selectionStart;
+  const { picture } = state;
+  const when = new Date(picture.at).toLocaleString();
+  const top = el("header", {}, el("a", { class: "skip", href: "#wrong" }, "to what is wrong"), el("strong", {}, "Bulkhead"),
+    named(picture.source), el("span", { class: "soft state", id: "state" }, connectionText(when)));
+  const body = el("main", {}, ...sections());
+  document.body.replaceChildren(top, ...notices(), body);
+  if (!focus) return;
+  const again = [...document.querySelectorAll("[data-key]")].find((candidate) => candidate.dataset.key === focus);
+  again?.focus({ preventScroll: true });
+  if (again?.setSelectionRange && typeof place === "number") again.setSelectionRange(place, place);
+}
+
+function sections() {
+  return [alarmSection(), mapSection(), tenantSection(), quotaSection(), queueSection()];
+}
+
+function notices() {
+  return [];
+}
+
+function connectionText(when) {
+  return `as of ${when}`;
+}
+
+const embedded = JSON.parse(document.getElementById("picture").textContent);
+if (embedded) take(embedded);
