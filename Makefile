@@ -70,10 +70,14 @@ RUN.network-policy := e2e.conformance.network_policy
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
 	kmod libc6-dev libfaketime libseccomp-dev mmdebstrap nftables pkg-config procps socat strace util-linux
 
+# The tests of the console, and its pictures, want a real browser.
+BROWSER_PACKAGES := chromium chromium-driver
+
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
+BROWSER_STAMP := $(STAMPS)/packages-$(shell echo '$(BROWSER_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways e2e chaos \
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways console e2e chaos \
 	bench conformance all check fmt crds docs picture dist clean
 
 help:
@@ -110,8 +114,10 @@ $(VENV_STAMP):
 
 packages: $(PACKAGES_STAMP)
 
-$(PACKAGES_STAMP):
-	@missing=""; for package in $(DEBIAN_PACKAGES); do \
+$(PACKAGES_STAMP): WANTED := $(DEBIAN_PACKAGES)
+$(BROWSER_STAMP): WANTED := $(BROWSER_PACKAGES)
+$(PACKAGES_STAMP) $(BROWSER_STAMP):
+	@missing=""; for package in $(WANTED); do \
 		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'install ok installed' || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ]; then \
 		echo "==> Debian packages:$$missing"; \
@@ -156,7 +162,7 @@ crds: venv
 	@$(PY) -m bulkhead.api.generate
 
 test: binaries-for-tests ## all that needs no root; PYTEST_ARGS chooses, LAG=1 delays watches, disks and CPU
-	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways" \
+	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways and not browser" \
 		-n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 slowest: venv ## seconds by test, fixture and file of the last `make test`
@@ -191,6 +197,9 @@ outages: binaries-for-tests ## minutes without an API, twenty syncers, chaos run
 ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds them first
 	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
 	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
+
+console: binaries-for-tests $(BROWSER_STAMP) ## the console in Debian's Chromium over a real API server; leaves pictures in build/results/console
+	@$(PYTEST) tests/console -m browser -p no:cacheprovider $(PYTEST_ARGS)
 
 e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, devices, registry, durable (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))

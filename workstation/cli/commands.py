@@ -46,6 +46,7 @@ TABLE: Final = (
     ),
     Entry("ssh", "ssh.command", "connect by ssh to a login node of a tenant's Slurm, as your user in the tenant"),
     Entry("top", "top", "show which tenants hold and borrow GPUs, what waits, and a map of the nodes"),
+    Entry("console", "console.command", "open a page in the browser: what is wrong, a map of the GPUs, quotas and the queue"),
     Entry("why", "quotas.why", "explain why a tenant's pod waits, or when it will be evicted"),
     Entry("cohort", "quotas.cohort", "show which tenants lend to which, the rules, and the queue"),
     Entry("quota", "quotas.trial", "try a changed quota without changing it"),

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 # In this order: each part uses those before it.
-_SCRIPTS: Final = ("dom.js", "bars.js", "queue.js", "map.js", "tenants.js", "page.js")
+_SCRIPTS: Final = ("dom.js", "bars.js", "queue.js", "map.js", "tenants.js", "live.js", "page.js")
 _STYLES: Final = ("console.css",)
 
 
@@ -37,13 +37,13 @@ def policy(*, live: bool) -> str:
     )
 
 
-def document(data: Mapping[str, Any] | None, *, live: bool) -> str:
-    """The page; `data` is the picture, None if the page gets it from its server."""
+def document(data: Mapping[str, Any] | None, *, live: bool, way: str = "live") -> str:
+    """The page; `data` is the picture, None if the page gets it from its server, whose kind is `way`."""
     return _PAGE.format(
         policy=policy(live=live).replace('"', "&quot;"),
         style=_asset(_STYLES),
         script=script(),
-        live="live" if live else "file",
+        way=way if live else "file",
         data=embedded(data),
     )
 
@@ -70,7 +70,7 @@ _PAGE: Final = """<!doctype html>
 <link rel="icon" href="data:,">
 <style>{style}</style>
 </head>
-<body data-way="{live}">
+<body data-way="{way}">
 <noscript><p>This page draws its picture with its own script. Allow scripts, or run: bulkhead top</p></noscript>
 <script type="application/json" id="picture">{data}</script>
 <script>{script}</script>

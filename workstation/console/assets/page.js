@@ -1,6 +1,6 @@
 // The page: what is shown, what the user opened, and how the picture comes.
 
-const state = { picture: null, marks: new Map(), order: new Map(), chosen: null, resource: null, open: new Set(), folds: new Set(), wanted: "", fetched: new Map(), fresh: true };
+const state = { picture: null, marks: new Map(), order: new Map(), chosen: null, resource: null, open: new Set(), folds: new Set(), wanted: "", fetched: new Map(), stale: new Set(), fresh: true, link: null, heard: true };
 
 // A part that opens on request, stays open over redraws, and is not built before.
 function remembered(key, title, build) {
@@ -15,11 +15,7 @@ function remembered(key, title, build) {
 }
 
 function nodesOf(resource, rack) {
-  return rack.nodes ?? fetchedNodes(resource, rack.name);
-}
-
-function fetchedNodes() {
-  return null;
+  return rack.nodes ?? fetched("nodes", { resource, rack: rack.name });
 }
 
 function take(picture) {
@@ -27,6 +23,7 @@ function take(picture) {
   const names = picture.tenants.map((row) => row.name).sort();
   state.order = new Map(names.map((name, at) => [name, at]));
   state.marks = new Map(picture.tenants.map((row) => [row.name, row.mark]));
+  state.stale = new Set(state.fetched.keys());
   if (state.fresh) {
     // A small cluster is shown whole at once.
     for (const map of picture.maps) {
@@ -42,11 +39,9 @@ function draw() {
   const focus = document.activeElement?.dataset?.key;
   const place = document.activeElement?.selectionStart;
   const { picture } = state;
-  const when = new Date(picture.at).toLocaleString();
   const top = el("header", {}, el("a", { class: "skip", href: "#wrong" }, "to what is wrong"), el("strong", {}, "Bulkhead"),
-    named(picture.source), el("span", { class: "soft state", id: "state" }, connectionText(when)));
-  const body = el("main", {}, ...sections());
-  document.body.replaceChildren(top, ...notices(), body);
+    picture ? named(picture.source) : null, el("span", { class: "soft state", id: "state", role: "status" }, connectionText()));
+  document.body.replaceChildren(top, ...notices(), el("main", {}, ...(picture ? sections() : [el("p", { class: "soft" }, "reading the host\u2026")])));
   if (!focus) return;
   const again = [...document.querySelectorAll("[data-key]")].find((candidate) => candidate.dataset.key === focus);
   again?.focus({ preventScroll: true });
@@ -57,13 +52,12 @@ function sections() {
   return [alarmSection(), mapSection(), tenantSection(), quotaSection(), queueSection()];
 }
 
-function notices() {
-  return [];
-}
-
-function connectionText(when) {
-  return `as of ${when}`;
+function connectionText() {
+  const when = state.picture ? new Date(state.picture.at).toLocaleString() : "";
+  if (document.body.dataset.way === "file") return `as of ${when}`;
+  const well = state.heard && state.link?.ok !== false;
+  return state.picture ? (well ? `live, changed ${when}` : `as of ${when}`) : "";
 }
 
 const embedded = JSON.parse(document.getElementById("picture").textContent);
-if (embedded) take(embedded);
+if (embedded) take(embedded); else follow();

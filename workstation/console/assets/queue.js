@@ -19,7 +19,7 @@ function alarmSection() {
 function queueSection() {
   const { queue, queueLeft } = state.picture;
   const shown = state.chosen === null ? queue : queue.filter((row) => row.tenant === state.chosen);
-  const heads = [head("place", "number"), head("tenant", "name"), head("workload", "name"), head("requests", "asks"), head("waits for", ""), head("since", ""), head("starts at the latest", "")];
+  const heads = [head("place", "number"), head("tenant", "name"), head("workload", "name"), head("requests", "asks"), head("waits for", ""), head("since", "short"), head("starts at the latest", "")];
   const rows = (from) => from.map((row) => [
     row.place ? String(row.place) : "\u2013", [mark(row.tenant), " ", tenantName(row.tenant)], [named(row.name, true), row.pods > 1 ? ` (${row.pods} pods)` : ""],
     visible(row.asks), [el("strong", {}, visible(row.reason)), el("br"), visible(row.text)], ago(row.since), row.starts_by ? clock(row.starts_by) : "unknown"]);
