@@ -1,8 +1,10 @@
 """A real host for the console: an API server with the ledger at work, and pods with names that attack a page."""
 
 import asyncio
+import base64
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +13,14 @@ from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
+from bulkhead.metering import usagebook
+from bulkhead.metering.meter import HOUR, UsageKey
+from bulkhead.metering.usagebook import Page, Sums
 from controller.dispatch.loop import Ledger
 from tests.console.sample import HOSTILE
 from tests.kit.background import background
 from tests.kit.ledgerhost import GPU, LedgerHost, leads
+from tests.kit.pki import Authority
 from tests.kit.servers import ApiServer
 
 READY_SINCE = "2026-01-01T00:00:00Z"
@@ -50,6 +56,8 @@ async def made_on(server: ApiServer) -> AsyncIterator[Site]:
             await tenant(client, name, cohort)
             host.tenants.append(name)
         await tenant(client, host.tenants[0], f"c{host.mark}")
+        await plane(client, borrower)
+        await usage(client, borrower)
         async with background(Ledger(client, leads).run()):
             for number in range(5):
                 await host.run(borrower, f"train-{number}", 8)
@@ -71,6 +79,40 @@ async def tenant(client: Client, name: str, cohort: str, reason: str = "Ready", 
     spec = {"class": "standard", "quota": {"cohort": cohort, "resources": {GPU: {"nominal": 24}}}}
     made = await client.apply(kinds.TENANTS, {"metadata": {"name": name}, "spec": spec})
     await report(client, name, made["metadata"]["generation"], reason, message)
+
+
+async def plane(client: Client, name: str) -> None:
+    """What a plane has on the host: a pod, a Secret with a certificate and its key, a warning, and a snapshot."""
+    space = names.plane_namespace(name)
+    await client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+    container = {"name": "etcd", "image": "etcd"}
+    pod = await client.create(kinds.PODS, {"metadata": {"name": "plane-0"}, "spec": {"containers": [container]}}, space)
+    told = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "etcd", "ready": True, "restartCount": 3, "image": "", "imageID": ""}],
+    }
+    await client.patch(kinds.PODS, "plane-0", {"status": told}, space, subresource="status")
+    cert, key = Authority("plane-ca").issue("apiserver-of-the-plane")
+    data = {"tls.crt": base64.b64encode(cert).decode(), "tls.key": base64.b64encode(key).decode(), "odd": "AAAA"}
+    await client.create(kinds.SECRETS, {"metadata": {"name": "pki-apiserver"}, "data": data}, space)
+    subject = {"kind": "Pod", "name": "plane-0", "namespace": space, "uid": pod["metadata"]["uid"]}
+    event = {"metadata": {"name": "slow"}, "involvedObject": subject, "type": "Warning", "reason": "SlowDisk"}
+    event |= {"message": "an <i>event</i> of the plane", "lastTimestamp": READY_SINCE, "firstTimestamp": READY_SINCE}
+    await client.create(kinds.EVENTS, event, space)
+    await client.apply(kinds.TENANT_SNAPSHOTS, {"metadata": {"name": f"nightly-{name}"}, "spec": {"tenant": name}})
+
+
+async def usage(client: Client, name: str) -> None:
+    """Three days of metering."""
+    now = int(time.time() * 1000)
+    hours = {
+        now // HOUR - 24 * day: {
+            UsageKey(name, "ml", "Job/train", GPU, ""): Sums(used=(9 - day) * 4 * HOUR, idle=day * 4 * HOUR)
+        }
+        for day in range(1, 4)
+    }
+    page = Page(1, now - HOUR, "tests", hours)
+    await client.create(kinds.CONFIG_MAPS, usagebook.config_map(page, usagebook.write(page), closed=False), "bulkhead-system")
 
 
 async def controller(client: Client) -> None:

@@ -75,6 +75,45 @@ def test_a_tenant_that_breaks_comes_first(page: Browser, site: Site, server: Api
     page.hides("DataLost")
 
 
+def test_a_tenant_has_a_page_with_its_parts_certificates_snapshots_and_usage(page: Browser, site: Site) -> None:
+    page.run("document.querySelector(arguments[0]).click()", f"[data-key='tenant {site.borrower}']")
+    page.shows("Parts of its plane")
+    page.shows("most in a day: 36.0 h")
+    text = page.text()
+    for words in (
+        "plane-0",
+        "SlowDisk",
+        "an <i>event</i> of the plane",
+        "CN=apiserver-of-the-plane",
+        "pki-apiserver/tls.crt",
+        "in 0 days",
+    ):
+        assert words in text, words
+    assert f"nightly-{site.borrower}" in text
+    assert "PRIVATE KEY" not in str(page.run("return document.documentElement.outerHTML"))
+    page.size(1400, 2600)
+    page.picture(PICTURES / "tenant.png")
+
+
+def test_a_slider_says_which_tenant_would_lose_what(page: Browser, site: Site) -> None:
+    slider = "document.querySelector('input[type=range]')"
+    page.run(f"{slider}.value = 8; {slider}.dispatchEvent(new Event('change'))")
+    page.shows("no pod would be evicted")
+    page.shows("would hold")
+    page.picture(PICTURES / "try.png")
+    assert page.run(f"return {slider}.value") == "8"
+    page.size(1400, 1800)
+    page.run("location.hash = ''")
+    page.shows("Map: 48 nvidia.com/gpu")
+
+
+def test_usage_over_time_of_all_tenants_opens_on_request(page: Browser) -> None:
+    page.run("document.querySelector(\"[data-key='fold usage']\").click()")
+    page.shows("most in a day: 36.0 h")
+    page.run("document.querySelector(\"[data-key='fold usage']\").click()")
+    page.hides("most in a day")
+
+
 def test_hostile_names_are_text(page: Browser, site: Site) -> None:
     text = page.text()
     assert "<script>document.title='broken'</script>" in text

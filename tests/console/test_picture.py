@@ -28,7 +28,7 @@ def test_nothing_is_wrong_on_a_host_at_work() -> None:
             sample.exhausted(),
             "cohort",
             "research",
-            "all 64 nvidia.com/gpu are in use, and pods that request 24 wait; red borrows 16",
+            "64 of 64 nvidia.com/gpu are in use, and pods that request 24 wait; red borrows 16",
         ),
         (sample.dead_node(), "node", "gpu-1-2", "it has 8 nvidia.com/gpu, in use by red (8)"),
     ],

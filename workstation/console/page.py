@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 # In this order: each part uses those before it.
-_SCRIPTS: Final = ("dom.js", "bars.js", "queue.js", "map.js", "tenants.js", "live.js", "page.js")
+_SCRIPTS: Final = ("dom.js", "bars.js", "queue.js", "map.js", "tenants.js", "live.js", "detail.js", "own.js", "page.js")
 _STYLES: Final = ("console.css",)
 
 

@@ -2,11 +2,11 @@
 
 controllers, tenants ──> first_cause ──> one alarm for each tenant that is not ready
 nodes that take no pods, and what is on them ──> one alarm for each that broke down, one for all that are cordoned
-cohorts ──> one alarm for each line that is all in use while workloads wait for it
+cohorts ──> one alarm for each line that is all in use, or too much, while workloads wait for it
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,9 +80,11 @@ def alarms(
     found: Mapping[str, Cause],
     closed: Mapping[str, Closed],
     cohorts: Iterable[Members],
+    *,
+    short: Collection[str],
 ) -> tuple[Alarm, ...]:
-    """All of them, the worst first."""
-    listed = [*_controller(found), *_tenants(tenants, found), *_nodes(snapshot, closed), *_exhausted(cohorts)]
+    """All of them, the worst first. `short` are the cohorts whose workloads wait for what others of the cohort have."""
+    listed = [*_controller(found), *_tenants(tenants, found), *_nodes(snapshot, closed), *_exhausted(cohorts, short)]
     return tuple(sorted(listed, key=lambda alarm: ORDER[alarm.level]))
 
 
@@ -141,19 +143,22 @@ def _is_shown(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource
 
 
-def _exhausted(cohorts: Iterable[Members]) -> list[Alarm]:
+def _exhausted(cohorts: Iterable[Members], short: Collection[str]) -> list[Alarm]:
     found = []
     for members in cohorts:
         for line in members.lines():
             total = members.total(line)
-            if not members.name or not is_device(line) or not total.waiting or total.standing.used < total.standing.nominal:
+            if not members.name or not is_device(line) or not total.waiting:
+                continue
+            if total.standing.used < total.standing.nominal and members.name not in short:
                 continue
             borrowers = sorted(
                 (row for row in members.rows if row.line == line and row.standing.borrowed),
                 key=lambda row: -row.standing.borrowed,
             )
             lent = ", ".join(f"{row.tenant} borrows {row.standing.borrowed}" for row in borrowers[:_MAX_NAMED])
-            what = f"all {total.standing.nominal} {line_name(*line)} are in use, and pods that request {total.waiting} wait"
+            used = f"{total.standing.used} of {total.standing.nominal} {line_name(*line)} are in use"
+            what = f"{used}, and pods that request {total.waiting} wait"
             step = f"bulkhead cohort {members.name}"
             found.append(
                 Alarm(Level.WARN, "cohort", members.name, "Exhausted", f"{what}; {lent or 'no tenant borrows'}", "", step)

@@ -20,14 +20,16 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from workstation.cli import connection, values
 from workstation.cli.arguments import Host, add_host, host_of
+from workstation.cli.console.details import Details
 from workstation.cli.console.live import Live
-from workstation.cli.console.observe import source_of
+from workstation.cli.console.observe import namespace_of, source_of
+from workstation.cli.console.ownlive import OwnLive
 from workstation.cli.credentials import browser
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Parser
 from workstation.console.board import Board
-from workstation.console.server import Console
+from workstation.console.server import Console, Question
 
 _SILENT_SECONDS: Final = 2.0
 
@@ -37,6 +39,8 @@ class ConsoleRequest:
     """`console`."""
 
     host: Host
+    # The kubeconfig of a tenant, for one of its users; None for the host.
+    file: str | None
     # 0 for any.
     port: int
     browser: bool
@@ -51,6 +55,7 @@ def add_arguments(parser: Parser) -> None:
     parser.epilog = (
         "examples:\n"
         "  bulkhead console\n"
+        "  bulkhead console -f team-a.yaml                  as a user of a tenant, without rights on the host\n"
         "  bulkhead console --no-browser --port 8080        on a machine without a browser; then, on yours:\n"
         "  ssh -L 8080:127.0.0.1:8080 MACHINE               and open the link that the console printed\n\n"
         "The page listens on 127.0.0.1 only. Its link works once, for the browser that opens it first; another browser needs\n"
@@ -58,6 +63,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.formatter_class = RAW
     add_host(parser)
+    parser.add_argument("-f", "--file", metavar="FILE", help="a tenant's kubeconfig: your own pods, quota and queue there")
     parser.add_argument(
         "--port", type=values.port, default=0, metavar="PORT", help="the port on 127.0.0.1; default: any free one"
     )
@@ -68,7 +74,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _request(options: argparse.Namespace) -> ConsoleRequest:
-    return ConsoleRequest(host_of(options), options.port, options.browser)
+    return ConsoleRequest(host_of(options), options.file, options.port, options.browser)
 
 
 def run(request: ConsoleRequest) -> int:
@@ -83,30 +89,42 @@ async def _run(request: ConsoleRequest) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with connection.host_client(request.host) as client:
-        await _installed(client)
+    host = request.host if request.file is None else Host(request.file, request.host.context)
+    async with connection.host_client(host) as client:
         board = Board()
-        live = Live(client, source_of(request.host), board)
-        async with Console(board, {"nodes": live.nodes}) as server, following(live):
+        followed, questions = await _followed(client, host, board, request)
+        way = "live" if request.file is None else "own"
+        async with Console(board, questions, way=way) as server, following(followed):
             await _listen(server, request.port)
             print(f"console: {server.link}", flush=True)
             print("this link works once; Ctrl-C ends the console", flush=True)
             if request.browser:
                 browser.show_page(server.link)
-            told = asyncio.create_task(_tell(live))
+            told = asyncio.create_task(_tell(followed))
             await ended.wait()
             told.cancel()
     print("console: ended")
     return Exit.DONE
 
 
-async def _installed(client: Client) -> None:
+async def _followed(
+    client: Client, host: Host, board: Board, request: ConsoleRequest
+) -> tuple[Live | OwnLive, dict[str, Question]]:
+    """What is followed, and which questions its page may ask."""
+    if request.file is not None:
+        return OwnLive(client, source_of(host), board, namespace_of(host)), {}
     try:
         pages = client.pages(kinds.TENANTS, limit=1, metadata_only=True)
         async with contextlib.aclosing(pages):
             await anext(pages)
     except NotFound as error:
-        raise connection.not_installed() from error
+        raise CliError(
+            "this cluster has no Tenants: Bulkhead is not installed in it, or it is a tenant's own",
+            next_step="as a user of a tenant, give its kubeconfig: bulkhead console -f FILE",
+        ) from error
+    live = Live(client, source_of(host), board)
+    details = Details(client, live)
+    return live, {"nodes": live.nodes, "tenant": details.tenant, "try": details.attempt, "usage": details.usage}
 
 
 async def _listen(server: Console, port: int) -> None:
@@ -119,7 +137,7 @@ async def _listen(server: Console, port: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def following(live: Live) -> AsyncIterator[None]:
+async def following(live: Live | OwnLive) -> AsyncIterator[None]:
     """Follow the host within the block."""
     task = asyncio.create_task(live.run())
     try:
@@ -130,7 +148,7 @@ async def following(live: Live) -> AsyncIterator[None]:
             await task
 
 
-async def _tell(live: Live) -> None:
+async def _tell(live: Live | OwnLive) -> None:
     """Progress of the first read, if it takes long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_SILENT_SECONDS):

@@ -17,7 +17,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import unit_of
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Flavor, Node, Snapshot
+from bulkhead.ledger.model import Decisions, Flavor, Node, Snapshot, Why
 from workstation.cli.console.alarms import Closed, alarms, causes, level_of
 from workstation.cli.quotas import queued, topmap
 from workstation.cli.quotas.hostview import View
@@ -67,6 +67,7 @@ def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     why = causes(seen.view.tenants, seen.controllers)
     queue = [row for members in found for row in _queue(snapshot, decided, members)]
     waiting = Counter(row.tenant for row in queue)
+    short = {row.cohort for row in queue if row.reason == Why.COHORT}
     letters, by_tenant = marks(seen.view.tenants), _rows(found)
     tenants = [
         _tenant(tenant, why[name], snapshot, by_tenant.get(name, ()), mark=letters[name], waiting=waiting[name])
@@ -75,7 +76,7 @@ def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     return Picture(
         at=moment(seen.view.now),
         source=seen.source,
-        alarms=alarms(snapshot, seen.view.tenants, why, seen.closed, found),
+        alarms=alarms(snapshot, seen.view.tenants, why, seen.closed, found, short=short),
         tenants=tuple(sorted(tenants, key=lambda row: (ORDER[row.level], row.name))),
         cohorts=tuple(_bars(members) for members in found if members.rows),
         queue=tuple(queue[:MAX_QUEUED]),

@@ -9,7 +9,6 @@ on the pods. Nothing is written to the host. What this user may not read is name
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,13 +20,13 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.ledger import given, read
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import GATED, Decisions, Node, Pod, PodVerdict, Snapshot, Why
 from bulkhead.ledger.slices import mapped_of, offered, slice_of
 from workstation.cli.console.alarms import Closed, closed_of
 from workstation.cli.console.drawing import Observed, picture_of
+from workstation.cli.console.probing import probe
 from workstation.cli.console.watched import Watched
 from workstation.cli.output import plain
 from workstation.cli.quotas import hostview
@@ -40,8 +39,6 @@ _PICTURE_SECONDS: Final = 0.5
 _DECISION_SECONDS: Final = 2.0
 # The part of the time in which pictures or decisions may be computed.
 _SHARE: Final = 4
-_PROBE_SECONDS: Final = 3.0
-_PROBE_DEADLINE_SECONDS: Final = 5.0
 _UNJUDGED: Final = PodVerdict(Why.QUEUE, "the ledger has not judged it yet")
 
 
@@ -99,7 +96,7 @@ class Live:
                 tasks.create_task(watched.run())
             tasks.create_task(self._draw())
             tasks.create_task(self._decide())
-            tasks.create_task(self._probe())
+            tasks.create_task(probe(self._client, kinds.TENANTS, None, self._board, self._all.values()))
 
     def read(self) -> tuple[int, int]:
         """How many kinds were read, of how many; and so for the progress of the start."""
@@ -173,33 +170,6 @@ class Live:
                 self._decisions = decisions
                 self._dirty.set()
             await asyncio.sleep(max(_DECISION_SECONDS, _SHARE * (time.monotonic() - started)))
-
-    async def _probe(self) -> None:
-        lost = False
-        while True:
-            try:
-                async with asyncio.timeout(_PROBE_DEADLINE_SECONDS):
-                    pages = self._client.pages(kinds.TENANTS, limit=1, metadata_only=True)
-                    async with contextlib.aclosing(pages):
-                        await anext(pages)
-            except (KubeError, TimeoutError) as error:
-                lost = True
-                self._board.put("link", {"ok": False, "why": _why(error)})
-            else:
-                self._board.put("link", {"ok": True})
-                if lost:
-                    for watched in self._all.values():
-                        watched.informer.try_now()
-                lost = False
-            await asyncio.sleep(_PROBE_SECONDS)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {_PROBE_DEADLINE_SECONDS:g} s"
-    if isinstance(error, Unauthorized):
-        return f"The cluster no longer accepts these credentials; stop the console and start it again. {plain(error)}"
-    return plain(error)
 
 
 def _whole(obj: Obj) -> Obj:

@@ -1,10 +1,13 @@
 """Reads a host once for the console: what `top` reads, why nodes take no pods, and the controller's Deployment."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import yaml
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
-from bulkhead.api.untrusted import mapping, text
+from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
@@ -42,8 +45,20 @@ async def observe(client: Client, source: str) -> Observed:
 def source_of(host: Host) -> str:
     """The name of the cluster for people: the context of the kubeconfig."""
     path = hostfile.find_kubeconfig(host.kubeconfig)
+    return _context(host)[0] or path.name
+
+
+def namespace_of(host: Host) -> str:
+    """The namespace of the context; `default` if it names none."""
+    return text(mapping(_context(host)[1].get("context")).get("namespace")) or "default"
+
+
+def _context(host: Host) -> tuple[str, Mapping[str, Any]]:
+    """The context that is used: its name, and its entry; empty if there is none."""
+    path = hostfile.find_kubeconfig(host.kubeconfig)
     try:
         data = mapping(yaml.safe_load(path.read_bytes()))
     except (OSError, yaml.YAMLError):
-        return path.name
-    return host.context or text(data.get("current-context")) or path.name
+        return "", {}
+    name = host.context or text(data.get("current-context"))
+    return name, next((item for item in mappings(data.get("contexts"), 1000) if item.get("name") == name), {})

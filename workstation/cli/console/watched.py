@@ -33,6 +33,7 @@ class Watched(Generic[_T]):
         *,
         field_selector: str | None = None,
         label_selector: str | None = None,
+        namespace: str | None = None,
         optional: bool = False,
     ) -> None:
         self._take = take
@@ -42,6 +43,7 @@ class Watched(Generic[_T]):
         self.informer = Informer(
             client,
             r,
+            namespace=namespace,
             field_selector=field_selector,
             label_selector=label_selector,
             on_change=self._on_change,

@@ -20,7 +20,7 @@ function quotaTable(cohort, line) {
   const most = Math.max(1, ...line.rows.map((row) => Math.max(row.nominal, row.used, Math.min(row.ceiling, 4 * Math.max(row.nominal, row.used, 1)))));
   const written = (value) => amount(line.unit, value);
   const rows = line.rows.map((row) => [
-    [mark(row.tenant), " ", tenantName(row.tenant)], quotaBar(row, most),
+    row.tenant ? [mark(row.tenant), " ", tenantName(row.tenant)] : "you", quotaBar(row, most),
     written(row.nominal), written(row.used), row.borrowed ? written(row.borrowed) : "", row.lent ? written(row.lent) : "",
     row.waiting ? written(row.waiting) : ""]);
   const sum = (field) => line.rows.reduce((total, row) => total + row[field], 0);
@@ -32,12 +32,15 @@ function quotaTable(cohort, line) {
   return [el("h3", {}, named(line.name)), table(heads, rows, `${cohort}: ${line.name}`)];
 }
 
+function legendOfQuota() {
+  const key = (kind, text) => el("span", {}, el("span", { class: "bar" }, el("i", { class: kind })), text);
+  return el("div", { class: "legend" }, key("used", "used"), key("borrowed", "borrowed from others"), key("lent", "lent to others"),
+      key("nominal", "own quota"), key("ceiling", "most with what may be borrowed"));
+}
+
 function quotaSection() {
   const shown = state.picture.cohorts.filter((cohort) => cohort.lines.length);
-  const key = (kind, text) => el("span", {}, el("span", { class: "bar" }, el("i", { class: kind })), text);
-  return el("section", { id: "quota" }, el("h2", {}, "Quota"),
-    el("div", { class: "legend" }, key("used", "used"), key("borrowed", "borrowed from others"), key("lent", "lent to others"),
-      key("nominal", "own quota"), key("ceiling", "most it may borrow up to")),
+  return el("section", { id: "quota" }, el("h2", {}, "Quota"), legendOfQuota(),
     shown.length ? shown.map((cohort) => {
       const devices = cohort.lines.filter((line) => line.unit === "devices");
       const others = cohort.lines.filter((line) => line.unit !== "devices");

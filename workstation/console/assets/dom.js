@@ -48,7 +48,8 @@ function clock(stamp) {
   if (!stamp) return "";
   const minutes = Math.round((Date.parse(stamp) - Date.parse(state.picture.at)) / 60000);
   const day = new Date(stamp).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
-  return minutes >= 0 ? `${day} (in ${minutes < 120 ? `${minutes} min` : `${Math.round(minutes / 60)} h`})` : day;
+  const far = minutes < 120 ? `${minutes} min` : minutes < 2880 ? `${Math.round(minutes / 60)} h` : `${Math.round(minutes / 1440)} days`;
+  return minutes >= 0 ? `${day} (in ${far})` : day;
 }
 
 // A table whose rows become cards at phone width.
@@ -61,7 +62,7 @@ function table(heads, rows, caption) {
 const head = (text, kind) => ({ text, class: kind });
 
 const WORDS = { bad: "\u2716 broken", warn: "\u25b2 look", ok: "\u2714 ready" };
-const level = (name) => el("span", { class: `level ${name}` }, WORDS[name] ?? name);
+const level = (name, words = WORDS[name]) => el("span", { class: `level ${name}` }, words ?? name);
 
 // The colour, pattern and letters of a tenant.
 function paint(tenant) {

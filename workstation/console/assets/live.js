@@ -2,6 +2,8 @@
 
 const SILENCE_MS = 13000; // three beats of the server
 const AGAIN_MS = 2000;
+// How long an answer is taken as new, whatever happens on the host.
+const PAUSE_MS = { nodes: 1000, tenant: 5000, try: 10000, usage: 60000 };
 
 function follow() {
   let last = Date.now();
@@ -15,7 +17,12 @@ function follow() {
   };
   const connect = () => {
     source = new EventSource("events");
-    source.addEventListener("beat", hear);
+    source.addEventListener("beat", () => {
+      hear();
+      if (!location.hash.startsWith("#tenant/") || !state.picture) return;
+      state.stale = new Set(state.fetched.keys());
+      draw();
+    });
     source.addEventListener("link", (event) => { hear(); state.link = JSON.parse(event.data); draw(); });
     source.addEventListener("picture", (event) => { hear(); take(JSON.parse(event.data)); });
     source.addEventListener("error", () => {
@@ -45,11 +52,11 @@ function fetched(name, parameters) {
   const key = `${name}?${new URLSearchParams(parameters)}`;
   const held = state.fetched.get(key);
   if (document.body.dataset.way === "file") return null;
-  if (held && !state.stale.has(key)) return held.answer;
+  if (held && (!state.stale.has(key) || Date.now() - held.at < PAUSE_MS[name])) return held.answer;
   state.stale.delete(key);
-  if (!held) state.fetched.set(key, { answer: null });
+  state.fetched.set(key, { answer: null, ...held, at: Date.now() });
   fetch(`api/${key}`).then((response) => response.json()).then((told) => {
-    state.fetched.set(key, { answer: told.answer ?? null, error: told.error });
+    state.fetched.set(key, { answer: told.answer ?? null, error: told.error, at: Date.now() });
     draw();
   }).catch(() => { state.stale.add(key); });
   return held?.answer ?? null;

@@ -1,6 +1,6 @@
 // The page: what is shown, what the user opened, and how the picture comes.
 
-const state = { picture: null, marks: new Map(), order: new Map(), chosen: null, resource: null, open: new Set(), folds: new Set(), wanted: "", fetched: new Map(), stale: new Set(), fresh: true, link: null, heard: true };
+const state = { picture: null, marks: new Map(), order: new Map(), chosen: null, resource: null, open: new Set(), folds: new Set(), wanted: "", fetched: new Map(), stale: new Set(), fresh: true, link: null, heard: true, tried: new Map() };
 
 // A part that opens on request, stays open over redraws, and is not built before.
 function remembered(key, title, build) {
@@ -20,6 +20,7 @@ function nodesOf(resource, rack) {
 
 function take(picture) {
   state.picture = picture;
+  if (document.body.dataset.way === "own") { draw(); return; }
   const names = picture.tenants.map((row) => row.name).sort();
   state.order = new Map(names.map((name, at) => [name, at]));
   state.marks = new Map(picture.tenants.map((row) => [row.name, row.mark]));
@@ -35,7 +36,18 @@ function take(picture) {
   draw();
 }
 
+// A user who drags a slider or selects text is not interrupted.
+let held = false;
+let late = false;
+const busy = () => held || getSelection()?.isCollapsed === false;
+const free = () => { if (late && !busy()) draw(); };
+document.addEventListener("pointerdown", (event) => { held = event.target.type === "range"; });
+document.addEventListener("pointerup", () => { held = false; free(); });
+document.addEventListener("selectionchange", free);
+
 function draw() {
+  late = busy();
+  if (late) return;
   const focus = document.activeElement?.dataset?.key;
   const place = document.activeElement?.selectionStart;
   const { picture } = state;
@@ -49,15 +61,21 @@ function draw() {
 }
 
 function sections() {
-  return [alarmSection(), mapSection(), tenantSection(), quotaSection(), queueSection()];
+  if (document.body.dataset.way === "own") return ownPage();
+  const route = /^#tenant\/(.+)$/.exec(location.hash);
+  if (route && document.body.dataset.way === "live") return tenantPage(decodeURIComponent(route[1]));
+  return [alarmSection(), mapSection(), tenantSection(), quotaSection(), queueSection(), ...(document.body.dataset.way === "live" ? [remembered("usage", "Usage", () => usageSection(""))] : [])];
 }
+
+const isCurrent = () => document.body.dataset.way === "file" || (state.heard && state.link?.ok !== false);
 
 function connectionText() {
   const when = state.picture ? new Date(state.picture.at).toLocaleString() : "";
   if (document.body.dataset.way === "file") return `as of ${when}`;
-  const well = state.heard && state.link?.ok !== false;
-  return state.picture ? (well ? `live, changed ${when}` : `as of ${when}`) : "";
+  return state.picture ? (isCurrent() ? `live, changed ${when}` : `as of ${when}`) : "";
 }
+
+window.addEventListener("hashchange", () => { draw(); if (location.hash.startsWith("#tenant/")) scrollTo(0, 0); });
 
 const embedded = JSON.parse(document.getElementById("picture").textContent);
 if (embedded) take(embedded); else follow();

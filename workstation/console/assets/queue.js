@@ -9,7 +9,8 @@ function alarmSection() {
     el("p", {}, visible(alarm.text)),
     alarm.next_step ? el("p", { class: "soft" }, "next: ", el("code", {}, visible(alarm.next_step))) : null);
   const first = alarms.slice(0, 12);
-  return el("section", { id: "wrong" }, el("h2", {}, alarms.length ? `What is wrong (${alarms.length})` : "Nothing is wrong"),
+  const old = !isCurrent() ? ", as last seen" : "";
+  return el("section", { id: "wrong" }, el("h2", {}, (alarms.length ? `What is wrong (${alarms.length})` : "Nothing is wrong") + old),
     first.map(told),
     alarms.length > first.length
       ? remembered("alarms", `${alarms.length - first.length} more`, () => alarms.slice(first.length).map(told)) : null,
