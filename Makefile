@@ -33,7 +33,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -45,6 +45,7 @@ NEEDS.fragmentation := binaries-for-tests
 NEEDS.client := venv
 NEEDS.store := binaries-for-tests
 NEEDS.placed := binaries-for-tests
+NEEDS.console := binaries-for-tests
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -57,6 +58,7 @@ RUN.fragmentation := e2e.performance.fragmentation
 RUN.client := e2e.performance.client_stack
 RUN.store := e2e.performance.store
 RUN.placed := e2e.performance.placed
+RUN.console := e2e.performance.console
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -206,7 +208,8 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
-picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
+picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo while a tenant borrows, and the console's page (root)
+	@$(PY) -u -m tests.console.pictures
 	@$(PY) -u -m e2e.demo.picture
 
 chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIMENTS="a b", MIX=1h, SEED= (root)

@@ -100,27 +100,53 @@ def small() -> Host:
     return host
 
 
+def lab() -> Host:
+    """A cluster as a research lab has it: four racks of two kinds, a MIG node, four teams, and names of real work."""
+    host = Host()
+    for rack in range(1, 5):
+        for number in range(8):
+            name, kind = f"gpu-{rack}{number:02}", "h100" if rack <= 2 else "a100"
+            host.nodes.append(node(name, {GPU: 8}, f"rack-{rack}", f"nvl-{rack}-{number // 4}", kind=kind))
+    host.nodes.append(node("mig-001", {MIG: 56}, "rack-4"))
+    for name, nominal in (("vision", 96), ("speech", 64), ("robotics", 64), ("biology", 32)):
+        host.tenant(name, nominal)
+    a, b, c, d = "vision", "speech", "robotics", "biology"
+    plan = (a, a, a, a, b, b, b, b, a, a, a, a, c, c, a, a, d, d, d, b, b, b, a, a, a, a, a)
+    for at, name in enumerate(plan):
+        host.pods.append(running(f"{name}-train-{at}", name, host.nodes[at].name, 8))
+    for at, (name, amount) in enumerate((("speech", 3), ("biology", 4), ("robotics", 5), ("biology", 2), ("robotics", 6))):
+        host.pods.append(running(f"{name}-notebook-{at}", name, host.nodes[len(plan) + at].name, amount))
+    host.pods += [running("serve-1", "speech", "mig-001", 14, MIG), running("serve-2", "vision", "mig-001", 21, MIG)]
+    host.pods += [
+        waiting("w1", "speech", 8, "asr-large-0"),
+        waiting("w2", "biology", 8, "fold-evaluation"),
+        waiting("w3", "vision", 8, "sweep-17"),
+    ]
+    return host
+
+
 def frozen_plane() -> Host:
     """A plane that does not answer."""
-    host = small()
-    host.stored["red"] = stored("red", "WaitingForPlane", "the API server does not answer: deadline of 5 s passed")
-    host.stored["red"]["status"]["conditions"][0]["reason"] = "Restarting"
+    host = lab()
+    host.stored["speech"] = stored("speech", "Restarting", "the API server does not answer: no answer within 5 s")
     return host
 
 
 def exhausted() -> Host:
     """A cohort in which all devices are in use while others wait."""
-    host = small()
-    host.pods = [running(f"all-{at}", "red" if at < 6 else "blue", item.name, 8) for at, item in enumerate(host.nodes[:8])]
-    host.pods += [waiting(f"next-{at}", "green", 8) for at in range(3)]
+    host = lab()
+    host.pods = [
+        running(f"vision-{at}", "vision" if at < 24 else "speech", item.name, 8) for at, item in enumerate(host.nodes[:32])
+    ]
+    host.pods += [waiting(f"robot-{at}", "robotics", 8, f"grasp-{at}") for at in range(3)]
     return host
 
 
 def dead_node() -> Host:
     """A node that broke down with work on it."""
-    host = small()
-    host.nodes[2] = node("gpu-1-2", {GPU: 8}, "rack-1", "nvl-1-1", usable=False)
-    host.closed["gpu-1-2"] = Closed("NodeStatusUnknown: Kubelet stopped posting node status", THEN, cordoned=False)
+    host = lab()
+    host.nodes[2] = node("gpu-102", {GPU: 8}, "rack-1", "nvl-1-0", usable=False)
+    host.closed["gpu-102"] = Closed("NodeStatusUnknown: Kubelet stopped posting node status", THEN, cordoned=False)
     return host
 
 

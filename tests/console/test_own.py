@@ -30,7 +30,7 @@ def pod(name: str, node: str = "", reason: str = "", **meta: Any) -> dict[str, A
 
 
 def shown(quota: Any, *pods: dict[str, Any]) -> dict[str, Any]:
-    return own.picture_of(quota, [item for each in pods if (item := own.pod_of(each))], "red", "now", [])
+    return own.picture_of(quota, [item for item in map(own.pod_of, pods) if item], "red", "now", [])
 
 
 def test_a_user_sees_quota_places_reasons_and_where_the_rest_runs() -> None:

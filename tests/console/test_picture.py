@@ -23,14 +23,14 @@ def test_nothing_is_wrong_on_a_host_at_work() -> None:
 @pytest.mark.parametrize(
     ("host", "kind", "subject", "words"),
     [
-        (sample.frozen_plane(), "tenant", "red", "does not answer"),
+        (sample.frozen_plane(), "tenant", "speech", "does not answer"),
         (
             sample.exhausted(),
             "cohort",
             "research",
-            "64 of 64 nvidia.com/gpu are in use, and pods that request 24 wait; red borrows 16",
+            "256 of 256 nvidia.com/gpu are in use, and pods that request 24 wait; vision borrows 96",
         ),
-        (sample.dead_node(), "node", "gpu-1-2", "it has 8 nvidia.com/gpu, in use by red (8)"),
+        (sample.dead_node(), "node", "gpu-102", "it has 8 nvidia.com/gpu, in use by vision (8)"),
     ],
 )
 def test_what_is_wrong_comes_first_and_names_its_subject(host: sample.Host, kind: str, subject: str, words: str) -> None:

@@ -8,7 +8,7 @@ Observed ──> causes, alarms ──> tenants, those with trouble first
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import unit_of
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Flavor, Node, Snapshot, Why
+from bulkhead.ledger.model import GATED, Decisions, Flavor, Node, Snapshot, Why
 from workstation.cli.console.alarms import Closed, alarms, causes, level_of
 from workstation.cli.quotas import queued, topmap
 from workstation.cli.quotas.hostview import View
@@ -65,7 +65,9 @@ def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     decided = decisions if decisions is not None else decide(snapshot, seen.view.now)
     found = cohorts(snapshot)
     why = causes(seen.view.tenants, seen.controllers)
-    queue = [row for members in found for row in _queue(snapshot, decided, members)]
+    # A queue is made of pods that wait, and of gangs: nothing else of thousands of pods is sorted for it.
+    asking = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.stage in GATED or pod.gang is not None))
+    queue = [row for members in found for row in _queue(asking, decided, members)]
     waiting = Counter(row.tenant for row in queue)
     short = {row.cohort for row in queue if row.reason == Why.COHORT}
     letters, by_tenant = marks(seen.view.tenants), _rows(found)

@@ -5,7 +5,8 @@
     a small read every few seconds ──> whether the host answers
 
 The first picture does not wait for a decision, which takes long on a large host: until then the queue has what the ledger wrote
-on the pods. Nothing is written to the host. What this user may not read is named in the picture.
+on the pods. Nothing is written to the host. What this user may not read is named in the picture. `times` on the board is how
+long the first picture took once everything was listed.
 """
 
 import asyncio
@@ -141,12 +142,14 @@ class Live:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
-            started = time.monotonic()
+            started, cpu = time.monotonic(), time.process_time()
             seen = self.observed()
             picture = await asyncio.to_thread(picture_of, seen, self._judged())
             if self.picture is None or replace(picture, at=self.picture.at) != self.picture:
                 self._board.put("picture", as_json(picture, nodes=count_nodes(picture) <= MAX_NODES_AT_ONCE))
             self.picture = picture
+            if not self.first.is_set():
+                self._board.put("times", {"first": time.monotonic() - started, "cpu": time.process_time() - cpu})
             self.first.set()
             self._undecided.set()
             await asyncio.sleep(max(_PICTURE_SECONDS, _SHARE * (time.monotonic() - started)))
@@ -200,5 +203,8 @@ def _pod(obj: Obj) -> _Noted | None:
         verdict = PodVerdict(Why(reason) if reason in set(Why) else Why.QUEUE, message)
     asks = {intern(name): amount for name, amount in pod.asks.items()}
     return _Noted(
-        replace(pod, asks=asks, namespace=intern(pod.namespace), tenant=intern(pod.tenant), node=intern(pod.node)), verdict
+        replace(
+            pod, asks=asks, virtual_uid="", namespace=intern(pod.namespace), tenant=intern(pod.tenant), node=intern(pod.node)
+        ),
+        verdict,
     )

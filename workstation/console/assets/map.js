@@ -51,7 +51,7 @@ function rackCard(resource, rack) {
   el("span", { class: `stack${closed ? " shut" : ""}`, role: "img", "aria-label": visible(`${told}: ${holders}`) }, stacked(rack.held, Math.max(rack.capacity, used, 1), Math.max(0, rack.capacity - used))),
   el("small", {}, [plural(rack.count, "node"), ...["whole", "broken", "full"].filter((name) => rack.states[name]).map((name) => `${rack.states[name]} ${name}`), ...rack.flavors.map(visible)].join(" \u00b7 ")),
   closed ? el("small", { class: "level bad" }, `\u2716 ${plural(closed, "node")} closed`) : null);
-  return open ? [card, rackNodes(resource, rack)] : [card];
+  return open ? el("div", { class: "open" }, card, rackNodes(resource, rack)) : card;
 }
 
 function mapSection() {
