@@ -23,7 +23,7 @@ TEST_PROCESSES ?= 4
 # out; .ci/run runs those that a change touches (ci/suites.yaml). Each is a marker in pyproject.toml.
 LAYER ?=
 LAYERS := auditing chaosrun crashes gate helm signin stores
-NOT_IN_TEST := host simulation outage ways $(LAYERS)
+NOT_IN_TEST := host simulation outage ways browser $(LAYERS)
 any = $(subst $() $(), or ,$(strip $(1)))
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
@@ -39,7 +39,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -51,6 +51,7 @@ NEEDS.fragmentation := binaries-for-tests
 NEEDS.client := venv
 NEEDS.store := binaries-for-tests
 NEEDS.placed := binaries-for-tests
+NEEDS.console := binaries-for-tests
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -63,6 +64,7 @@ RUN.fragmentation := e2e.performance.fragmentation
 RUN.client := e2e.performance.client_stack
 RUN.store := e2e.performance.store
 RUN.placed := e2e.performance.placed
+RUN.console := e2e.performance.console
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -76,10 +78,14 @@ RUN.network-policy := e2e.conformance.network_policy
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
 	kmod libc6-dev libfaketime libseccomp-dev mmdebstrap nftables pkg-config procps socat strace util-linux
 
+# The tests of the console, and its pictures, want a real browser.
+BROWSER_PACKAGES := chromium chromium-driver
+
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
+BROWSER_STAMP := $(STAMPS)/packages-$(shell echo '$(BROWSER_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways e2e chaos \
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways console e2e chaos \
 	bench conformance all check fmt crds docs picture dist clean
 
 help:
@@ -116,8 +122,10 @@ $(VENV_STAMP):
 
 packages: $(PACKAGES_STAMP)
 
-$(PACKAGES_STAMP):
-	@missing=""; for package in $(DEBIAN_PACKAGES); do \
+$(PACKAGES_STAMP): WANTED := $(DEBIAN_PACKAGES)
+$(BROWSER_STAMP): WANTED := $(BROWSER_PACKAGES)
+$(PACKAGES_STAMP) $(BROWSER_STAMP):
+	@missing=""; for package in $(WANTED); do \
 		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'install ok installed' || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ]; then \
 		echo "==> Debian packages:$$missing"; \
@@ -201,12 +209,16 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
 	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
 
+console: binaries-for-tests $(BROWSER_STAMP) ## the console in Debian's Chromium over a real API server; leaves pictures in build/results/console
+	@$(PYTEST) tests/console -m browser -p no:cacheprovider $(PYTEST_ARGS)
+
 e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, devices, registry, durable (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
-picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
+picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo while a tenant borrows, and the console's page (root)
+	@$(PY) -u -m tests.console.pictures
 	@$(PY) -u -m e2e.demo.picture
 
 chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIMENTS="a b", MIX=1h, SEED= (root)

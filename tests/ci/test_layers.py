@@ -14,7 +14,7 @@ from tests.adversarial import rows
 from tests.ci.test_catalogue import ROOT, values, variable
 
 # Whole folders, or tests for root, that have suites with other commands.
-OTHERS = {"host": "core", "outage": "outages", "simulation": "simulation", "ways": "ways"}
+OTHERS = {"browser": "console", "host": "core", "outage": "outages", "simulation": "simulation", "ways": "ways"}
 NEED = "apiserver"  # says what a test needs, and leaves nothing out
 
 

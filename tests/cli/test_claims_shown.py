@@ -10,7 +10,8 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.ledger.model import Claim, Node, Pod, Share, Snapshot, Stage, Tenant
 from tests.kit.commandline import Cli
-from workstation.cli.quotas import top, whytext
+from workstation.cli import top
+from workstation.cli.quotas import whytext
 from workstation.cli.quotas.explained import explain
 from workstation.cli.quotas.summary import cohorts
 

@@ -35,6 +35,7 @@ examples:
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
     bulkhead ssh red                                    its login nodes by ssh, as your user in the tenant
     bulkhead top                                        which tenants hold and borrow GPUs, and a map of the nodes
+    bulkhead console                                    the same and more in the browser, always current
     bulkhead why red train-0                            why a pod waits, in detail
     bulkhead quota try red nvidia.com/gpu=16            which tenants would lose quota, and when; changes nothing
   bulkhead usage --since 30d                          GPU-hours of each tenant

@@ -124,6 +124,11 @@ async def _closed(server: asyncio.Server) -> None:
 def _show(address: str) -> None:
     sys.stderr.write(f"sign in with your browser:\n\n  {address}\n\n")
     sys.stderr.flush()
+    show_page(address)
+
+
+def show_page(address: str) -> None:
+    """Open a page in the user's browser, if this machine has one; the command does not wait for it."""
     if available():
         with contextlib.suppress(OSError):
             nowhere = subprocess.DEVNULL

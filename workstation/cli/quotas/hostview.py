@@ -28,8 +28,8 @@ from workstation.cli.failures import CliError
 from workstation.cli.output import Progress
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
-_QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
-_OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
+QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
+OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
 _SILENT_SECONDS: Final = 2.0
 T = TypeVar("T")
 
@@ -91,16 +91,18 @@ def _nothing(_: Obj) -> bool:
     return False
 
 
-async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> View:
-    """Read everything."""
+async def observe(
+    client: Client, keep: Callable[[Obj], bool] = _nothing, node_of: Callable[[Obj], Node] = read.node_of
+) -> View:
+    """Read everything. `node_of` is for a caller that wants more of a node than the ledger does."""
     reading = Reading()
     async with reading.told(), allowed():
         try:
             tenants = (await client.list(kinds.TENANTS)).items
         except NotFound as error:
             raise connection.not_installed() from error
-        quotas = await collected(client, kinds.RESOURCE_QUOTAS, _tenant, reading, field_selector=_QUOTAS)
-        nodes = await _nodes(client, reading)
+        quotas = await collected(client, kinds.RESOURCE_QUOTAS, tenant_of_quota, reading, field_selector=QUOTAS)
+        nodes = await _nodes(client, reading, node_of)
         kept: dict[str, Obj] = {}
 
         def pod_of(obj: Obj) -> Pod | None:
@@ -111,15 +113,15 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
         pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
         rules = await _rules(client)
         lines = await device_lines(client, reading)
-        tenants_given = {quota.name: _with_devices(quota, lines.get(quota.name, {})) for quota in quotas}
+        tenants_given = {quota.name: with_devices(quota, lines.get(quota.name, {})) for quota in quotas}
         claims = await _claims(client, tenants_given, reading)
     snapshot = Snapshot(tenants_given, nodes, tuple(pods), rules, claims=claims)
     return View(snapshot, time.time(), {str(tenant["metadata"]["name"]): tenant for tenant in tenants}, tuple(kept.values()))
 
 
-async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
+async def _nodes(client: Client, reading: Reading, node_of: Callable[[Obj], Node]) -> tuple[Node, ...]:
     """The host's nodes, with the devices that ResourceSlices list, for device classes that stand for a resource."""
-    nodes = await collected(client, kinds.NODES, read.node_of, reading)
+    nodes = await collected(client, kinds.NODES, node_of, reading)
     try:
         classes = await collected(client, kinds.DEVICE_CLASSES, mapped_of, reading)
         slices = await collected(client, kinds.RESOURCE_SLICES, slice_of, reading) if classes else []
@@ -146,7 +148,7 @@ async def collected(
             return found
 
 
-def _tenant(quota: Obj) -> Tenant | None:
+def tenant_of_quota(quota: Obj) -> Tenant | None:
     """The tenant of a quota, if its namespace agrees. Besides the controller, only host admins can create quotas there."""
     found = given.tenant_of(quota)
     return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
@@ -154,16 +156,17 @@ def _tenant(quota: Obj) -> Tenant | None:
 
 async def device_lines(client: Client, reading: Reading) -> dict[str, dict[str, Line]]:
     """For each tenant that may have claims for devices: the quota line that each device class counts in."""
-
-    def take(quota: Obj) -> tuple[str, dict[str, Line]] | None:
-        tenant = names.tenant_of_work(str(quota["metadata"].get("namespace")))
-        found = deviceclaims.lines_of(quota)
-        return (tenant, found) if tenant and found else None
-
-    return dict(await collected(client, kinds.RESOURCE_QUOTAS, take, reading, field_selector=_OBJECT_QUOTAS))
+    return dict(await collected(client, kinds.RESOURCE_QUOTAS, lines_of_quota, reading, field_selector=OBJECT_QUOTAS))
 
 
-def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
+def lines_of_quota(quota: Obj) -> tuple[str, dict[str, Line]] | None:
+    """A tenant and the quota line that each device class counts in; None if none does."""
+    tenant = names.tenant_of_work(str(quota["metadata"].get("namespace")))
+    found = deviceclaims.lines_of(quota)
+    return (tenant, found) if tenant and found else None
+
+
+def with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
     """A tenant that the ledger does not handle, as it has no note; claims still count in its quota."""
     if tenant.devices:
         return tenant

@@ -18,6 +18,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount, base_units, readable, unit_of
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
 from bulkhead.ledger.model import Line, Share, Standing, Tenant
 from bulkhead.ledger.trial import Trial, try_quota
@@ -95,7 +96,7 @@ def try_it(request: TryRequest) -> int:
         sys.stderr.write(f"warning: {warning}\n")
     found = try_quota(view.snapshot, tenant.name, shares, view.now)
     if request.form != "table":
-        document(_json(tenant, shares, found), request.form)
+        document(as_json(tenant, shares, found), request.form)
     else:
         _print(tenant, shares, found, view.now)
     return Exit.DONE
@@ -105,13 +106,17 @@ async def _observe(request: TryRequest) -> tuple[View, Mapping[str, Any]]:
     """The host, and the quota that the tenant's class allows."""
     async with connection.host_client(request.host) as client:
         view = await hostview.observe(client)
-        tenant: Obj = tenant_of(view, request.tenant)
-        try:
-            found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
-        except (NotFound, Forbidden, ValueError):
-            # It is then unknown whether the class would allow the quota; its effects can still be computed.
-            found = {}
-    return view, mapping(mapping(mapping(found.get("spec")).get("quota")).get("resources"))
+        return view, await bounds_of(client, tenant_of(view, request.tenant))
+
+
+async def bounds_of(client: Client, tenant: Obj) -> Mapping[str, Any]:
+    """The quota that the tenant's class allows, by resource; empty if the class may not be read."""
+    try:
+        found = await client.get(kinds.TENANT_CLASSES, str(mapping(tenant.get("spec")).get("class") or ""))
+    except (NotFound, Forbidden, ValueError):
+        # It is then unknown whether the class would allow the quota; its effects can still be computed.
+        return {}
+    return mapping(mapping(mapping(found.get("spec")).get("quota")).get("resources"))
 
 
 def changed(tenant: Tenant, asked: Mapping[str, str]) -> dict[Line, Share]:
@@ -226,7 +231,9 @@ def _when(by: float, now: float) -> str:
     return f"{stamp} (in {seconds} s)" if seconds < 600 else f"{stamp} (in {round(seconds / 60)} min)"
 
 
-def _json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[str, Any]:
+def as_json(tenant: Tenant, shares: Mapping[Line, Share], found: Trial) -> dict[str, Any]:
+    """What the trial found, in base units and complete."""
+
     def pod(asked: Any) -> dict[str, Any]:
         return {
             "tenant": asked.tenant,

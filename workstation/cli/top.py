@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.api.ledger import line_name
@@ -49,6 +50,8 @@ class TopRequest:
     # None for all devices.
     resource: str | None
     form: Form
+    # Where to write the picture as a page; None for the terminal.
+    html: Path | None = None
 
 
 def add_arguments(parser: Parser) -> None:
@@ -62,6 +65,7 @@ def add_arguments(parser: Parser) -> None:
         "  bulkhead top                                     with a tenant's kubeconfig: its own quota and pods\n"
         "  bulkhead top --watch                             refreshed every two seconds\n"
         "  bulkhead top --resource nvidia.com/mig-1g.10gb\n"
+        "  bulkhead top --html gpus.html                    one file for a browser or a mail; it loads nothing\n"
         "  bulkhead top -o json | jq '.nodes[] | select(.state == \"whole\") | .name'\n\n"
         "A node is whole if none of its devices is in use, broken if some are free, and full if none is. Gangs of whole nodes\n"
         "wait for whole ones. If there are more nodes than lines, they are drawn next to each other; if that is not enough,\n"
@@ -79,21 +83,33 @@ def add_arguments(parser: Parser) -> None:
         help="seconds between two frames; default 2",
     )
     parser.add_argument("--resource", metavar="NAME", help="only this resource, such as nvidia.com/gpu (default: all devices)")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write one HTML file with the map, quotas and queue instead")
     add_output(parser, more="; json and yaml use base units")
     parser.does(_request, show)
 
 
 def _request(options: argparse.Namespace) -> TopRequest:
-    return TopRequest(host_of(options), options.watch, options.interval, options.resource, form_of(options))
+    if options.html and (options.watch or options.resource or options.output != "table"):
+        raise CliError(
+            "--html writes everything once, and goes with neither --watch, --resource nor -o",
+            next_step="for a page that stays current: bulkhead console",
+            code=Exit.USAGE,
+        )
+    return TopRequest(host_of(options), options.watch, options.interval, options.resource, form_of(options), options.html)
 
 
 def show(request: TopRequest) -> int:
-    """`bulkhead top [--watch] [--resource NAME] [-o table|json|yaml]`."""
+    """`bulkhead top [--watch] [--resource NAME] [-o table|json|yaml] [--html FILE]`."""
     return asyncio.run(_show(request))
 
 
 async def _show(request: TopRequest) -> int:
     async with connection.host_client(request.host) as client:
+        if request.html is not None:
+            from workstation.cli.console import htmlfile  # noqa: PLC0415 - the terminal needs none of it
+
+            await htmlfile.write(client, request.host, request.html)
+            return Exit.DONE
         if request.resource is None and await own.top(client, request.form):
             while request.watch:
                 sys.stdout.flush()

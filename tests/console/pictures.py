@@ -1,0 +1,55 @@
+"""Draws the pictures of docs/observe.md and of the README: `python -m tests.console.pictures` (part of `make picture`).
+
+Each is a screenshot of the page of `bulkhead top --html` in Debian's Chromium, of a host that is constructed here.
+
+    a host at work ── a plane that does not answer ── a cohort without free devices ── a node that broke down ──> docs/pictures/
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.console import sample
+from tests.console.browser import Browser, browsing
+from workstation.cli.console.drawing import picture_of
+from workstation.console import page
+from workstation.console.picture import as_json
+
+FOLDER: Final = Path("docs/pictures")
+STATES: Final[Mapping[str, Callable[[], sample.Host]]] = {
+    "console": sample.lab,
+    "console-frozen": sample.frozen_plane,
+    "console-exhausted": sample.exhausted,
+    "console-node": sample.dead_node,
+}
+_WIDTH: Final = 1280
+_HEIGHT: Final = 900
+_SHORT: Final = 560
+
+
+def draw(browser: Browser, folder: Path, name: str, host: sample.Host) -> Path:
+    """One picture."""
+    path = folder / f"{name}.html"
+    path.write_text(page.document(as_json(picture_of(host.seen()), nodes=True), live=False), encoding="utf-8")
+    browser.size(_WIDTH, _HEIGHT if name == "console" else _SHORT)
+    browser.open(path.as_uri())
+    browser.shows("Map: ")
+    return browser.picture(FOLDER / f"{name}.png")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder) / "profile") as browser:
+        for name, make in STATES.items():
+            print(draw(browser, Path(folder), name, make()), flush=True)
+        browser.dark(on=True)
+        browser.size(390, 844)
+        browser.open((Path(folder) / "console.html").as_uri())
+        browser.shows("Map: ")
+        print(browser.picture(FOLDER / "console-phone.png"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
