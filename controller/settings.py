@@ -65,6 +65,7 @@ class Settings:
     server_addresses: tuple[str, ...] = ()  # NAME=CIDR, for servers that the host's storage refers to by name
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
+    gpu_metrics: int = 0  # whether program gpumetrics runs
     storage_class: str = ""
     shared_namespace: str = ""
     shared_volume_types: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ measured before. So a label alone proves nothing. A sample counts if
 - its pod is known on that node, is the same one (by UID) before and after the scrape, and has not ended;
 - no other pod is named for the device on the page, no label says that it is shared, and the node shares no GPUs;
 - the page names no more devices for the pod than the pod asked for;
-- pages have named this pod for the device for `settle_seconds` already, so the exporter has measured anew since.
+- pages have named this pod for the device for `settle_seconds` already, so the exporter has measured again since.
 
-Counters of a device begin at 0 with the pod, and an error of before the pod does not show.
+Counters of a device begin at 0 with the pod, and an earlier error does not show.
 
     page, pods before, pods after, node ──> attribute(state) ──> state, samples by pod, what was dropped
 """
@@ -199,7 +199,7 @@ def _since(holding: Holding, sample: Sample) -> tuple[Holding, float]:
     if kind == "last":
         if sample.value == first:
             return holding, 0.0
-        # From here on each error is the pod's own, also one with the number of before.
+        # From here on each error is the pod's own, also one with the earlier number.
         return replace(holding, first={**holding.first, sample.name: _NEVER}), sample.value
     if sample.value < first:
         # The driver was loaded again.

@@ -12,6 +12,9 @@ from typing import Final
 
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_SAMPLES: Final = 20_000  # of one page: 16 GPUs of 7 instances have fewer than 5,000
+# Of all pages of one tenant, as its syncer gets them: some 2,000 GPUs.
+MAX_TENANT_BYTES: Final = 16 * 1024 * 1024
+MAX_TENANT_SAMPLES: Final = 50_000
 MAX_LINE_BYTES: Final = 4096
 MAX_LABELS: Final = 48
 MAX_VALUE_CHARACTERS: Final = 253
@@ -32,21 +35,21 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an exporter said: samples of wanted metrics, and how many lines of theirs were left out."""
+    """What an exporter answered: samples of wanted metrics, and how many lines of theirs were left out."""
 
     samples: tuple[Sample, ...] = ()
     left_out: int = 0
 
 
-def parse(text: bytes, wanted: Container[str]) -> Page:
+def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTES, max_samples: int = MAX_SAMPLES) -> Page:
     """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out."""
     samples: list[Sample] = []
     left_out = 0
-    for raw in text[:MAX_PAGE_BYTES].split(b"\n"):
+    for raw in text[:max_bytes].split(b"\n"):
         name, brace, _ = raw.partition(b"{")
         if not brace or name.decode("ascii", "replace") not in wanted:
             continue
-        sample = _sample(raw) if len(samples) < MAX_SAMPLES else None
+        sample = _sample(raw) if len(samples) < max_samples else None
         if sample is None:
             left_out += 1
         else:
@@ -102,7 +105,8 @@ def _lines(by_name: Mapping[str, list[Sample]], about: Mapping[str, tuple[str, s
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() and abs(value) < 1 << 53 else repr(value)
+    exact = float(value)
+    return str(int(exact)) if exact.is_integer() and abs(exact) < 1 << 53 else repr(exact)
 
 
 def _escaped(value: str) -> str:

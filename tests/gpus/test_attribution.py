@@ -227,7 +227,7 @@ def scrapes(world: World, draw: Callable[[st.SearchStrategy[float]], float]) -> 
         at += draw(st.sampled_from([5.0, 15.0, 30.0]))
         measured = at - draw(st.floats(0.0, COLLECT))
         truth = world.holders(measured - COLLECT, measured)
-        # The label: who holds it now, or who held it a moment ago.
+        # The label names the holder now, or the one a moment ago.
         labelled = world.holder(at - draw(st.sampled_from([0.0, 0.0, 1.0])))
         lag = draw(st.sampled_from([0.0, 0.5, 2.0]))
         lines = [sample(UTILISATION, 50, name_of(labelled) if labelled else None)]

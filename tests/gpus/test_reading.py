@@ -69,7 +69,7 @@ def test_nvml_and_nvidia_smi_give_the_same_values_in_the_units_of_dcgm() -> None
     theirs = smi.parse(SMI)["GPU-aa"]
     assert set(theirs) == set(smi.UNITS)
     assert {name: ours[name] for name in theirs} == theirs
-    # What it cannot measure is left out, and no error was heard of.
+    # What it cannot measure is left out, and no error was reported.
     assert fields.ENERGY not in ours
     assert ours[fields.XID] == 0
 

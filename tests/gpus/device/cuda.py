@@ -117,7 +117,7 @@ class Cuda:
         return found.value
 
     def take_all(self) -> Iterator[tuple[int, int]]:
-        """Allocate until no block fits any more: addresses and sizes."""
+        """Allocate until no further block fits: addresses and sizes."""
         for size in _BLOCKS:
             while True:
                 try:

@@ -48,10 +48,10 @@ def parse(text: str) -> dict[str, dict[str, float]]:
         values = found.setdefault(gpu.findtext("uuid", ""), {})
         for name, paths in _PATHS.items():
             texts = (gpu.findtext(path, "") for path in paths)
-            said = next((answer for answer in texts if answer[:1].isdigit()), "")
-            if said:
-                number, _, unit = said.partition(" ")
+            answer = next((text for text in texts if text[:1].isdigit()), "")
+            if answer:
+                number, _, unit = answer.partition(" ")
                 if unit != UNITS[name]:
-                    raise ValueError(f"{name}: nvidia-smi says {said!r}, dcgm-exporter's unit is {UNITS[name]}")
+                    raise ValueError(f"{name}: nvidia-smi says {answer!r}, dcgm-exporter's unit is {UNITS[name]}")
                 values[name] = float(number)
     return found
