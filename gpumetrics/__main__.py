@@ -78,7 +78,7 @@ async def run(settings: Settings, client: Client, clock: Clock | None = None) ->
         await view.synced()
         await rounds.run()
 
-    server = await _serve(settings, rounds, Callers(client, clock))
+    server = await _serve(settings, rounds, Callers(client, clock, settings.own_namespace))
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(supervise("exporters", slices.run))
@@ -103,6 +103,19 @@ async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.Ap
         page = page_of(rounds.boards.get(namespace, ()))
         return web.Response(body=page, headers={"Content-Type": _TEXT})
 
+    async def utilisation(request: web.Request) -> web.Response:
+        try:
+            known = await callers.is_controller(request.headers.get("Authorization", ""))
+        except KubeError as error:
+            _log.warning("token not reviewed: %s", error)
+            return web.Response(status=503, text="the host's API does not answer\n")
+        if not known:
+            metrics.refused_callers.inc()
+            return web.Response(status=401, text="only the controller, by its token\n")
+        if rounds.ended_at is None:
+            return web.Response(status=503, text="no round has ended yet\n")
+        return web.json_response({"pods": rounds.loads})
+
     async def counted(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -114,7 +127,13 @@ async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.Ap
 
     app = web.Application()
     app.add_routes(
-        [web.get("/tenant", tenant), web.get("/metrics", counted), web.get("/livez", alive), web.get("/readyz", ready)]
+        [
+            web.get("/tenant", tenant),
+            web.get("/utilisation", utilisation),
+            web.get("/metrics", counted),
+            web.get("/livez", alive),
+            web.get("/readyz", ready),
+        ]
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -55,6 +55,8 @@ class Rounds:
     clock: Clock
     lag_seconds: float = LAG_SECONDS
     boards: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
+    # By UID of pod: how many of its devices are measured, and the sum of their utilisation, each from 0 to 1.
+    loads: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     ended_at: float | None = None
     _states: dict[str, State] = field(default_factory=dict)
 
@@ -76,6 +78,7 @@ class Rounds:
         scraped = await asyncio.gather(*(self._scrape(session, gate, exporter) for exporter in exporters.values()))
         await self.clock.sleep(self.lag_seconds)
         boards: dict[str, list[Sample]] = {}
+        loads: dict[str, tuple[int, float]] = {}
         dropped: Counter[str] = Counter()
         if self.view.deaf:
             _log.warning("nothing is shown: the host's watch of pods is silent")
@@ -85,9 +88,13 @@ class Rounds:
                 continue
             for kept in self._judge(one, dropped):
                 boards.setdefault(kept.pod.namespace, []).append(_labelled(kept, one.exporter.node))
+                if (busy := _busy(kept.sample)) is not None:
+                    devices, before = loads.get(kept.uid, (0, 0.0))
+                    loads[kept.uid] = (devices + 1, before + busy)
             await asyncio.sleep(0)
         self._states = {node: state for node, state in self._states.items() if node in exporters}
         self.boards = {namespace: tuple(samples) for namespace, samples in boards.items()}
+        self.loads = loads
         self.ended_at = self.clock.monotonic()
         metrics.report(len(exporters), sum(one is not None for one in scraped), dropped)
 
@@ -134,6 +141,13 @@ async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
             if len(text) > MAX_PAGE_BYTES:
                 raise ValueError(f"more than {MAX_PAGE_BYTES // 1024} KiB")
         return bytes(text)
+
+
+def _busy(sample: Sample) -> float | None:
+    """A device's utilisation, once for each device: of a MIG instance, which has none of its own, that of its engine."""
+    if sample.name == fields.UTILISATION:
+        return sample.value / 100
+    return sample.value if sample.name == fields.ENGINE_ACTIVE and fields.INSTANCE in sample.labels else None
 
 
 def _labelled(kept: Attributed, node: str) -> Sample:

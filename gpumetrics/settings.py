@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from bulkhead.api import names
 from bulkhead.gpus.attribution import SETTLE_SECONDS
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -27,6 +28,7 @@ class SettingsError(ValueError):
 class Settings:
     """`port` 0 takes the exporters' own first port. `settle_seconds` is at least twice what exporters measure in."""
 
+    own_namespace: str = names.SYSTEM_NAMESPACE
     namespace: str = "gpu-operator"
     service: str = "nvidia-dcgm-exporter"
     port: int = 0

@@ -13,6 +13,7 @@ from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.sections import DRAIN_SECONDS
 from controller.plane.spec import (
+    GPU_METRICS,
     GPU_METRICS_PORT,
     GPU_METRICS_SOURCE_PORT,
     ISSUERS_PORT,
@@ -30,7 +31,6 @@ INGRESS_ROLE = "bulkhead-syncer-ingress"
 POD_GROUP_ROLE = "bulkhead-syncer-podgroups"
 SNAPSHOT_ROLE = "bulkhead-syncer-snapshots"
 NODE_READER = "bulkhead-syncer-nodes"
-GPU_METRICS = "bulkhead-gpumetrics"  # the chart's Service, and the account and pods behind it
 _GPU_METRICS_TOKEN_PATH = "/var/run/secrets/bulkhead/gpumetrics"  # noqa: S105 - a path
 _RBAC = "rbac.authorization.k8s.io"
 

@@ -1,7 +1,7 @@
 """The exporter process of a real node: its GPUs in dcgm-exporter's format, each with the pod that the kubelet gave it to.
 
 The GPUs of the embedded host are simulated, and so is all that they do; each series says so by `simulated="true"`. A GPU that
-no pod has is idle. One with a pod works at 60 to 95 %, or at the percentage in file `nvidia<index>.load` beside its device node.
+no pod has is idle. One with a pod works at 60 to 95 %, or at the percentage in `nvidia<index>.load` beside its device node.
 With `--nvml` it measures the machine's real GPUs instead, for nodes on which no dcgm-exporter runs.
 
     kubelet's pod resources ──> device ──> pod ──┐
