@@ -73,7 +73,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways e2e chaos \
+.PHONY: focus-validator help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways e2e chaos \
 	bench conformance all check fmt crds docs picture dist clean
 
 help:
@@ -196,6 +196,10 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@$(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
+
+focus-validator: ## a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
+	@test -x build/focus-validator/bin/focus-validator || { python3 -m venv build/focus-validator && \
+		build/focus-validator/bin/pip --quiet install focus-validator==1.0.0 'multimethod<2'; }
 
 picture: setup ## docs/pictures/top.svg: what `bulkhead top` shows in the demo while a tenant borrows (root)
 	@$(PY) -u -m e2e.demo.picture

@@ -45,6 +45,7 @@ OTHERS: dict[str, Resource] = {
     "Job": resource_of("batch/v1", "Job"),
     "CronJob": Resource("batch", "v1", "cronjobs", "CronJob", True),
     "ClusterRole": kinds.CLUSTER_ROLES,
+    "ConfigMap": kinds.CONFIG_MAPS,
 }
 EXAMPLES = [Block(str(path.relative_to(ROOT)), 1, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
 SAMPLES = {each["kind"]: each for block in reversed(EXAMPLES) for each in reversed(yamlfiles.documents(block.text))}
