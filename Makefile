@@ -85,7 +85,7 @@ VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | s
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 BROWSER_STAMP := $(STAMPS)/packages-$(shell echo '$(BROWSER_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways console e2e chaos \
+.PHONY: focus-validator help setup packages venv demo down test binaries-for-tests host-up simulation hunt adversarial mutants slowest outages ways console e2e chaos \
 	bench conformance all check fmt crds docs picture dist clean
 
 help:
@@ -216,6 +216,10 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
+
+focus-validator: ## a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
+	@test -x build/focus-validator/bin/focus-validator || { python3 -m venv build/focus-validator && \
+		build/focus-validator/bin/pip --quiet install focus-validator==1.0.0 'multimethod<2'; }
 
 picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo while a tenant borrows, and the console's page (root)
 	@$(PY) -u -m tests.console.pictures

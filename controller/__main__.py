@@ -53,6 +53,7 @@ from controller.inside.members import Members
 from controller.inside.stores import Stores
 from controller.metering.reservations import Reservations
 from controller.metering.usage import Usage
+from controller.metering.utilisation import Utilisation
 from controller.pki.renewals import Renewals
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
@@ -241,13 +242,14 @@ class Controller:
     async def _watch(self) -> None:
         await handlers.run(self._events, self._config)
 
-    async def _meter(self, reservations: Reservations) -> None:
+    async def _meter(self, reservations: Reservations, utilisation: Utilisation) -> None:
         usage = Usage(
             self._client,
             self._settings.system_namespace,
             resting=self._slurm.resting,
             lines=self._owned.device_lines,
             reserved=reservations.count,
+            load=utilisation.count,
             clock=self._clock,
         )
         await usage.run()
@@ -285,15 +287,31 @@ class Controller:
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
                 reservations = Reservations(self._clock)
+                utilisation = Utilisation(self._settings, self._clock)
                 stores = asyncio.create_task(supervise("stores", self._stores.run), name="stores")
-                usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations)), name="usage")
+                usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations, utilisation)), name="usage")
+                load = asyncio.create_task(supervise("utilisation", utilisation.run), name="utilisation")
                 ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger, users, stores)
+                    parts = (
+                        work,
+                        lost,
+                        accelerators,
+                        nodes,
+                        secrets,
+                        issuers,
+                        pulls,
+                        logins,
+                        usage,
+                        load,
+                        ledger,
+                        users,
+                        stores,
+                    )
                     for task in parts:
                         task.cancel()
                     await asyncio.wait(parts)

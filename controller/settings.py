@@ -20,6 +20,7 @@ from controller.plane.addresses import network as network_of
 from controller.plane.network import peers
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.placement import read as read_placement
+from controller.plane.spec import GPU_METRICS, GPU_METRICS_SOURCE_PORT
 
 T = TypeVar("T")
 # How policies permit traffic to the host's API server: by addresses, also by an entity of Cilium, or by ports only.
@@ -65,6 +66,7 @@ class Settings:
     server_addresses: tuple[str, ...] = ()  # NAME=CIDR, for servers that the host's storage refers to by name
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
+    gpu_metrics: int = 0  # whether program gpumetrics runs
     storage_class: str = ""
     shared_namespace: str = ""
     shared_volume_types: tuple[str, ...] = ()
@@ -94,6 +96,11 @@ class Settings:
         name = template.replace("{version}", version)
         digest = dict(entry.rpartition("=")[::2] for entry in self.image_digests).get(name)
         return f"{name}@{digest}" if digest else name
+
+    @property
+    def gpu_metrics_source(self) -> str:
+        """The address of program gpumetrics."""
+        return f"http://{GPU_METRICS}.{self.system_namespace}.svc.{self.cluster_domain}:{GPU_METRICS_SOURCE_PORT}"
 
     @property
     def slurm_images(self) -> tuple[str, ...]:

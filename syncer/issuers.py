@@ -47,7 +47,7 @@ class Issuers:
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext) -> None:
         """Serve until cancelled."""
-        await OneRequestServer(self.respond).serve(address, port, tls)
+        await OneRequestServer(lambda request: self.respond(request.method, request.path)).serve(address, port, tls)
 
     async def respond(self, method: str, path: str) -> bytes:
         """The answer to one request."""

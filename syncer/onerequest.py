@@ -13,7 +13,7 @@ from syncer import http1
 _CONNECTIONS: Final = 32
 _HANDSHAKE_SECONDS: Final = 10.0
 
-Respond = Callable[[str, str], Awaitable[bytes]]  # method and path ──> the whole response
+Respond = Callable[[http1.Request], Awaitable[bytes]]  # ──> the whole response
 
 
 class OneRequestServer:
@@ -44,7 +44,7 @@ class OneRequestServer:
         try:
             request = await http1.read_request(reader)
             if request is not None:
-                writer.write(await self._respond(request.method, request.path))
+                writer.write(await self._respond(request))
                 await writer.drain()
         except http1.BadRequestError as error:
             writer.write(http1.response(error.status, str(error).encode()))

@@ -47,8 +47,8 @@ class Probes:
         """Serve until cancelled."""
         await OneRequestServer(self._answer).serve(host, port)
 
-    async def _answer(self, method: str, path: str) -> bytes:
-        return self.respond(method, path)
+    async def _answer(self, request: http1.Request) -> bytes:
+        return self.respond(request.method, request.path)
 
     def respond(self, method: str, path: str) -> bytes:
         """The answer to one request."""

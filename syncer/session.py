@@ -21,6 +21,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
@@ -29,6 +30,7 @@ from bulkhead.work.supervise import supervise
 from syncer import issuers
 from syncer.drains import Drains
 from syncer.events import Recorder
+from syncer.gpumetrics import GpuMetrics
 from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.server import Kubelet, tls_context
@@ -86,6 +88,11 @@ class Places:
     kubelet_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod, and only certificates of the plane's CA get in
     probe_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod
     probe_port: int = 8080
+    gpu_metrics_token: Path = Path("/var/run/secrets/bulkhead/gpumetrics/token")
+
+    def gpu_metrics_source(self, address: str) -> KubeConfig:
+        """The program that scrapes exporters, and this syncer's token for it, which the kubelet renews."""
+        return KubeConfig(server=address, token_file=self.gpu_metrics_token)
 
 
 class Session:
@@ -113,6 +120,7 @@ class Session:
         )  # fmt: skip
         self.kubelet = Kubelet(host, targets.find, measured.answer, measured.page)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
+        self.gpu_metrics = GpuMetrics(plane, settings.work_namespace, self._clock, find=targets.mirrored)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
         self.shares = NodeShares(self.caches, self.queue)
@@ -314,6 +322,10 @@ class Session:
                 if settings.issuers_port:
                     port = settings.issuers_port
                     group.create_task(self.issuers.serve(places.kubelet_host, port, issuers.tls_context(places.pki)))
+                if settings.gpu_metrics_port:
+                    tls, port = issuers.tls_context(places.pki), settings.gpu_metrics_port
+                    source = places.gpu_metrics_source(settings.gpu_metrics_source)
+                    group.create_task(self.gpu_metrics.serve(places.kubelet_host, port, tls, source))
             group.create_task(self.run())
 
     def _accepted(self) -> None:

@@ -82,6 +82,9 @@ class Settings(
     kubelet_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     # Where the plane's API server finds the keys of identity providers; 0: nowhere.
     issuers_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    # Where pods of the plane read the metrics of their GPUs, and where those come from; 0 and empty: nowhere.
+    gpu_metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    gpu_metrics_source: Annotated[str, msgspec.Meta(max_length=300, pattern=r"^(http://[-a-z0-9.]+:[0-9]{1,5})?$")] = ""
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)

@@ -96,7 +96,7 @@ class KubeConfig:
         return cls(server=f"https://{address}:{port}", ca=ca, token_file=folder / "token")
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Build the one TLS context of a client; None for plain HTTP, which only tests construct."""
+        """Build the one TLS context of a client; None for plain HTTP, which no file can name."""
         if not self.server.startswith("https://"):
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

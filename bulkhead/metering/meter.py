@@ -53,6 +53,9 @@ class Tally(NamedTuple):
     borrowed: int
     # Not held: free, but reserved for a waiting workload of the account.
     reserved: int = 0
+    # Held while the utilisation of the devices was measured, and the part of that in which they were at work.
+    measured: int = 0
+    busy: int = 0
 
 
 @dataclass(slots=True)
@@ -125,6 +128,16 @@ class Meter:
         """The claims are unknown: each counts again from the moment when it is observed again."""
         for uid in tuple(self._claims):
             self.claim_gone(uid, None)
+
+    def account_of(self, uid: str) -> UsageKey | None:
+        """The account of a pod with devices of one resource; None for another, since nothing tells whose load it is."""
+        known = self._known.get(uid)
+        if known is None or len(known.held.devices) != 1:
+            return None
+        held = known.held
+        (resource,) = held.devices
+        flavor = "" if resource in held.unflavored else held.flavor
+        return UsageKey(held.tenant, held.namespace, held.owner, resource, flavor)
 
     def count(self, to: int, resting: Resting = (), lines: Lines = _NO_LINES) -> Iterator[Tally]:
         """Everything up to `to` that is not counted yet."""

@@ -57,6 +57,8 @@ class Sums(NamedTuple):
     idle: int = 0
     borrowed: int = 0
     reserved: int = 0
+    measured: int = 0
+    busy: int = 0
 
     def plus(self, other: "Sums") -> "Sums":
         """The total of both."""
@@ -65,7 +67,7 @@ class Sums(NamedTuple):
 
 def sums_of(tally: Tally) -> Sums:
     """The sums of one tally."""
-    return Sums(tally.used, tally.idle, tally.borrowed, tally.reserved)
+    return Sums(tally.used, tally.idle, tally.borrowed, tally.reserved, tally.measured, tally.busy)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,9 @@ def write(page: Page) -> bytes:
     if reserved:
         # A field of its own, not part of the rows: older releases read the same rows and ignore this field.
         content["reserved"] = reserved
+    load = [[hour, *account, sums.measured, sums.busy] for hour, account, sums in page.rows() if sums.measured]
+    if load:
+        content["load"] = load
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
 
 
@@ -141,12 +146,13 @@ def read(stored: bytes) -> Page:
         raise UnreadableError("the page lacks its number, the time up to which it is counted, or its rows")
     # Older releases did not count reserved devices, and pages without any leave the field out.
     reserved = content.get("reserved", [])
-    if not isinstance(reserved, list):
-        raise UnreadableError("reserved devices must be a list of rows")
-    if len(rows) + len(reserved) > _MOST_READ:
-        raise UnreadableError(f"the page has {len(rows) + len(reserved)} rows, at most {_MOST_READ} are allowed")
+    load = content.get("load", [])
+    if not isinstance(reserved, list) or not isinstance(load, list):
+        raise UnreadableError("reserved devices and the load of devices must be lists of rows")
+    if (count := len(rows) + len(reserved) + len(load)) > _MOST_READ:
+        raise UnreadableError(f"the page has {count} rows, at most {_MOST_READ} are allowed")
     page = Page(number, until, text(content.get("writer"))[:_LONGEST_NAME])
-    for hour, account, sums in (*map(_held_row, rows), *map(_reserved_row, reserved)):
+    for hour, account, sums in (*map(_held_row, rows), *map(_reserved_row, reserved), *map(_load_row, load)):
         of_hour = page.hours.setdefault(hour, {})
         of_hour[account] = of_hour.get(account, Sums()).plus(sums)
     return page
@@ -162,6 +168,13 @@ def _held_row(row: Any) -> tuple[int, UsageKey, Sums]:
 def _reserved_row(row: Any) -> tuple[int, UsageKey, Sums]:
     hour, account, (reserved,) = _row(row, 1)
     return hour, account, Sums(reserved=reserved)
+
+
+def _load_row(row: Any) -> tuple[int, UsageKey, Sums]:
+    hour, account, (measured, busy) = _row(row, 2)
+    if busy > measured:
+        raise UnreadableError("a row is busy for longer than it was measured")
+    return hour, account, Sums(measured=measured, busy=busy)
 
 
 def _row(row: Any, amounts: int) -> tuple[int, UsageKey, list[int]]:

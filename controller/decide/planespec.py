@@ -260,6 +260,7 @@ def _installation(case: Case) -> Installation:
         host_api=case.host_api,
         host_api_anywhere=settings.host_api_by == "Port",
         metrics_from=settings.metrics_from,
+        gpu_metrics=bool(settings.gpu_metrics),
     )
 
 

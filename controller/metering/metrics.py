@@ -29,6 +29,16 @@ reserved_seconds = Counter(
     "Device-seconds for which free devices were reserved for waiting workloads of a tenant.",
     ["tenant", "resource", "flavor"],
 )
+measured_seconds = Counter(
+    "bulkhead_gpu_measured_seconds_total",
+    "The part of the held device-seconds in which the devices' utilisation was measured.",
+    ["tenant", "resource", "flavor"],
+)
+busy_seconds = Counter(
+    "bulkhead_gpu_busy_seconds_total",
+    "The measured device-seconds times the devices' utilisation.",
+    ["tenant", "resource", "flavor"],
+)
 pages = Counter("bulkhead_usage_writes_total", "Writes of metered usage, by result.", ["result"])
 _series: set[tuple[str, str, str]] = set()
 
@@ -46,3 +56,6 @@ def report(tallies: Iterable[Tally]) -> None:
         borrowed_seconds.labels(*series).inc(tally.borrowed / _MILLI)
         if tally.reserved:
             reserved_seconds.labels(*series).inc(tally.reserved / _MILLI)
+        if tally.measured:
+            measured_seconds.labels(*series).inc(tally.measured / _MILLI)
+            busy_seconds.labels(*series).inc(tally.busy / _MILLI)

@@ -27,6 +27,7 @@ from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
 from bulkhead.metering.held import Held, held_of
+from bulkhead.metering.load import Accounts
 from bulkhead.metering.meter import HOUR, Lines, Meter, Resting, Tally
 from bulkhead.metering.steady import Steady
 from bulkhead.metering.usagebook import Page
@@ -57,6 +58,10 @@ def _none_resting() -> tuple[tuple[str, str], ...]:
     return ()
 
 
+def _no_load(_: Accounts) -> Iterable[Tally]:
+    return ()
+
+
 def _no_lines() -> Mapping[str, Mapping[str, Line]]:
     return {}
 
@@ -72,6 +77,7 @@ class Usage:
         resting: Callable[[], Resting] = _none_resting,
         lines: Callable[[], Lines] = _no_lines,
         reserved: Callable[[], Iterable[Tally]] = tuple,
+        load: Callable[[Accounts], Iterable[Tally]] = _no_load,
         clock: Clock | None = None,
         every: float = COUNT_EVERY_SECONDS,
     ) -> None:
@@ -79,6 +85,7 @@ class Usage:
         self._resting = resting
         self._lines = lines
         self._reserved = reserved
+        self._load = load
         self._every = every
         self._store = UsageStore(client, namespace, secrets.token_hex(8))
         self._pods = Informer(
@@ -130,7 +137,9 @@ class Usage:
         to = min(now - _COUNT_BEHIND, (meter.until // HOUR + 1) * HOUR)
         if to <= meter.until:
             return False
-        found = [*meter.count(to, self._resting(), lines), *self._reserved()]
+        # Before the count, which forgets pods that are gone.
+        load = [*self._load(meter.account_of)]
+        found = [*meter.count(to, self._resting(), lines), *self._reserved(), *load]
         for tally in found:
             self._page.add(tally)
         self._pending = [*self._pending, *found][-_MOST_PENDING_TALLIES:]

@@ -33,6 +33,9 @@ from controller.plane.spec import (
     DNS_PORT,
     ETCD_HTTP_PORT,
     ETCD_PEER_PORT,
+    GPU_METRICS_COMPONENT,
+    GPU_METRICS_PORT,
+    GPU_METRICS_SOURCE_PORT,
     ISSUERS_PORT,
     PLANE,
     SHIM_PORT,
@@ -143,13 +146,17 @@ def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:
 
 
 def _syncer(spec: PlaneSpec) -> Obj:
-    platform = _namespace(spec.installation.system_namespace)
+    platform, gpus = _namespace(spec.installation.system_namespace), spec.installation.gpu_metrics
     ingress = [
         {"from": [_pods(spec, PLANE)], "ports": [_tcp(port) for port in _served(spec)]},
         {"from": [platform, *spec.installation.metrics_from], "ports": [_tcp(SYNCER_HTTP_PORT)]},
+        *([{"from": [_namespace(spec.work_namespace)], "ports": [_tcp(GPU_METRICS_PORT)]}] if gpus else []),
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
     egress += _host_api(spec)
+    if gpus:
+        source = platform | {"podSelector": {"matchLabels": {COMPONENT_LABEL: GPU_METRICS_COMPONENT}}}
+        egress += [{"to": [source], "ports": [_tcp(GPU_METRICS_SOURCE_PORT)]}, {"to": [_cluster_dns()]}]
     return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
 
 
@@ -183,6 +190,8 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
         {"to": [plane], "ports": [_tcp(API_PORT)]},
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
     ]
+    if spec.installation.gpu_metrics:
+        platform.append({"to": [_namespace(spec.namespace) | _pods(spec, SYNCER)], "ports": [_tcp(GPU_METRICS_PORT)]})
     outward: list[Obj] = [{"to": [own]}, *({"to": [found]} for _, found, _ in _outside(spec) if found)]
     controllers = [_namespace(name) for name in spec.offers.ingress_controllers] if spec.offers.ingress else []
     published = [_one_way(spec, "allow-ingress-controllers", "Ingress", [{"from": controllers}])] if controllers else []

@@ -239,6 +239,7 @@ class Installation:
     host_api: IP addresses and ports of the host's API server.
     host_api_anywhere: whether those ports are open at every address.
     metrics_from: the readers of the syncer's metrics, as peers of a NetworkPolicy.
+    gpu_metrics: whether tenants see the metrics of their GPUs.
     """
 
     system_namespace: str = names.SYSTEM_NAMESPACE
@@ -248,6 +249,7 @@ class Installation:
     host_api: tuple[tuple[str, int], ...] = ()
     host_api_anywhere: bool = False
     metrics_from: tuple[Obj, ...] = ()
+    gpu_metrics: bool = False
 
 
 @dataclass(frozen=True, slots=True)

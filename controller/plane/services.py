@@ -11,6 +11,7 @@ from controller.plane.spec import (
     DNS,
     DNS_PORT,
     ETCD_PEER_PORT,
+    GPU_METRICS_PORT,
     ISSUERS_PORT,
     PEERS,
     PLANE,
@@ -44,7 +45,13 @@ def services(spec: PlaneSpec) -> list[Obj]:
             spec.dns_address,
             [_port("dns", "UDP", 53, DNS_PORT), _port("dns-tcp", "TCP", 53, DNS_PORT)],
         ),
-        _service(spec, SHIM, SYNCER, spec.shim_address, [_port("https", "TCP", SHIM_PORT, SHIM_PORT), *_issuers(spec)]),
+        _service(
+            spec,
+            SHIM,
+            SYNCER,
+            spec.shim_address,
+            [_port("https", "TCP", SHIM_PORT, SHIM_PORT), *_issuers(spec), *_gpu_metrics(spec)],
+        ),
         _service(
             spec,
             PEERS,
@@ -58,6 +65,10 @@ def services(spec: PlaneSpec) -> list[Obj]:
 
 def _issuers(spec: PlaneSpec) -> list[Obj]:
     return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.access.issuers else []
+
+
+def _gpu_metrics(spec: PlaneSpec) -> list[Obj]:
+    return [_port("gpu-metrics", "TCP", GPU_METRICS_PORT, GPU_METRICS_PORT)] if spec.installation.gpu_metrics else []
 
 
 def _service(spec: PlaneSpec, name: str, component: str, address: str, ports: list[Obj], **more: bool) -> Obj:

@@ -56,6 +56,10 @@ DNS_READY_PORT: Final = 8181
 SHIM_PORT: Final = 10250
 SYNCER_HTTP_PORT: Final = 8080
 ISSUERS_PORT: Final = 10251
+GPU_METRICS_PORT: Final = 9400  # as of dcgm-exporter
+GPU_METRICS_COMPONENT: Final = "gpumetrics"  # the chart's pods that scrape exporters
+GPU_METRICS_SOURCE_PORT: Final = 8080
+GPU_METRICS: Final = "bulkhead-gpumetrics"  # the chart's Service, and the account and pods behind it
 
 USER: Final = 65532
 PKI_PATH: Final = "/etc/bulkhead/pki"

@@ -12,7 +12,17 @@ from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.sections import DRAIN_SECONDS
-from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, PlaneSpec
+from controller.plane.spec import (
+    GPU_METRICS,
+    GPU_METRICS_PORT,
+    GPU_METRICS_SOURCE_PORT,
+    ISSUERS_PORT,
+    PKI_PATH,
+    SHIM_PORT,
+    SYNCER,
+    SYNCER_HTTP_PORT,
+    PlaneSpec,
+)
 
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"
@@ -21,6 +31,7 @@ INGRESS_ROLE = "bulkhead-syncer-ingress"
 POD_GROUP_ROLE = "bulkhead-syncer-podgroups"
 SNAPSHOT_ROLE = "bulkhead-syncer-snapshots"
 NODE_READER = "bulkhead-syncer-nodes"
+_GPU_METRICS_TOKEN_PATH = "/var/run/secrets/bulkhead/gpumetrics"  # noqa: S105 - a path
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -43,6 +54,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "shimPort": SHIM_PORT,
         "publicAddress": spec.public_address,
         **({"issuersPort": ISSUERS_PORT} if spec.access.issuers else {}),
+        **_gpu_metrics(spec),
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(nodes.selector)},
         "gpuResources": list(quota.gpu_resources),
@@ -85,6 +97,14 @@ def settings(spec: PlaneSpec) -> Obj:
 def read_once(spec: PlaneSpec) -> Obj:
     """The settings that need a restart of the syncer; it reloads the others."""
     return syncersettings.read_once(settings(spec))
+
+
+def _gpu_metrics(spec: PlaneSpec) -> Obj:
+    """Where the tenant's pods read the metrics of its GPUs, and the program that scrapes them for all tenants."""
+    if not spec.installation.gpu_metrics:
+        return {}
+    name = f"{GPU_METRICS}.{spec.installation.system_namespace}.svc.{spec.installation.cluster_domain}"
+    return {"gpuMetricsPort": GPU_METRICS_PORT, "gpuMetricsSource": f"http://{name}:{GPU_METRICS_SOURCE_PORT}"}
 
 
 def _bounds(spec: PlaneSpec) -> Obj:
@@ -190,6 +210,7 @@ def _pod(spec: PlaneSpec) -> Obj:
             mount("pki", PKI_PATH),
             {"name": "settings", "mountPath": "/etc/bulkhead/settings.json", "subPath": "settings.json", "readOnly": True},
             mount("tmp", "/tmp", read_only=False),  # noqa: S108 - a volume of the pod's own
+            *([mount("gpu-metrics", _GPU_METRICS_TOKEN_PATH)] if spec.installation.gpu_metrics else []),
         ],
         "startupProbe": probe("/readyz", SYNCER_HTTP_PORT, period=1, failures=300),
         "livenessProbe": probe("/livez", SYNCER_HTTP_PORT, period=10, failures=6),
@@ -202,11 +223,18 @@ def _pod(spec: PlaneSpec) -> Obj:
             secret_volume("pki", "pki-syncer"),
             {"name": "settings", "configMap": {"name": SYNCER, "defaultMode": 0o444}},
             {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+            *([_gpu_metrics_token()] if spec.installation.gpu_metrics else []),
         ],
         serviceAccountName=SYNCER,
         automountServiceAccountToken=True,
         terminationGracePeriodSeconds=10,
     )
+
+
+def _gpu_metrics_token() -> Obj:
+    """A token that says which tenant's syncer asks, and that opens nothing else."""
+    token = {"audience": syncersettings.GPU_AUDIENCE, "expirationSeconds": 3600, "path": "token"}
+    return {"name": "gpu-metrics", "projected": {"defaultMode": 0o440, "sources": [{"serviceAccountToken": token}]}}
 
 
 def _binding(spec: PlaneSpec, namespace: str, role: str, name: str = SYNCER) -> Obj:

@@ -6,8 +6,10 @@ Only memory, no I/O.
 from dataclasses import dataclass
 
 from bulkhead.api.objects import Obj
-from bulkhead.api.podphase import placed_on
-from bulkhead.kube.objects import Key, uid_of
+from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.kube.objects import Key, key_of, uid_of
+from syncer.translate.gpusamples import Mirrored
+from syncer.translate.podspec.containers import container_names
 from syncer.watch.informers import Caches
 
 
@@ -36,6 +38,18 @@ class Targets:
         if identity is None or identity.uid != uid_of(virtual) or not placed_on(host):
             return None
         return Target(virtual, host_key)
+
+    def mirrored(self, name: str) -> Mirrored | None:
+        """The pod that the host pod of this name mirrors; None for one that the plane no longer has, or that has ended."""
+        host_key = Key(self._caches.settings.work_namespace, name)
+        meta, host = self._caches.host["Pod"].store.meta(host_key), self._caches.host["Pod"].store.get(host_key)
+        identity = self._caches.origin(meta) if meta is not None else None
+        target = self.find(Key(identity.namespace, identity.name)) if identity is not None else None
+        if meta is None or host is None or target is None or target.host != host_key or has_ended(host):
+            return None
+        virtual = key_of(target.virtual)
+        containers = frozenset(container_names(target.virtual))
+        return Mirrored(meta.uid, virtual.namespace, virtual.name, placed_on(host), containers)
 
     def host_name(self, key: Key) -> str | None:
         """The name of a virtual pod's host pod."""

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +23,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from bulkhead.api.objects import Obj
+from bulkhead.api.syncersettings import GPU_AUDIENCE
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
+from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import SERVICE_ACCOUNTS
+from bulkhead.work.clock import SystemClock
 from controller.pki import issue, people
 from controller.plane import render, syncer
 from controller.plane.pki import Usage, controller_credential, etcd_credential, leaves
@@ -36,6 +40,13 @@ from controller.slurm.client import tokens
 from controller.slurm.spec import Forwarding
 from controller.slurm.ssh.certify import certify
 from frontdoor.routes import Route
+from gpumetrics.__main__ import _serve
+from gpumetrics.callers import Callers
+from gpumetrics.hostview import HostView
+from gpumetrics.rounds import Rounds
+from gpumetrics.settings import Settings as GpuSettings
+from syncer import issuers
+from syncer.gpumetrics import GpuMetrics
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
@@ -79,6 +90,14 @@ class Endpoint:
     ca: bytes
     path: str = ""
     server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shim:
+    """The ports of a syncer's servers."""
+
+    kubelet: int
+    gpus: int
 
 
 def names_of(owner: str) -> Mapping[str, Any]:
@@ -131,6 +150,12 @@ async def of_host(host: ApiServer) -> list[Credential]:
     async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
         for (owner, name), (space, account) in accounts.items():
             found.append(Credential(owner, name, token=await token_of(client, space, account)))
+        for owner, name, who in (
+            *((tenant, "the syncer's token for GPU metrics", "the syncer on the host") for tenant in SPECS),
+            ("host", "the controller's token for GPU metrics", "the controller"),
+        ):
+            token = await token_of(client, *accounts[owner, who], audience=GPU_AUDIENCE)
+            found.append(Credential(owner, name, token=token))
     return found
 
 
@@ -151,7 +176,24 @@ async def of_plane(name: str, plane: PlaneProcesses) -> list[Credential]:
     found.append(Credential(name, "a user's certificate", *person(keys)))
     async with Client(plane.admin, user_agent="tests", field_manager="tests") as client:
         found.append(Credential(name, "a ServiceAccount of the plane", token=await token_of(client)))
+        found.append(Credential(name, "a Prometheus of the plane", token=await token_of(client, account="prometheus")))
+        await apply_all(client, _may_read_metrics())
     return [*found, *of_slurm(name)]
+
+
+def _may_read_metrics() -> list[Obj]:
+    """The right that a Prometheus has by its chart."""
+    group = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": "prometheus"}}
+    return [
+        head | {"kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]},
+        head
+        | {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "prometheus"},
+            "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "default"}],
+        },
+    ]
 
 
 def of_slurm(name: str) -> list[Credential]:
@@ -201,11 +243,13 @@ def _pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, *form)
 
 
-async def token_of(client: Client, space: str = "default", account: str = "someone") -> str:
+async def token_of(client: Client, space: str = "default", account: str = "someone", *, audience: str = "") -> str:
     """A token of a ServiceAccount, which is made where there is none."""
     with contextlib.suppress(AlreadyExists):
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": account}}, space)
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    body: Obj = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    if audience:
+        body["spec"] |= {"audiences": [audience]}
     made = await client.create_subresource(SERVICE_ACCOUNTS, account, "token", body, space)
     return str(made["status"]["token"])
 
@@ -215,7 +259,9 @@ def api_of(name: str, plane: PlaneProcesses) -> Endpoint:
     return Endpoint(name, "plane-api", "plane", plane.ports[API_PORT], plane.keys.authorities["serving"].certificate, "/api")
 
 
-def endpoints(planes: Mapping[str, PlaneProcesses], host: ApiServer, shims: Mapping[str, int], door: int) -> list[Endpoint]:
+def endpoints(
+    planes: Mapping[str, PlaneProcesses], host: ApiServer, shims: Mapping[str, Shim], *, door: int, source: int
+) -> list[Endpoint]:
     """Every endpoint of the data, of each owner."""
     found = []
     for title, entry in DATA["endpoints"].items():
@@ -224,9 +270,13 @@ def endpoints(planes: Mapping[str, PlaneProcesses], host: ApiServer, shims: Mapp
             if entry["at"] == "host":
                 found.append(Endpoint(owner, title, "host", host.port, host.authority.pem, path))
                 continue
+            if entry["at"] == "source":
+                found.append(Endpoint(owner, title, "source", source, b"", path))
+                continue
             plane, at = planes[owner], entry["at"]
-            port = {"plane": plane.ports[API_PORT], "etcd": plane.ports[ETCD_PORT], "shim": shims[owner], "door": door}[at]
-            authority = {"etcd": "etcd", "shim": "kubelet"}.get(at, "serving")
+            ports = {"plane": plane.ports[API_PORT], "etcd": plane.ports[ETCD_PORT], "door": door}
+            port = (ports | {"shim": shims[owner].kubelet, "gpus": shims[owner].gpus})[at]
+            authority = {"etcd": "etcd", "shim": "kubelet", "gpus": "kubelet"}.get(at, "serving")
             ca = plane.keys.authorities[authority].certificate
             found.append(Endpoint(owner, title, at, port, ca, path, door_name(owner) if at == "door" else ""))
     return found
@@ -243,8 +293,21 @@ def routes(planes: Mapping[str, PlaneProcesses]) -> list[Route]:
 
 
 @contextlib.asynccontextmanager
-async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path) -> AsyncIterator[int]:
-    """The port of a syncer's shim with the certificates of its plane. It has no pods, and answers questions about metrics."""
+async def gpu_source(host: ApiServer) -> AsyncIterator[int]:
+    """The port of program gpumetrics after a round without any exporter."""
+    async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
+        settings, clock = GpuSettings(listen_port=free_port()), SystemClock()
+        rounds = Rounds(settings, HostView(client), dict, clock, ended_at=0.0)
+        server = await _serve(settings, rounds, Callers(client, clock))
+        try:
+            yield settings.listen_port
+        finally:
+            await server.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path, source: int) -> AsyncIterator[Shim]:
+    """A syncer's servers with the certificates of its plane. It has no pods, and answers questions about metrics."""
     _write_shim(folder, plane.keys)
 
     def lookup(_: Key) -> Target | None:
@@ -253,11 +316,21 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path) -> AsyncIte
     async def answer(_: Question) -> Obj:
         return {"kind": "APIResourceList", "groupVersion": "metrics.k8s.io/v1beta1", "resources": []}
 
-    async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
-        port = free_port()
-        async with background(Kubelet(client, lookup, answer).serve("127.0.0.1", port, tls_context(folder))):
-            await until(lambda: _listens(port), "the shim to listen")
-            yield port
+    async with (
+        Client(host.admin, user_agent="tests", field_manager="tests") as client,
+        Client(plane.admin, user_agent="tests", field_manager="tests") as inside,
+    ):
+        shim = Shim(free_port(), free_port())
+        token = await token_of(client, plane.spec.namespace, "syncer", audience=GPU_AUDIENCE)
+        gpus = GpuMetrics(inside, plane.spec.work_namespace, SystemClock(), find=lambda _: None)
+        origin = KubeConfig(server=f"http://127.0.0.1:{source}", token=token)
+        async with (
+            background(Kubelet(client, lookup, answer).serve("127.0.0.1", shim.kubelet, tls_context(folder))),
+            background(gpus.serve("127.0.0.1", shim.gpus, issuers.tls_context(folder), origin)),
+        ):
+            for port in (shim.kubelet, shim.gpus):
+                await until(partial(_listens, port), "the shim to listen")
+            yield shim
 
 
 def _write_shim(folder: Path, keys: KeyMaterial) -> None:
@@ -279,9 +352,10 @@ async def _listens(port: int) -> bool:
 
 async def ask(endpoint: Endpoint, credential: Credential | None, folder: Path, *headers: str) -> int:
     """The status that an endpoint answers, 0 if it closes the connection."""
-    context = ssl.create_default_context(cadata=endpoint.ca.decode())
+    context = ssl.create_default_context(cadata=endpoint.ca.decode() or None)
     # The CA alone tells whose endpoint answers; certificates name addresses of a cluster.
     context.check_hostname = False
+    tls = None if endpoint.at == "source" else context
     lines = list(headers)
     if credential is not None and credential.token:
         lines.append(f"Authorization: Bearer {credential.token}")
@@ -296,7 +370,7 @@ async def ask(endpoint: Endpoint, credential: Credential | None, folder: Path, *
     try:
         async with asyncio.timeout(SECONDS):
             reader, writer = await asyncio.open_connection(
-                "127.0.0.1", endpoint.port, ssl=context, server_hostname=endpoint.server_name or "127.0.0.1"
+                "127.0.0.1", endpoint.port, ssl=tls, server_hostname=(endpoint.server_name or "127.0.0.1") if tls else None
             )
             try:
                 writer.write(request)

@@ -58,11 +58,12 @@ def credentials(planes: dict[str, PlaneProcesses], host: ApiServer) -> dict[tupl
 @pytest.fixture
 async def endpoints(planes: dict[str, PlaneProcesses], host: ApiServer, tmp_path: Path) -> AsyncIterator[list[Endpoint]]:
     async with (
-        identities.shim(planes["red"], host, tmp_path / "red") as red,
-        identities.shim(planes["blue"], host, tmp_path / "blue") as blue,
+        identities.gpu_source(host) as source,
+        identities.shim(planes["red"], host, tmp_path / "red", source) as red,
+        identities.shim(planes["blue"], host, tmp_path / "blue", source) as blue,
         proxy(tmp_path, identities.routes(planes)) as door,
     ):
-        yield identities.endpoints(planes, host, {"red": red, "blue": blue}, door.port)
+        yield identities.endpoints(planes, host, {"red": red, "blue": blue}, door=door.port, source=source)
 
 
 PAIRS: Final = [(owner, name) for owner in (*SPECS, "host") for name in identities.names_of(owner)]
@@ -116,7 +117,11 @@ async def test_the_data_have_every_credential_and_every_endpoint_is_opened_by_on
             assert named <= DATA["endpoints"].keys(), name
             assert named or rows.exists(entry["elsewhere"]), f"{name} opens nothing, and no test shows what it opens"
     # Nothing of a tenant opens anything of another, or anything of the host but what every account may see there.
-    assert {name for entry in DATA["tenant"].values() for name in entry.get("all", ())} == {"host-api", "host-nodes"}
+    assert {name for entry in DATA["tenant"].values() for name in entry.get("all", ())} == {
+        "host-api",
+        "host-nodes",
+        "gpu-source",  # where each gets its own samples alone
+    }
 
 
 MASTERS: Final = ("X-Remote-User: system:admin", "X-Remote-Group: system:masters")

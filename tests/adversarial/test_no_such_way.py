@@ -93,7 +93,7 @@ def imported(path: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("package", ["bulkhead", "controller", "syncer", "frontdoor"])
+@pytest.mark.parametrize("package", ["bulkhead", "controller", "syncer", "frontdoor", "gpumetrics"])
 def test_nothing_that_runs_on_the_host_unpacks_archives(package: str) -> None:
     """H5: no archive can be restored yet; the change that adds it signs archives, binds them to a tenant, and replaces this."""
     assert not imported(package) & UNPACKING

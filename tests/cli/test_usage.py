@@ -39,8 +39,9 @@ class Stored:
     def tally(self, hours_ago: int, used: float, tenant: str, owner: str = "Job/a", **more: float) -> Tally:
         hour = self.now // HOUR - hours_ago
         account = UsageKey(tenant, "ml", owner, GPU, "")
-        idle, borrowed, reserved = (round(more.get(kind, 0) * HOUR) for kind in ("idle", "borrowed", "reserved"))
-        return Tally(hour, account, round(used * HOUR), idle, borrowed, reserved)
+        kinds_of_time = ("idle", "borrowed", "reserved", "measured", "busy")
+        amounts = {kind: round(more.get(kind, 0) * HOUR) for kind in kinds_of_time}
+        return Tally(hour, account, round(used * HOUR), **amounts)
 
 
 @pytest.fixture
@@ -65,8 +66,8 @@ async def test_pages_are_summed_and_each_number_counts_once(cli: Cli, stored: St
     done = await cli("usage", name, *where)
     assert done.code == 0, done.err
     assert [line.split() for line in done.out.splitlines()] == [
-        ["TENANT", "RESOURCE", "FLAVOR", "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"],
-        [name, GPU, "-", "5.00", "4.50", "0.50", "1.00", "2.00"],
+        ["TENANT", "RESOURCE", "FLAVOR", "HOURS", "USED", "IDLE", "BORROWED", "RESERVED", "BUSY"],
+        [name, GPU, "-", "5.00", "4.50", "0.50", "1.00", "2.00", "-"],
     ]
     rows = json.loads((await cli("usage", name, *where, "--since", "30d", "--by", "owner", "-o", "json")).out)["items"]
     assert [(row["namespace"], row["owner"], row["seconds"], row["reservedSeconds"]) for row in rows] == [
@@ -145,3 +146,57 @@ async def test_without_pages_the_next_step_is_told_and_what_cannot_be_read_is_le
 @pytest.mark.parametrize("wrong", [("--since", "5x"), ("--by", "pod"), ("-o", "xml"), ("Not_a_name",)])
 async def test_wrong_words_are_refused(cli: Cli, wrong: tuple[str, ...]) -> None:
     assert (await cli("usage", *wrong)).code == 2
+
+
+async def test_idle_names_who_holds_devices_that_are_not_at_work(cli: Cli, stored: Stored, name: str) -> None:
+    """Of three jobs one is idle, one is busy, and one was not measured."""
+    where = ("-n", stored.space, "--idle")
+    page = [stored.tally(ago, 4, name, owner) for ago in (0, 1, 2) for owner in ("Job/idle", "Job/busy", "Job/dark")]
+    await stored.page(1, *page, until=stored.now - 3 * HOUR, closed=True)
+    done = await cli("usage", name, *where)
+    assert done.code == 1
+    assert "no utilisation is measured" in done.err
+    assert "gpuMetrics.enabled" in done.err
+
+    load = [
+        *(stored.tally(ago, 0, name, "Job/idle", measured=4, busy=0.04) for ago in (0, 1, 2)),
+        *(stored.tally(ago, 0, name, "Job/busy", measured=4, busy=3.5) for ago in (0, 1, 2)),
+    ]
+    await stored.page(2, *load, until=stored.now, closed=False)
+    done = await cli("usage", name, *where)
+    assert done.code == 0, done.err
+    assert [line.split() for line in done.out.splitlines()][1:] == [
+        [name, "ml", "Job/idle", GPU, "-", "4.0", "1.0%", "2"],
+    ]
+    assert f"{name}/ml/Job/dark" in done.err
+    found = json.loads((await cli("usage", name, *where, "-o", "json")).out)
+    assert [(item["owner"], item["hours"], item["utilisation"]) for item in found["items"]] == [("Job/idle", 2, 0.01)]
+    assert [item["owner"] for item in found["unmeasured"]] == ["Job/dark"]
+    assert (await cli("usage", name, *where, "-o", "csv")).code == 2
+    # Used by process and by utilisation stand side by side.
+    rows = json.loads((await cli("usage", name, "-n", stored.space, "--by", "owner", "-o", "json")).out)["items"]
+    busy = {row["owner"]: (row["usedSeconds"], row["measuredSeconds"], row["busySeconds"]) for row in rows}
+    assert busy["Job/busy"] == (12 * 3600, 12 * 3600, 10.5 * 3600)
+    assert busy["Job/dark"] == (12 * 3600, 0, 0)
+
+
+async def test_a_bill_as_focus_has_the_prices_of_the_config_map(cli: Cli, stored: Stored, name: str) -> None:
+    await stored.page(1, stored.tally(2, 2, name, "=Job/a", idle=1), until=stored.now, closed=False)
+    ask = ("usage", name, "-n", stored.space, "-o", "focus")
+    done = await cli(*ask)
+    (row,) = csv.DictReader(io.StringIO(done.out))
+    assert (row["BilledCost"], row["SubAccountId"], row["ResourceName"]) == ("0.000000", name, "'=Job/a")
+    assert f"there is no ConfigMap {stored.space}/bulkhead-prices" in done.err
+
+    prices = {"currency": "EUR", "prices": '- {resource: nvidia.com/gpu, perHour: "2.50"}\n'}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bulkhead-prices"}, "data": prices}
+    await stored.client.create(kinds.CONFIG_MAPS, body, stored.space)
+    (row,) = csv.DictReader(io.StringIO((await cli(*ask, "--billing-account", "lab")).out))
+    assert (row["BilledCost"], row["BillingCurrency"], row["BillingAccountId"]) == ("7.500000", "EUR", "lab")
+
+    await stored.client.patch(
+        kinds.CONFIG_MAPS, "bulkhead-prices", {"data": {"prices": "- {resource: x, perHour: -1}"}}, stored.space
+    )
+    done = await cli(*ask)
+    assert done.code == 1
+    assert "entry 1: perHour must be a number from 0" in done.err

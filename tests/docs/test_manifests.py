@@ -48,6 +48,7 @@ OTHERS: dict[str, Resource] = {
     "Pod": kinds.PODS,
     "Deployment": kinds.DEPLOYMENTS,
     "Service": kinds.SERVICES,
+    "ConfigMap": kinds.CONFIG_MAPS,
 }
 EXAMPLES = [Block(str(path.relative_to(ROOT)), 1, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
 SAMPLES = {each["kind"]: each for block in reversed(EXAMPLES) for each in reversed(yamlfiles.documents(block.text))}

@@ -13,7 +13,7 @@ from tests.kit import yamlfiles
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
-TOPS = "bulkhead|charts|ci|controller|crds|docs|e2e|examples|frontdoor|images|syncer|tests|workstation"
+TOPS = "bulkhead|charts|ci|controller|crds|docs|e2e|examples|frontdoor|gpumetrics|images|syncer|tests|workstation"
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{TOPS})/[\w./-]*")
 BRACES = re.compile(r"\{([^{}]*)\}")

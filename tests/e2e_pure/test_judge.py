@@ -32,7 +32,7 @@ def test_all_of_the_judge_but_the_benchmarks_is_under_the_contract() -> None:
     assert set(contract["source_modules"]) == parts("e2e") - SHARES
     assert (
         set(contract["forbidden_modules"])
-        == parts("bulkhead") | parts("workstation") | {"controller", "frontdoor", "syncer"} | SHARES
+        == parts("bulkhead") | parts("workstation") | {"controller", "frontdoor", "gpumetrics", "syncer"} | SHARES
     )
 
 

@@ -20,8 +20,8 @@ def context(**options: Any) -> HostContext:
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({}, {"netpol", "storage", "metrics-server", "gpu", "kwok"}),
-        ({"simulated_nodes": 0}, {"netpol", "storage", "metrics-server", "gpu"}),
+        ({}, {"netpol", "storage", "metrics-server", "gpu", "gpu-exporter", "kwok"}),
+        ({"simulated_nodes": 0}, {"netpol", "storage", "metrics-server", "gpu", "gpu-exporter"}),
         ({"gpus_per_node": 0, "simulated_nodes": 0}, {"netpol", "storage", "metrics-server"}),
     ],
 )

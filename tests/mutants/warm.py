@@ -36,7 +36,7 @@ _SLOW: Final = (
     "aiohttp.web", "pydantic", "prometheus_client", "cryptography.x509", "jinja2", "kopf", "unittest.mock", "pdb",
 )  # fmt: skip
 
-_PACKAGES: Final = ("bulkhead", "controller", "frontdoor", "syncer", "workstation")
+_PACKAGES: Final = ("bulkhead", "controller", "frontdoor", "gpumetrics", "syncer", "workstation")
 # The embedded host's, which nothing here runs; what they bring along must not be there before a fork.
 _OF_THE_HOST: Final = ("workstation.hostcluster", "workstation.images")
 _READY: Final = "ready\n"

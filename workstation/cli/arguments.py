@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, cast
 from workstation.cli import values
 from workstation.cli.parsing import Parser
 
-Form: TypeAlias = Literal["table", "wide", "json", "yaml", "csv"]
+Form: TypeAlias = Literal["table", "wide", "json", "yaml", "csv", "focus"]
 Tunnelling: TypeAlias = Literal["auto", "always", "never"]
 FORMS: Final[tuple[Form, ...]] = ("table", "json", "yaml")
 

@@ -37,6 +37,7 @@ _SOURCES: Final = (
     "bulkhead",
     "controller",
     "frontdoor",
+    "gpumetrics",
     "syncer",
     "workstation",
     "charts",

@@ -75,6 +75,18 @@ KNOWN: Final[Mapping[str, Any]] = {
             "port": {},
         },
     },
+    "gpuMetrics": {
+        "enabled": {},
+        "exporter": {
+            "namespace": {},
+            "service": {},
+            "port": {},
+            "cidrs": {},
+        },
+        "interval": {},
+        "settle": {},
+        "resources": {},
+    },
     "storageClass": {},
     "deviceClasses": {},
     "snapshotClasses": {},

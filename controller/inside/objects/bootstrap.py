@@ -8,7 +8,7 @@ import base64
 
 from bulkhead.api import labels, names, ownquota
 from bulkhead.api.objects import Obj
-from controller.inside.objects import snapshots, unprivileged
+from controller.inside.objects import gpumetrics, snapshots, unprivileged
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.spec import METRICS, SHIM_PORT, PlaneSpec
 
@@ -30,6 +30,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _dns_service(spec),
         *_metrics(spec, shim_ca),
         *_own_quota(),
+        *(gpumetrics.objects(spec, shim_ca) if spec.installation.gpu_metrics else ()),
         *unprivileged.objects(spec),
         # Not deleted when the class no longer offers snapshots: the tenant's objects would be deleted with the CRDs.
         *(snapshots.definitions() if spec.offers.snapshot_classes else ()),
@@ -38,7 +39,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
 
 def withdrawn(spec: PlaneSpec) -> tuple[Obj, ...]:
     """Objects of an earlier choice of the tenant that must be deleted."""
-    return unprivileged.withdrawn(spec)
+    return (*unprivileged.withdrawn(spec), *(() if spec.installation.gpu_metrics else gpumetrics.objects(spec, b"")))
 
 
 def _admins(spec: PlaneSpec) -> list[Obj]:

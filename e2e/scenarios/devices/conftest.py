@@ -9,18 +9,29 @@ from e2e.api import Api
 from e2e.scenarios.core.conftest import space
 from e2e.scenarios.devices import driver
 from e2e.tenants import Tenant
+from workstation.hostcluster.component import NODE_ADDRESS
 
 __all__ = ["space"]
 
 DEVICES = 2
 OFFERED = "e2e-accelerator"
 CLASS = "e2e-devices"
+SETTLE_SECONDS = 10
+# The host's exporters of simulated GPUs measure at each scrape, so a short time to settle hides nothing.
+GPU_METRICS = {
+    "gpuMetrics.enabled": "true",
+    "gpuMetrics.exporter.namespace": "kube-system",
+    "gpuMetrics.exporter.service": "simulated-gpu-exporter",
+    "gpuMetrics.exporter.cidrs": f"{{{NODE_ADDRESS}/32}}",
+    "gpuMetrics.interval": "3",
+    "gpuMetrics.settle": str(SETTLE_SECONDS),
+}
 
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[Api]:
     """The embedded host with the driver; the chart lets tenants name its class of devices."""
-    found = install.ensure_installed(lambda text: print(text, flush=True), deviceClasses=f"{{{OFFERED}}}")
+    found = install.ensure_installed(lambda text: print(text, flush=True), **{"deviceClasses": f"{{{OFFERED}}}", **GPU_METRICS})
     selectors = [{"cel": {"expression": f'device.driver == "{driver.NAME}"'}}]
     found.apply(
         {

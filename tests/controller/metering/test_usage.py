@@ -15,12 +15,15 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout
 from bulkhead.metering import usagebook
-from bulkhead.metering.meter import HOUR
+from bulkhead.metering.load import Load, LoadMeter
+from bulkhead.metering.meter import HOUR, UsageKey
 from bulkhead.metering.usagebook import Page, Sums
 from controller.metering import metrics
 from controller.metering.reservations import Reservations
 from controller.metering.store import OvertakenError, UsageStore
 from controller.metering.usage import Usage
+from controller.metering.utilisation import Utilisation
+from controller.settings import Settings
 from tests.kit import lag
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -394,3 +397,44 @@ async def test_a_worker_without_a_job_is_idle(host: Host) -> None:
         await host.seen(usage, 1)
         await host.pass_time(60)
         await host.sums_are(a=(0, 50))
+
+
+async def test_the_measured_load_of_pods_is_stored_with_what_they_held(host: Host) -> None:
+    await host.run("a", gpus=2)
+    uid = (await host.client.get(kinds.PODS, "a", host.work))["metadata"]["uid"]
+    load = LoadMeter()
+    usage = host.usage(load=load.count)
+    async with background(usage.run()):
+        await host.seen(usage, 1)
+        load.see({uid: Load(2, 0.5), "of no tenant": Load(8, 8.0)}, round(host.moment() * 1000))
+        await host.pass_time(60)
+        load.see({}, round(host.moment() * 1000))
+        await host.pass_time(60)
+        sums = await host.sums()
+    assert (sums["Pod/a"].measured, sums["Pod/a"].busy) == (120, 30)
+    assert set(sums) == {"Pod/a"}
+    series = (host.tenant, GPU, "")
+    assert metrics.measured_seconds.labels(*series)._value.get() == 120
+    assert metrics.busy_seconds.labels(*series)._value.get() == 30
+
+
+async def test_a_source_that_does_not_answer_or_answers_nonsense_measures_nothing(host: Host) -> None:
+    good = b'{"pods": {"a": [2, 1.0]}}'
+    answers: list[bytes | Exception] = [good, b"not json", b'{"pods": {"a": ["x", 1]}}', Timeout("away"), good]
+
+    class Source:
+        async def get_raw(self, _: str) -> bytes:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    utilisation = Utilisation(Settings(gpu_metrics=1), host.clock)
+    account = UsageKey(host.tenant, "ml", "Pod/a", GPU, "")
+    for _ in range(4):
+        await utilisation.look(Source())  # type: ignore[arg-type]
+        host.clock.advance(60)
+        assert not utilisation.count(lambda _: account)
+    # What was between the two good answers, more than two minutes apart, is not known.
+    await utilisation.look(Source())  # type: ignore[arg-type]
+    assert not utilisation.count(lambda _: account)

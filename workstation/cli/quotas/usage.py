@@ -23,7 +23,9 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.metering import usagebook
 from bulkhead.metering.claimed import claimed_of
 from bulkhead.metering.held import held_of
+from bulkhead.metering.idling import idling
 from bulkhead.metering.meter import HOUR, Lines, Meter, UsageKey
+from bulkhead.metering.prices import Prices
 from bulkhead.metering.usagebook import Page, Sums, UnreadableError
 from workstation.cli import connection, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, add_tenant, form_of, host_of
@@ -31,6 +33,7 @@ from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas.hostview import Reading, allowed, collected, device_lines
+from workstation.cli.quotas.usageforms import print_focus, print_idle, read_prices
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "tenant": ("tenant",),
@@ -54,6 +57,8 @@ class UsageRequest:
     # The namespace in which the controller runs.
     namespace: str
     form: Form
+    idle: bool = False
+    account: str = "bulkhead"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -63,13 +68,16 @@ def add_arguments(parser: Parser) -> None:
         "nothing ran on them, and the borrowed part of both. They are counted up to now. For pods that are gone, up to a\n"
         "minute may be missing until the controller stores it, which it does every minute.\n"
         "Reserved devices are free, but wait for a workload of the tenant, so that others may not use them. They are not part\n"
-        "of the held hours, and are shown as the controller last stored them."
+        "of the held hours, and are shown as the controller last stored them.\n"
+        "Busy is the held time multiplied by the devices' utilisation, where that is measured (chart value gpuMetrics)."
     )
     parser.epilog = (
         "examples:\n"
         "  bulkhead usage                                   all tenants, the last seven days\n"
         "  bulkhead usage red --since 24h --by owner        the jobs of red\n"
         "  bulkhead usage --since 30d --by namespace -o csv > november.csv\n"
+        "  bulkhead usage --idle                            who holds devices below 5 % for an hour\n"
+        "  bulkhead usage --since 30d -o focus > bill.csv   a bill as FOCUS 1.0, with prices of ConfigMap bulkhead-prices\n"
         "  bulkhead usage -o json | jq '.items[] | select(.idleSeconds > .usedSeconds)'\n\n"
         "An owner is the controller of a pod in the tenant's plane, such as Job/train. The row * sums up what was too much to\n"
         "keep by name."
@@ -90,7 +98,15 @@ def add_arguments(parser: Parser) -> None:
         default="bulkhead-system",
         help="namespace of the controller",
     )
-    add_output(parser, "table", "json", "yaml", "csv", more="; json, yaml and csv use seconds")
+    parser.add_argument(
+        "--idle", action="store_true", help="who holds devices whose utilisation was below 5 %% for the last whole hour"
+    )
+    parser.add_argument(
+        "--billing-account", metavar="NAME", type=values.object_name, default="bulkhead", help="account that -o focus bills"
+    )
+    add_output(
+        parser, "table", "json", "yaml", "csv", "focus", more="; json, yaml and csv use seconds; focus is FOCUS 1.0 as CSV"
+    )
     parser.does(_request, print_usage)
 
 
@@ -102,17 +118,28 @@ def _request(options: argparse.Namespace) -> UsageRequest:
         by=options.by,
         namespace=options.namespace,
         form=form_of(options),
+        idle=options.idle,
+        account=options.billing_account,
     )
 
 
 def print_usage(request: UsageRequest) -> int:
-    """`bulkhead usage [TENANT] [--since 7d] [--by tenant|namespace|owner] [-o table|json|yaml|csv]`."""
+    """`bulkhead usage [TENANT] [--since 7d] [--by tenant|namespace|owner] [--idle] [-o table|json|yaml|csv|focus]`."""
+    if request.idle and request.form not in {"table", "json", "yaml"}:
+        raise CliError(f"--idle has no output format {request.form}", next_step="give -o table, json or yaml", code=Exit.USAGE)
     now = round(time.time() * 1000)
     since = (now - round(request.since_seconds * 1000)) // HOUR * HOUR
-    pages, open_rows, until = asyncio.run(_collect(request, since, now))
+    pages, open_rows, until, priced = asyncio.run(_collect(request, since, now))
     rows = [row for page in pages for row in page.rows()] + open_rows
     if request.tenant:
         rows = [row for row in rows if row[1].tenant == request.tenant]
+    if request.idle:
+        recent = [row for row in rows if row[0] >= since // HOUR]
+        print_idle(idling(recent, now), request.form, measured=any(sums.measured for _, _, sums in recent))
+        return Exit.DONE
+    if request.form == "focus":
+        print_focus(rows, since=since, until=until, listed=priced, account=request.account)
+        return Exit.DONE
     fields = (*_GROUPS[request.by], *_FLAVOR)
     empty = UsageKey("", "", "", "", "")
     found = usagebook.summed(
@@ -123,15 +150,19 @@ def print_usage(request: UsageRequest) -> int:
     return Exit.DONE
 
 
-async def _collect(request: UsageRequest, since: int, now: int) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]], int]:
-    """The stored pages, what is not stored yet, and up to which time the result counts."""
+async def _collect(
+    request: UsageRequest, since: int, now: int
+) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]], int, Prices]:
+    """The stored pages, what is not stored yet, up to which time the result counts, and the prices if they are needed."""
     async with connection.host_client(request.host) as client:
         if request.tenant:
             await _check_tenant(client, request.tenant)
         reading = Reading()
         async with reading.told():
             pages, rows = await collect(client, request.namespace, since, now, reading)
-    return pages, rows, now
+            async with allowed():
+                listed = await read_prices(client, request.namespace) if request.form == "focus" else Prices()
+    return pages, rows, now, listed
 
 
 async def collect(
@@ -220,7 +251,7 @@ def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form:
         writer.writerow((*fields, *_seconds(Sums())))
         writer.writerows(_cells(rows, fields))
         return
-    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED"]
+    headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED", "RESERVED", "BUSY"]
     shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
     if not shown:
         sys.stderr.write("no tenant held or reserved a device in that time\n")
@@ -242,12 +273,14 @@ def _cells(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...]) -> It
 def _seconds(sums: Sums) -> dict[str, float]:
     total = sums.used + sums.idle
     parts = {"seconds": total, "usedSeconds": sums.used, "idleSeconds": sums.idle, "borrowedSeconds": sums.borrowed}
-    parts["reservedSeconds"] = sums.reserved
+    parts |= {"reservedSeconds": sums.reserved, "measuredSeconds": sums.measured, "busySeconds": sums.busy}
     return {name: amount / 1000 for name, amount in parts.items()}
 
 
 def _hours(sums: Sums) -> list[str]:
-    return [f"{amount / HOUR:.2f}" for amount in (sums.used + sums.idle, *sums)]
+    shown = (sums.used + sums.idle, sums.used, sums.idle, sums.borrowed, sums.reserved)
+    # Of what was not measured, 0 would be a claim.
+    return [*(f"{amount / HOUR:.2f}" for amount in shown), f"{sums.busy / HOUR:.2f}" if sums.measured else "-"]
 
 
 def _moment(at: int) -> str:

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from workstation.hostcluster import health
+from workstation.hostcluster.addons import gpus
 from workstation.hostcluster.addons.dns import COREFILE, dns_objects
 from workstation.hostcluster.addons.metrics import metrics_access, metrics_api, metrics_endpoint
 from workstation.hostcluster.addons.processes import METRICS_ADDRESS
@@ -114,7 +115,9 @@ def apply(ctx: HostContext, report: Progress) -> None:
     report.detail(f"name service, storage classes, {len(indices)} simulated nodes")
     nodes = [simulated_node(index, options.gpus_per_node, options.nvlink_domain_size) for index in indices]
     metrics = [*metrics_access(), *metrics_endpoint(), *_metrics_registration(ctx, report)]
-    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), *metrics, *map(_real_node, nodes_of(ctx)), *nodes])
+    exporters = gpus.endpoint(nodes_of(ctx)) if options.gpus_per_node else []
+    always = [*storage_classes(), *dns_objects(COREDNS, digest), *metrics, *exporters]
+    _apply(ctx, [*always, *map(_real_node, nodes_of(ctx)), *nodes])
     if nodes:
         _apply(ctx, [node_status(index, options.gpus_per_node) for index in indices], "--subresource=status")
     _drop_surplus_nodes(ctx, {node_name(index) for index in indices})

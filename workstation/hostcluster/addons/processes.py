@@ -1,12 +1,12 @@
-"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage, pod metrics.
+"""The add-on processes of the embedded host: fake GPUs and their exporters, simulated nodes, network policy, storage, metrics.
 
-They start once the API server is healthy, and do not depend on each other. This module starts nothing itself.
+They start once the API server is healthy, and except for exporters do not depend on each other. This module starts nothing.
 """
 
 from importlib import resources
 
 from workstation.hostcluster import registry
-from workstation.hostcluster.addons import metrics
+from workstation.hostcluster.addons import gpus, metrics
 from workstation.hostcluster.component import (
     NODE_ADDRESS,
     SIMULATED_POD_RANGE,
@@ -34,6 +34,24 @@ def _gpu(node: Node) -> Component:
         more += (f"--first-minor={MOST_GPUS * (node.index - 1)}",)
     needs = (node.component("kubelet"),)
     return Component(node.component("gpu"), node.enter + argv + more, AliveHealth(), node=node.name, depends_on=needs)
+
+
+def _gpu_exporter(node: Node) -> Component:
+    more = () if node.is_machine else (f"--first-minor={MOST_GPUS * (node.index - 1)}",)
+    argv = (
+        node.ctx.python,
+        "-m",
+        "workstation.hostcluster.gpu.exporter",
+        f"--host={node.name}",
+        f"--address={node.address}",  # not on the machine's external addresses
+        f"--socket={node.kubelet_dir / 'pod-resources' / 'kubelet.sock'}",
+        f"--count={node.ctx.options.gpus_per_node}",
+        f"--nodes={node.data_dir / 'gpu'}",
+    )
+    # Healthy by its own answer, not by a page, which needs the kubelet's.
+    health = HttpHealth(f"http://{node.address}:{gpus.PORT}/healthz")
+    needs = (node.component("gpu"),)
+    return Component(node.component("gpu-exporter"), node.enter + argv + more, health, node=node.name, depends_on=needs)
 
 
 def _kwok(ctx: HostContext) -> Component:
@@ -106,7 +124,7 @@ def components(ctx: HostContext) -> list[Component]:
     nodes = nodes_of(ctx)
     chosen = [*map(_netpol, nodes), _storage(ctx), _metrics(ctx)]
     if ctx.options.gpus_per_node > 0:
-        chosen += map(_gpu, nodes)
+        chosen += [*map(_gpu, nodes), *map(_gpu_exporter, nodes)]
     if ctx.options.simulated_nodes > 0:
         chosen.append(_kwok(ctx))
     if ctx.options.registry:

@@ -1,4 +1,4 @@
-"""Generates the message classes of deviceplugin.proto: `python -m workstation.hostcluster.gpu.regenerate [--check]`.
+"""Generates the message classes of the kubelet's APIs, *.proto: `python -m workstation.hostcluster.gpu.regenerate [--check]`.
 
 With --check it changes nothing, and fails if the checked-in files differ from what it would write.
 """
@@ -10,7 +10,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
 FOLDER = "workstation/hostcluster/gpu"
-WRITTEN = ("deviceplugin_pb2.py", "deviceplugin_pb2.pyi")
+APIS = ("deviceplugin", "podresources")
+WRITTEN = tuple(f"{api}_pb2.{ending}" for api in APIS for ending in ("py", "pyi"))
 
 
 def write(target: Path) -> None:
@@ -19,8 +20,8 @@ def write(target: Path) -> None:
 
     well_known = resources.files("grpc_tools") / "_proto"
     options = [f"-I{PROJECT}", f"-I{well_known}", f"--python_out={target}", f"--pyi_out={target}"]
-    if protoc.main(["protoc", *options, f"{FOLDER}/deviceplugin.proto"]) != 0:
-        sys.exit("deviceplugin.proto: protoc failed; its messages are in the output")
+    if protoc.main(["protoc", *options, *(f"{FOLDER}/{api}.proto" for api in APIS)]) != 0:
+        sys.exit("protoc failed; its messages are in the output")
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ APP = "app"
 
 # Only the command line and the host use these, and neither runs in a pod.
 _NOT_IN_PODS = frozenset({"rich"})
-_OWN_PACKAGES = ("bulkhead", "controller", "frontdoor", "syncer")
+_OWN_PACKAGES = ("bulkhead", "controller", "frontdoor", "gpumetrics", "syncer")
 _UNNEEDED = re.compile(
     r"^(usr/share/(?!zoneinfo|ca-certificates)|var/|dev/|proc/|sys/|run/|boot/|usr/lib/[^/]+/gconv/|lib/systemd/|sbin/|bin/|usr/sbin/"
     r"|usr/lib/(locale|tmpfiles\.d|valgrind|apt|dpkg)/|etc/(apt|cron|dpkg|logrotate|alternatives|resolv\.conf|hostname|fstab|rmt|gss)"

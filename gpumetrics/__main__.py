@@ -1,0 +1,145 @@
+"""`python -m gpumetrics`: in a cluster by its ServiceAccount, outside of one by KUBECONFIG."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ConfigError, KubeError
+from bulkhead.kube.informer import Informer
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.work import jsonlog
+from bulkhead.work.clock import Clock, SystemClock
+from bulkhead.work.supervise import supervise
+from gpumetrics import metrics
+from gpumetrics.callers import Callers
+from gpumetrics.exporters import Exporter, exporters
+from gpumetrics.hostview import HostView
+from gpumetrics.rounds import Rounds, page_of
+from gpumetrics.settings import Settings, SettingsError, load
+
+_log = logging.getLogger("gpumetrics")
+_NAME: Final = "bulkhead-gpumetrics"
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_MAX_SLICES_BYTES: Final = 32 << 20
+
+
+def main() -> None:
+    """Run until a signal ends it."""
+    try:
+        settings = load()
+        path = os.environ.get("KUBECONFIG")
+        config = KubeConfig.from_file(path) if path else KubeConfig.in_cluster()
+    except (SettingsError, ConfigError) as error:
+        sys.exit(f"{_NAME} cannot start: {error}")
+    jsonlog.configure("INFO")
+    asyncio.run(_until_signal(settings, config))
+
+
+async def _until_signal(settings: Settings, config: KubeConfig) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Client(config, user_agent=_NAME, field_manager=_NAME) as client:
+        work = asyncio.create_task(run(settings, client))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, work):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+async def run(settings: Settings, client: Client, clock: Clock | None = None) -> None:
+    """The whole process, until cancelled."""
+    clock = clock or SystemClock()
+    selector = f"kubernetes.io/service-name={settings.service}"
+    slices = Informer(
+        client, kinds.ENDPOINT_SLICES, namespace=settings.namespace, label_selector=selector, max_bytes=_MAX_SLICES_BYTES
+    )
+    view = HostView(client)
+
+    def found() -> Mapping[str, Exporter]:
+        return exporters(slices.store.objects(), settings.port)
+
+    rounds = Rounds(settings, view, found, clock)
+
+    async def scraping() -> None:
+        await slices.synced()
+        await view.synced()
+        await rounds.run()
+
+    server = await _serve(settings, rounds, Callers(client, clock, settings.own_namespace))
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervise("exporters", slices.run))
+            group.create_task(supervise("host", view.run))
+            group.create_task(supervise("rounds", scraping))
+    finally:
+        await server.cleanup()
+
+
+async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.AppRunner:
+    async def tenant(request: web.Request) -> web.Response:
+        try:
+            namespace = await callers.namespace_of(request.headers.get("Authorization", ""))
+        except KubeError as error:
+            _log.warning("token not reviewed: %s", error)
+            return web.Response(status=503, text="the host's API does not answer\n")
+        if not namespace:
+            metrics.refused_callers.inc()
+            return web.Response(status=401, text="only syncers, by their token\n")
+        if rounds.ended_at is None:
+            return web.Response(status=503, text="no round has ended yet\n")
+        page = page_of(rounds.boards.get(namespace, ()))
+        return web.Response(body=page, headers={"Content-Type": _TEXT})
+
+    async def utilisation(request: web.Request) -> web.Response:
+        try:
+            known = await callers.is_controller(request.headers.get("Authorization", ""))
+        except KubeError as error:
+            _log.warning("token not reviewed: %s", error)
+            return web.Response(status=503, text="the host's API does not answer\n")
+        if not known:
+            metrics.refused_callers.inc()
+            return web.Response(status=401, text="only the controller, by its token\n")
+        if rounds.ended_at is None:
+            return web.Response(status=503, text="no round has ended yet\n")
+        return web.json_response({"pods": rounds.loads})
+
+    async def counted(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n") if rounds.ended_at is not None else web.Response(status=503, text="starting\n")
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/tenant", tenant),
+            web.get("/utilisation", utilisation),
+            web.get("/metrics", counted),
+            web.get("/livez", alive),
+            web.get("/readyz", ready),
+        ]
+    )
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, port=settings.listen_port).start()
+    return runner
+
+
+if __name__ == "__main__":
+    main()

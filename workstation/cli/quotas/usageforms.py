@@ -1,0 +1,79 @@
+"""Two more forms of `bulkhead usage`: who holds devices that are not at work, and the bill in FOCUS.
+
+Both are computed by `bulkhead.metering`; here they are printed, and the prices read.
+"""
+
+import csv
+import sys
+from collections.abc import Iterable
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.metering import focus, prices
+from bulkhead.metering.idling import BELOW, Idling
+from bulkhead.metering.meter import UsageKey
+from bulkhead.metering.prices import Prices, PricesError
+from bulkhead.metering.usagebook import Sums
+from workstation.cli.arguments import Form
+from workstation.cli.failures import CliError
+from workstation.cli.output import document, plain, table
+
+_FIELDS = ("tenant", "namespace", "owner", "resource", "flavor")
+
+
+async def read_prices(client: Client, namespace: str) -> Prices:
+    """The installation's prices; without the ConfigMap no prices, and a warning."""
+    try:
+        found = await client.get(kinds.CONFIG_MAPS, prices.CONFIG_MAP, namespace)
+    except NotFound:
+        sys.stderr.write(f"warning: there is no ConfigMap {namespace}/{prices.CONFIG_MAP}, so every cost is 0\n")
+        return Prices()
+    try:
+        return prices.read(found)
+    except PricesError as error:
+        raise CliError(
+            f"ConfigMap {namespace}/{prices.CONFIG_MAP}: {plain(str(error))}",
+            next_step="correct it; docs/usage.md shows its form",
+        ) from error
+
+
+def print_focus(usage: Iterable[tuple[int, UsageKey, Sums]], *, since: int, until: int, listed: Prices, account: str) -> None:
+    """The bill as CSV."""
+    writer = csv.DictWriter(sys.stdout, focus.COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    unpriced = set()
+    for row in focus.rows(usage, since=since, until=until, prices=listed, account=account):
+        writer.writerow(row)
+        if not row["ListUnitPrice"]:
+            unpriced.add(plain(row["SkuId"]))
+    if unpriced and listed.per_hour is not None:
+        sys.stderr.write(f"warning: no price, so a cost of 0: {', '.join(sorted(unpriced))}\n")
+
+
+def print_idle(found: Idling, form: Form, *, measured: bool) -> None:
+    """Who holds devices below 5 % for an hour."""
+    if not measured:
+        raise CliError(
+            "no utilisation is measured, so nothing tells which devices are idle",
+            next_step="the chart's gpuMetrics.enabled measures it, with dcgm-exporter on the nodes; docs/gpus.md shows how. "
+            "`bulkhead usage` shows devices on which no container runs",
+        )
+    unmeasured = [dict(zip(_FIELDS, account, strict=True)) for account in found.unmeasured]
+    if form in {"json", "yaml"}:
+        items = [
+            dict(zip(_FIELDS, one.account, strict=True))
+            | {"devices": round(one.devices, 2), "utilisation": round(one.utilisation, 4), "hours": one.hours}
+            for one in found.idle
+        ]
+        document({"below": BELOW, "items": items, "unmeasured": unmeasured}, form)
+        return
+    if found.idle:
+        headers = ["TENANT", "NAMESPACE", "OWNER", "RESOURCE", "FLAVOR", "DEVICES", "BUSY", "HOURS"]
+        shown = [(*one.account, f"{one.devices:.1f}", f"{one.utilisation:.1%}", f"{one.hours}") for one in found.idle]
+        table(headers, shown)
+    else:
+        sys.stderr.write(f"no measured device was below {BELOW:.0%} for the last whole hour\n")
+    if unmeasured:
+        names = ", ".join(sorted({plain(f"{one['tenant']}/{one['namespace']}/{one['owner']}") for one in unmeasured})[:20])
+        sys.stderr.write(f"not measured for most of that hour, so not judged: {names}\n")
