@@ -1,21 +1,30 @@
 """The controller's Prometheus metrics. Their names and labels are a public interface.
 
 Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`,
-`member`) are few and fixed in a release. `forget` drops the series of a deleted tenant.
+`member`, `facet`, `certificate`, `status`, `way`) are few and fixed in a release. `forget` drops the series of a deleted
+tenant, `stand_down` those of all tenants, once another process leads and keeps them up to date.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of, is_true
 
+# Each counter and histogram would otherwise have a second series with the time at which it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 _RECONCILE_SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 reconciles = Counter("bulkhead_controller_reconciles_total", "Reconciles of tenants, by result.", ["result"])
 reconcile_seconds = Histogram("bulkhead_controller_reconcile_seconds", "Duration of a reconcile.", buckets=_RECONCILE_SECONDS)
+facet_seconds = Histogram(
+    "bulkhead_controller_facet_seconds",
+    "Duration of one part of a reconcile (docs/decisions/0045-facets.md).",
+    ["facet"],
+    buckets=(0.005, 0.05, 0.25, 1, 5, 15),
+)
 # The names that the previous release used; the next release drops them (docs/upgrading.md).
 _passes = Counter(
     "bulkhead_controller_passes_total", "Deprecated: read bulkhead_controller_reconciles_total instead.", ["result"]
@@ -70,6 +79,26 @@ store_openings = Counter(
     "How often a full store accepted writes again, after its alarm was disarmed.",
     ["tenant"],
 )
+certificate_end = Gauge(
+    "bulkhead_tenant_certificate_end_seconds",
+    "When the first of the plane's certificates and CAs ends, in seconds since 1970; `certificate` names it.",
+    ["tenant", "certificate"],
+)
+api_answers = Counter(
+    "bulkhead_tenant_apiserver_answers_total",
+    "Answers of the plane's API server, by class of status; 429 is counted apart.",
+    ["tenant", "status"],
+)
+api_seconds = Gauge(
+    "bulkhead_tenant_apiserver_seconds",
+    "Seconds within which the plane's API server answered 99 % of the requests of the last minutes; absent if there were few.",
+    ["tenant", "way"],
+)
+api_inflight = Gauge(
+    "bulkhead_tenant_apiserver_inflight",
+    "Requests that the plane's API server was at work on, the most of a second.",
+    ["tenant", "way"],
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
@@ -79,8 +108,22 @@ ready_seconds = Histogram(
 )
 LOSSES = ("buffered", "truncate", "webhook")
 _OF_STORES = ("size", "used", "quota")
-# Members of a plane; the label `member` has no other values.
-_MEMBERS = ("plane-0", "plane-1", "plane-2")
+_OF_TENANTS: Final = (
+    data_lost,
+    members_down,
+    tenant_ready,
+    audit_lost,
+    store_bytes,
+    store_fsync,
+    store_leader_changes,
+    store_defragmentations,
+    store_openings,
+    certificate_end,
+    api_answers,
+    api_seconds,
+    api_inflight,
+    tenant_gpus,
+)
 _seen_ready: set[str] = set()
 
 
@@ -121,6 +164,29 @@ def report_store(tenant: str, *, size: int, used: int, quota: int) -> None:
         store_bytes.labels(tenant, what).set(number)
 
 
+def report_certificates(tenant: str, ends: Mapping[str, datetime]) -> None:
+    """Set the end of the certificate that ends first, and drop the one that did before; none: nothing is known."""
+    certificate_end.remove_by_labels({"tenant": tenant})
+    if ends:
+        first = min(ends, key=lambda name: (ends[name], name))
+        certificate_end.labels(tenant, first).set(ends[first].timestamp())
+
+
+def report_api(
+    tenant: str, *, answers: Mapping[str, int], seconds: Mapping[str, float | None], inflight: Mapping[str, int]
+) -> None:
+    """Add the answers of a plane's API server, and set its latency and load; what is unknown has no series."""
+    for status, number in answers.items():
+        api_answers.labels(tenant, status).inc(number)
+    api_seconds.remove_by_labels({"tenant": tenant})
+    api_inflight.remove_by_labels({"tenant": tenant})
+    for way, long in seconds.items():
+        if long is not None:
+            api_seconds.labels(tenant, way).set(long)
+    for way, most in inflight.items():
+        api_inflight.labels(tenant, way).set(most)
+
+
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
     """Observe the time to a tenant's first Ready; returns the seconds, or None if it was observed before."""
     if uid in _seen_ready:
@@ -133,20 +199,13 @@ def first_ready(uid: str, created: str, now: datetime) -> float | None:
 
 def forget(tenant: str) -> None:
     """Drop the series of a deleted tenant."""
-    for gauge, names in (
-        (tenant_ready, [(tenant,)]),
-        (data_lost, [(tenant,)]),
-        (members_down, [(tenant,)]),
-        (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
-        (audit_lost, [(tenant, why) for why in LOSSES]),
-        (store_bytes, [(tenant, what) for what in _OF_STORES]),
-        (store_fsync, [(tenant, member) for member in _MEMBERS]),
-        (store_leader_changes, [(tenant, member) for member in _MEMBERS]),
-        (store_defragmentations, [(tenant,)]),
-        (store_openings, [(tenant,)]),
-    ):
-        for values in names:
-            try:
-                gauge.remove(*values)
-            except KeyError:
-                continue
+    for metric in _OF_TENANTS:
+        metric.remove_by_labels({"tenant": tenant})
+
+
+def stand_down() -> None:
+    """Drop what only the leader knows: all series of tenants, and the numbers of the fleet."""
+    for metric in _OF_TENANTS:
+        metric.clear()
+    for gauge in (leading, queue_depth, issuers_silent, accelerator_pods):
+        gauge.set(0)
