@@ -1,8 +1,8 @@
 """The controller's Prometheus metrics. Their names and labels are a public interface.
 
 Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`,
-`member`, `facet`, `certificate`, `status`, `way`) are few and fixed in a release. `forget` drops the series of a deleted
-tenant, `stand_down` those of all tenants, once another process leads and keeps them up to date.
+`member`, `facet`, `certificate`, `status`, `way`, `state`) are few and fixed in a release. `forget` drops the series of a
+deleted tenant, `stand_down` those of all tenants, once another process leads and keeps them up to date.
 """
 
 from collections.abc import Mapping
@@ -101,6 +101,8 @@ api_inflight = Gauge(
 )
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
+slurm_nodes = Gauge("bulkhead_tenant_slurm_nodes", "Nodes of a tenant's Slurm cluster, by state.", ["tenant", "state"])
+slurm_jobs = Gauge("bulkhead_tenant_slurm_jobs", "Jobs of a tenant's Slurm cluster, by state.", ["tenant", "state"])
 ready_seconds = Histogram(
     "bulkhead_tenant_ready_seconds",
     "From the creation of a Tenant to its first Ready.",
@@ -123,7 +125,12 @@ _OF_TENANTS: Final = (
     api_seconds,
     api_inflight,
     tenant_gpus,
+    slurm_nodes,
+    slurm_jobs,
 )
+# States of Slurm's nodes and jobs as the Tenant's status counts them (bulkhead/api/slurm.py); their total is left out.
+_NODE_STATES: Final = ("idle", "mixed", "allocated", "down", "drained")
+_JOB_STATES: Final = ("pending", "running")
 _seen_ready: set[str] = set()
 
 
@@ -150,6 +157,12 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     for what in ("used", "limit"):
         if what in gpus:
             tenant_gpus.labels(tenant, what).set(gpus[what])
+    slurm = status.get("slurm") or {}
+    for gauge, field, states in ((slurm_nodes, "nodes", _NODE_STATES), (slurm_jobs, "jobs", _JOB_STATES)):
+        gauge.remove_by_labels({"tenant": tenant})
+        counts = slurm.get(field) or {}
+        for state in states if counts else ():
+            gauge.labels(tenant, state).set(counts.get(state, 0))
 
 
 def report_losses(tenant: str, total: Mapping[str, int]) -> None:

@@ -19,9 +19,9 @@ from controller.plane.apifigures import STATUSES, WAYS
 MOST_SERIES_OF_A_TENANT = 60
 STANDING = Standing(nominal=4, ceiling=8, used=3, borrowed=1, lent=0, borrowable=2)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-# By tenant: members of its plane, and the lines of its quota. The largest has two flavors and a third resource.
+# By tenant: members of its plane, and the lines of its quota. All send their audit trail, and red and blue run Slurm.
 TENANTS: dict[str, tuple[int, tuple[Line, ...]]] = {
-    "red": (3, (("h100", "nvidia.com/gpu"), ("a100", "nvidia.com/gpu"), ("", "nvidia.com/mig-1g.10gb"))),
+    "red": (3, (("h100", "nvidia.com/gpu"), ("a100", "nvidia.com/gpu"))),
     "blue": (1, (("h100", "nvidia.com/gpu"),)),
     "green": (1, ()),
 }
@@ -30,7 +30,8 @@ TENANTS: dict[str, tuple[int, tuple[Line, ...]]] = {
 def report_all() -> None:
     """All that the leader reports of these tenants while everything is known."""
     for tenant, (members, lines) in TENANTS.items():
-        metrics.report(tenant, {"conditions": [], "gpus": {"used": 3, "limit": 8}})
+        slurm = {"nodes": {"total": 4, "idle": 4}, "jobs": {"pending": 1}} if lines else None
+        metrics.report(tenant, {"conditions": [], "gpus": {"used": 3, "limit": 8}, "slurm": slurm})
         metrics.report_losses(tenant, {"webhook": 2})
         metrics.report_store(tenant, size=3, used=2, quota=5)
         for member in range(members):
@@ -131,6 +132,16 @@ def test_latency_that_is_unknown_now_is_not_the_one_of_before() -> None:
         ("bulkhead_tenant_apiserver_seconds", "red", "read"): 0.1,
         ("bulkhead_tenant_apiserver_answers_total", "red", "2xx"): 7,
     }
+
+
+def test_a_tenant_that_leaves_slurm_has_no_nodes_of_it() -> None:
+    def shown() -> set[str]:
+        return {sample.labels["state"] for sample in series() if sample.name == "bulkhead_tenant_slurm_nodes"}
+
+    metrics.report("red", {"slurm": {"nodes": {"total": 2, "idle": 1, "mixed": 1}}})
+    assert shown() == {"idle", "mixed", "allocated", "down", "drained"}
+    metrics.report("red", {"slurm": None})
+    assert shown() == set()
 
 
 def test_waits_are_told_by_their_longest_and_their_middle_one() -> None:

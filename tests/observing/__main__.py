@@ -6,9 +6,14 @@ python -m tests.observing --check    fail when they are not what would be writte
 
 import argparse
 import sys
+from pathlib import Path
+from typing import Final
 
-from tests.observing import page
+from tests.observing import drawing, page
+from tests.observing.boards import boards
 from tests.observing.exported import DATA, recorded
+
+DASHBOARDS: Final = page.ROOT / "charts" / "bulkhead" / "dashboards"
 
 
 def main() -> int:
@@ -18,22 +23,27 @@ def main() -> int:
     asked = parser.parse_args()
     if not asked.check:
         DATA.write_text(recorded(), encoding="utf-8")
-    stale = []
-    for path, text in files().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        if asked.check:
-            stale.append(str(path.relative_to(page.ROOT)))
+    wanted: dict[Path, str | None] = dict.fromkeys(DASHBOARDS.glob("*.json"))
+    wanted |= files()
+    stale = {
+        path: text for path, text in wanted.items() if (path.read_text(encoding="utf-8") if path.exists() else None) != text
+    }
+    if asked.check and stale:
+        names = ", ".join(sorted(str(path.relative_to(page.ROOT)) for path in stale))
+        print(f"{names}: out of date; run python -m tests.observing", file=sys.stderr)  # noqa: T201 -- a tool
+        return 1
+    for path, text in stale.items():
+        if text is None:
+            path.unlink()
         else:
             path.write_text(text, encoding="utf-8")
-    if stale:
-        print(f"{', '.join(stale)}: out of date; run python -m tests.observing", file=sys.stderr)  # noqa: T201 -- a tool
-    return 1 if stale else 0
+    return 0
 
 
-def files() -> dict[page.Path, str]:
+def files() -> dict[Path, str]:
     """Every generated file, and what it should have in it."""
-    return {page.PAGE: page.page()}
+    drawn = {DASHBOARDS / f"{board.name}.json": drawing.drawn(board) for board in boards()}
+    return {page.PAGE: page.page(), **drawn}
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ ROOT: Final = Path(__file__).parent.parent.parent
 PAGE: Final = ROOT / "docs" / "metrics.md"
 _WHERE: Final = {
     "controller": """Port 8080 of each pod of the controller. Metrics of tenants and of the ledger come from the pod that
-leads; a pod that loses the lease drops them. At most 60 series for each tenant.""",
+leads; a pod that loses the lease drops them. A tenant has 60 series at the most, with
+two flavors of GPUs; each further flavor or resource of its quota adds eight.""",
     "syncer": """Port 8080 of each tenant's syncer. The scrape adds the label `tenant`. A syncer at rest has 140 series, one at
 work on every kind 380 at the most.""",
     "proxy": "Port 8080 of each pod of the proxy.",
 }
 _HEAD: Final = """# Metrics
 
-For platform admins. `make docs` writes this page from the programs themselves; do not edit it. [Alerts](runbooks.md) read
-these metrics. `tenant` is the only label whose values people choose; the values of all others are few, and fixed in a release.
-A histogram has series with `_bucket`, `_sum` and `_count`, a summary with `_sum` and `_count`.
+For platform admins. `make docs` writes this page from the programs themselves; do not edit it. [Dashboards](dashboards.md)
+and [alerts](runbooks.md) read these metrics. `tenant` is the only label whose values people choose; those of all others are
+few, and fixed in a release. A histogram has series with `_bucket`, `_sum` and `_count`, a summary with `_sum` and `_count`.
 """
 
 
@@ -35,7 +36,7 @@ def page() -> str:
         lines += [""]
     lines += ["## Of other programs", "Dashboards and alerts also read these, if they are scraped.", ""]
     lines += ["| metric | of | meaning |", "| --- | --- | --- |", *_others(recorded), ""]
-    lines += ["Next: [runbooks](runbooks.md) · [operating](operate.md)", ""]
+    lines += ["Next: [dashboards](dashboards.md) · [runbooks](runbooks.md)", ""]
     return "\n".join(lines)
 
 
