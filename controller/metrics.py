@@ -58,6 +58,10 @@ ssh_certificates = Counter(
 )
 data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is lost or replaced.", ["tenant"])
 members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
+plane_down = Gauge(
+    "bulkhead_tenant_plane_down", "1 while the API server of a plane that was built does not answer.", ["tenant"]
+)
+store_full = Gauge("bulkhead_tenant_store_full", "1 while the plane's store is full and accepts only deletions.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by reason.", ["tenant", "why"]
@@ -112,6 +116,8 @@ LOSSES = ("buffered", "truncate", "webhook")
 _OF_STORES = ("size", "used", "quota")
 _OF_TENANTS: Final = (
     data_lost,
+    plane_down,
+    store_full,
     members_down,
     tenant_ready,
     audit_lost,
@@ -153,6 +159,10 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     plane = condition_of({"status": status}, ConditionType.PLANE_READY)
     data_lost.labels(tenant).set(plane.get("reason") == Reason.DATA_LOST)
     members_down.labels(tenant).set(plane.get("reason") == Reason.MEMBERS_DOWN)
+    built = bool(status.get("planeClusterUID"))
+    plane_down.labels(tenant).set(built and plane.get("status") != "True" and plane.get("reason") != Reason.DATA_LOST)
+    store = condition_of({"status": status}, ConditionType.STORE_HAS_ROOM)
+    store_full.labels(tenant).set(store.get("reason") == Reason.STORE_FULL)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
         if what in gpus:

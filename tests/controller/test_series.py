@@ -144,6 +144,29 @@ def test_a_tenant_that_leaves_slurm_has_no_nodes_of_it() -> None:
     assert shown() == set()
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "uid", "down"),
+    [
+        ("True", "Ready", "u", 0),
+        ("True", "MembersDown", "u", 0),
+        ("False", "WaitingForPlane", "u", 1),
+        ("False", "QuorumLost", "u", 1),
+        ("False", "WaitingForPlane", None, 0),  # it is being built
+        ("False", "DataLost", "u", 0),  # has an alert of its own
+    ],
+)
+def test_a_plane_is_down_once_it_was_built(status: str, reason: str, uid: str | None, down: int) -> None:
+    condition = {"type": "PlaneReady", "status": status, "reason": reason}
+    metrics.report("red", {"conditions": [condition], "planeClusterUID": uid})
+    assert REGISTRY.get_sample_value("bulkhead_tenant_plane_down", {"tenant": "red"}) == down
+
+
+def test_a_full_store_is_told_by_its_condition() -> None:
+    for reason, full in (("StoreFilling", 0), ("StoreFull", 1), ("Ready", 0)):
+        metrics.report("red", {"conditions": [{"type": "StoreHasRoom", "status": "False", "reason": reason}]})
+        assert REGISTRY.get_sample_value("bulkhead_tenant_store_full", {"tenant": "red"}) == full
+
+
 def test_waits_are_told_by_their_longest_and_their_middle_one() -> None:
     of_ledger.report_waits({"red": [1.0, 2.0, 9.0], "blue": [4.0]})
     of_ledger.report_waits({"red": [2.0, 3.0, 10.0]})
