@@ -153,6 +153,7 @@ check: venv ## linters, types, import contracts, dead code, generated files, the
 	@$(PY) -m workstation.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
 	@$(PY) -m tests.adversarial --check
+	@$(PY) -m tests.observing --check
 	@$(PY) -m e2e.chaos.listing --check
 	@$(PY) -m ci check
 	@$(PY) -m ci words
@@ -161,9 +162,10 @@ fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: crds ## all generated files: crds/, API reference, the syncer, hostile tenants, chaos
+docs: crds ## all generated files: crds/, API reference, the syncer, hostile tenants, metrics, chaos
 	@$(PY) -m tests.behaviours
 	@$(PY) -m tests.adversarial
+	@$(PY) -m tests.observing
 	@$(PY) -m e2e.chaos.listing
 
 crds: venv

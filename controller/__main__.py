@@ -29,6 +29,7 @@ from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.steadyclock import SteadyClock
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
+from controller.dispatch import metrics as ledger_metrics
 from controller.dispatch.loop import Ledger
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
@@ -46,6 +47,7 @@ from controller.host.restores import Restores
 from controller.host.secretwatch import SecretWatch
 from controller.host.snapshots import Snapshots
 from controller.inside.access import PlaneAccess
+from controller.inside.apifigures import PlaneFigures
 from controller.inside.budget import Budget
 from controller.inside.contents import ContentsReader
 from controller.inside.etcdaccess import EtcdAccess
@@ -167,6 +169,7 @@ class Controller:
         self._dedication = Dedication(client, settings, self._queue.add, self._clock, accepted=self._owned.accepted)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
+        self._figures = PlaneFigures(self._planes, self._owned.tenants, self._clock, budget)
         etcds = EtcdAccess(self._clock)
         self._stores = Stores(self._clock, self._queue.add, access=etcds)
         identity_keys = IdentityKeys(client, settings.system_namespace, self._clock)
@@ -289,6 +292,7 @@ class Controller:
                 reservations = Reservations(self._clock)
                 utilisation = Utilisation(self._settings, self._clock)
                 stores = asyncio.create_task(supervise("stores", self._stores.run), name="stores")
+                figures = asyncio.create_task(supervise("figures of planes", self._figures.run), name="figures of planes")
                 usage = asyncio.create_task(supervise("usage", partial(self._meter, reservations, utilisation)), name="usage")
                 load = asyncio.create_task(supervise("utilisation", utilisation.run), name="utilisation")
                 ledger = asyncio.create_task(self._ledger(lease, reservations), name="ledger")
@@ -298,19 +302,8 @@ class Controller:
                 finally:
                     metrics.leading.set(0)
                     parts = (
-                        work,
-                        lost,
-                        accelerators,
-                        nodes,
-                        secrets,
-                        issuers,
-                        pulls,
-                        logins,
-                        usage,
-                        load,
-                        ledger,
-                        users,
-                        stores,
+                        *(work, lost, accelerators, nodes, secrets, issuers),
+                        *(pulls, logins, usage, load, ledger, users, stores, figures),
                     )
                     for task in parts:
                         task.cancel()
@@ -322,6 +315,13 @@ class Controller:
                     await self._stores.pause()
                     await self._removing.close()
                     await self._taking.close()
+                    self._stand_down()
+
+    def _stand_down(self) -> None:
+        """Drop the metrics that only the leader keeps up to date."""
+        self._figures.pause()
+        metrics.stand_down()
+        ledger_metrics.stand_down()
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:

@@ -1,7 +1,8 @@
 """The controller's Prometheus metrics. Their names and labels are a public interface.
 
 Only the label `tenant` has values that people choose. The values of the others (`result`, `kind`, `outcome`, `what`, `why`,
-`member`) are few and fixed in a release. `forget` drops the series of a deleted tenant.
+`member`, `facet`, `certificate`, `status`, `way`, `state`) are few and fixed in a release. `forget` drops the series of a
+deleted tenant, `stand_down` those of all tenants, once another process leads and keeps them up to date.
 """
 
 import contextlib
@@ -9,14 +10,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of, is_true
 
+# Each counter and histogram would otherwise have a second series with the time at which it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 _RECONCILE_SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 
 reconciles = Counter("bulkhead_controller_reconciles_total", "Reconciles of tenants, by result.", ["result"])
 reconcile_seconds = Histogram("bulkhead_controller_reconcile_seconds", "Duration of a reconcile.", buckets=_RECONCILE_SECONDS)
+facet_seconds = Histogram(
+    "bulkhead_controller_facet_seconds",
+    "Duration of one part of a reconcile (docs/decisions/0045-facets.md).",
+    ["facet"],
+    buckets=(0.005, 0.05, 0.25, 1, 5, 15),
+)
 # The names that the previous release used; the next release drops them (docs/upgrading.md).
 _passes = Counter(
     "bulkhead_controller_passes_total", "Deprecated: read bulkhead_controller_reconciles_total instead.", ["result"]
@@ -51,6 +60,10 @@ ssh_certificates = Counter(
 data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is lost or replaced.", ["tenant"])
 quorum_lost = Gauge("bulkhead_tenant_quorum_lost", "1 while fewer than a quorum of the plane's members serve.", ["tenant"])
 members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
+plane_down = Gauge(
+    "bulkhead_tenant_plane_down", "1 while the API server of a plane that was built does not answer.", ["tenant"]
+)
+store_full = Gauge("bulkhead_tenant_store_full", "1 while the plane's store is full and accepts only deletions.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by reason.", ["tenant", "why"]
@@ -87,8 +100,30 @@ retained_until = Gauge(
     "Until when the plane of a deleted Tenant is kept, in seconds since 1970; 0 if an admin has to end it.",
     ["tenant"],
 )
+certificate_end = Gauge(
+    "bulkhead_tenant_certificate_end_seconds",
+    "When the first of the plane's certificates and CAs ends, in seconds since 1970; `certificate` names it.",
+    ["tenant", "certificate"],
+)
+api_answers = Counter(
+    "bulkhead_tenant_apiserver_answers_total",
+    "Answers of the plane's API server, by class of status; 429 is counted apart.",
+    ["tenant", "status"],
+)
+api_seconds = Gauge(
+    "bulkhead_tenant_apiserver_seconds",
+    "Seconds within which the plane's API server answered 99 % of the requests of the last minutes; absent if there were few.",
+    ["tenant", "way"],
+)
+api_inflight = Gauge(
+    "bulkhead_tenant_apiserver_inflight",
+    "Requests that the plane's API server was at work on, the most of a second.",
+    ["tenant", "way"],
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
+slurm_nodes = Gauge("bulkhead_tenant_slurm_nodes", "Nodes of a tenant's Slurm cluster, by state.", ["tenant", "state"])
+slurm_jobs = Gauge("bulkhead_tenant_slurm_jobs", "Jobs of a tenant's Slurm cluster, by state.", ["tenant", "state"])
 ready_seconds = Histogram(
     "bulkhead_tenant_ready_seconds",
     "From the creation of a Tenant to its first Ready.",
@@ -96,8 +131,32 @@ ready_seconds = Histogram(
 )
 LOSSES = ("buffered", "truncate", "webhook")
 _OF_STORES = ("size", "used", "quota")
-# Members of a plane; the label `member` has no other values.
-_MEMBERS = ("plane-0", "plane-1", "plane-2")
+_OF_TENANTS: Final = (
+    data_lost,
+    quorum_lost,
+    last_snapshot,
+    snapshot_due,
+    plane_down,
+    store_full,
+    members_down,
+    tenant_ready,
+    audit_lost,
+    store_bytes,
+    store_fsync,
+    store_leader_changes,
+    store_defragmentations,
+    store_openings,
+    certificate_end,
+    api_answers,
+    api_seconds,
+    api_inflight,
+    tenant_gpus,
+    slurm_nodes,
+    slurm_jobs,
+)
+# States of Slurm's nodes and jobs as the Tenant's status counts them (bulkhead/api/slurm.py); their total is left out.
+_NODE_STATES: Final = ("idle", "mixed", "allocated", "down", "drained")
+_JOB_STATES: Final = ("pending", "running")
 _seen_ready: set[str] = set()
 
 
@@ -121,10 +180,20 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     data_lost.labels(tenant).set(plane.get("reason") == Reason.DATA_LOST)
     quorum_lost.labels(tenant).set(plane.get("reason") == Reason.QUORUM_LOST)
     members_down.labels(tenant).set(plane.get("reason") == Reason.MEMBERS_DOWN)
+    built = bool(status.get("planeClusterUID"))
+    plane_down.labels(tenant).set(built and plane.get("status") != "True" and plane.get("reason") != Reason.DATA_LOST)
+    store = condition_of({"status": status}, ConditionType.STORE_HAS_ROOM)
+    store_full.labels(tenant).set(store.get("reason") == Reason.STORE_FULL)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
         if what in gpus:
             tenant_gpus.labels(tenant, what).set(gpus[what])
+    slurm = status.get("slurm") or {}
+    for gauge, field, states in ((slurm_nodes, "nodes", _NODE_STATES), (slurm_jobs, "jobs", _JOB_STATES)):
+        gauge.remove_by_labels({"tenant": tenant})
+        counts = slurm.get(field) or {}
+        for state in states if counts else ():
+            gauge.labels(tenant, state).set(counts.get(state, 0))
 
 
 def report_losses(tenant: str, total: Mapping[str, int]) -> None:
@@ -156,6 +225,29 @@ def report_retained(tenant: str, until: float | None) -> None:
         retained_until.labels(tenant).set(until)
 
 
+def report_certificates(tenant: str, ends: Mapping[str, datetime]) -> None:
+    """Set the end of the certificate that ends first, and drop the one that did before; none: nothing is known."""
+    certificate_end.remove_by_labels({"tenant": tenant})
+    if ends:
+        first = min(ends, key=lambda name: (ends[name], name))
+        certificate_end.labels(tenant, first).set(ends[first].timestamp())
+
+
+def report_api(
+    tenant: str, *, answers: Mapping[str, int], seconds: Mapping[str, float | None], inflight: Mapping[str, int]
+) -> None:
+    """Add the answers of a plane's API server, and set its latency and load; what is unknown has no series."""
+    for status, number in answers.items():
+        api_answers.labels(tenant, status).inc(number)
+    api_seconds.remove_by_labels({"tenant": tenant})
+    api_inflight.remove_by_labels({"tenant": tenant})
+    for way, long in seconds.items():
+        if long is not None:
+            api_seconds.labels(tenant, way).set(long)
+    for way, most in inflight.items():
+        api_inflight.labels(tenant, way).set(most)
+
+
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
     """Observe the time to a tenant's first Ready; returns the seconds, or None if it was observed before."""
     if uid in _seen_ready:
@@ -168,23 +260,17 @@ def first_ready(uid: str, created: str, now: datetime) -> float | None:
 
 def forget(tenant: str) -> None:
     """Drop the series of a deleted tenant."""
-    for gauge, names in (
-        (tenant_ready, [(tenant,)]),
-        (data_lost, [(tenant,)]),
-        (quorum_lost, [(tenant,)]),
-        (members_down, [(tenant,)]),
-        (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
-        (audit_lost, [(tenant, why) for why in LOSSES]),
-        (store_bytes, [(tenant, what) for what in _OF_STORES]),
-        (store_fsync, [(tenant, member) for member in _MEMBERS]),
-        (store_leader_changes, [(tenant, member) for member in _MEMBERS]),
-        (store_defragmentations, [(tenant,)]),
-        (store_openings, [(tenant,)]),
-        (last_snapshot, [(tenant,)]),
-        (snapshot_due, [(tenant,)]),
-    ):
-        for values in names:
-            _drop(gauge, values)
+    for metric in _OF_TENANTS:
+        metric.remove_by_labels({"tenant": tenant})
+
+
+def stand_down() -> None:
+    """Drop what only the leader knows: all series of tenants, and the numbers of the fleet."""
+    for metric in _OF_TENANTS:
+        metric.clear()
+    for gauge in (leading, queue_depth, issuers_silent, accelerator_pods):
+        gauge.set(0)
+    retained_until.clear()
 
 
 def _drop(gauge: Gauge | Counter, values: tuple[str, ...]) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, disable_created_metrics
 from prometheus_client.core import REGISTRY, CounterMetricFamily
 from prometheus_client.registry import Collector
 
+# Each counter would otherwise have a second series with the time at which it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 routes = Gauge("bulkhead_proxy_routes", "Tenants that the proxy leads to.")
 left_out = Gauge("bulkhead_proxy_left_out", "Services, or names of them, that are malformed or another tenant's.")
 refused_now = Gauge("bulkhead_proxy_commands_pending", "Commands that HAProxy refused when it was last compared.")

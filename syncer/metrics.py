@@ -6,13 +6,25 @@ Every result label is created at zero, so that a rate over a counter that never 
 from contextvars import ContextVar
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from syncer.translate import tokens
 from syncer.translate.kinds import nodeports
 from syncer.translate.registry import KINDS
 
+# Each counter and histogram would otherwise have a second series with the time at which it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 REGISTRY: Final = CollectorRegistry()
+# Memory, CPU time, and when the process began: an alert counts its restarts.
+ProcessCollector(registry=REGISTRY)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KINDS: Final = (*KINDS, "Node", nodeports.KIND, tokens.KIND)
 _RESULTS: Final = ("done", "again", "conflict", "error")
@@ -24,7 +36,7 @@ RECONCILE_SECONDS: Final = Histogram(
     "bulkhead_syncer_reconcile_seconds",
     "Time of one reconcile.",
     ("kind",),
-    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 30),
+    buckets=(0.005, 0.05, 0.5, 5, 30),
     registry=REGISTRY,
 )
 PHASE_SECONDS: Final = Histogram(

@@ -55,3 +55,4 @@ class Admissions:
         if await self._writes.patch("admit", admission.pod, body, then=then):
             self._moves.forget(admission.instead)
             metrics.admission_seconds.observe(max(0.0, self._clock.monotonic() - seen.since))
+            metrics.count_admission(admission.pod.tenant, now - admission.pod.created)

@@ -156,6 +156,7 @@ class Ledger:
                 task.cancel()
         # No pod is reclaimed any longer.
         self._board.show(())
+        metrics.stand_down()
         _log.info("ledger: no longer needed")
 
 
@@ -211,7 +212,7 @@ class Turns:
             )
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()
-            self._report(decisions)
+            self._report(decisions, snapshot, now)
         if not self._writes.away + self._standings.away:
             self._backoff.reset()
             return due
@@ -243,8 +244,14 @@ class Turns:
         self._places_at = self._clock.monotonic() + _PLACES_SECONDS
         return None
 
-    def _report(self, decisions: Decisions) -> None:
+    def _report(self, decisions: Decisions, snapshot: Snapshot, now: float) -> None:
+        waits: dict[str, list[float]] = {}
+        for pod in snapshot.pods:
+            if pod.uid in decisions.verdicts:
+                waits.setdefault(pod.tenant, []).append(now - pod.created)
         metrics.pods.set(len(self.observed.pods))
+        metrics.report_waits(waits)
+        metrics.keep(snapshot.tenants.keys())
         metrics.report_waiting(decisions.verdicts.values())
         metrics.report_standings(decisions.standings)
 

@@ -1,9 +1,10 @@
 """Exports metrics of the ledger to Prometheus, on the controller's port. Names and labels are part of the interface."""
 
 from collections import Counter as Count
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import median
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Summary
 
 from bulkhead.ledger.model import Cause, Line, PodVerdict, Standing
 
@@ -24,6 +25,17 @@ admission_seconds = Histogram(
 )
 pods = Gauge("bulkhead_ledger_pods", "Pods of the host that the ledger knows.")
 waiting = Gauge("bulkhead_ledger_waiting_pods", "Pods that wait for the ledger, by reason.", ["reason"])
+tenant_waiting = Gauge("bulkhead_ledger_tenant_waiting_pods", "Pods of a tenant that wait for the ledger.", ["tenant"])
+tenant_wait = Gauge(
+    "bulkhead_ledger_tenant_wait_seconds",
+    "How long the pods of a tenant that wait for the ledger have waited: the longest, and the median.",
+    ["tenant", "what"],
+)
+tenant_admission = Summary(
+    "bulkhead_ledger_tenant_admission_seconds",
+    "Time from a pod's creation until its admission, by tenant.",
+    ["tenant"],
+)
 writes = Counter("bulkhead_ledger_writes_total", "Writes of the ledger, by kind and result.", ["what", "result"])
 reclaims = Counter("bulkhead_ledger_reclaims_total", "Pods that were reclaimed, by cause.", ["cause"])
 # Label `flavor` is empty for a resource without flavors.
@@ -33,6 +45,7 @@ tenant_resource = Gauge(
     ["tenant", "resource", "flavor", "what"],
 )
 _shown: set[tuple[str, str, str]] = set()
+_counted: set[str] = set()
 
 
 def count_reclaim(cause: str) -> None:
@@ -46,6 +59,38 @@ def report_waiting(verdicts: Iterable[PodVerdict]) -> None:
     waiting.clear()
     for reason, number in counted.items():
         waiting.labels(reason).set(number)
+
+
+def report_waits(waits: Mapping[str, Sequence[float]]) -> None:
+    """Set how long each tenant's waiting pods have waited, in seconds; a tenant without waiting pods has no series."""
+    tenant_waiting.clear()
+    tenant_wait.clear()
+    for tenant, seconds in waits.items():
+        tenant_waiting.labels(tenant).set(len(seconds))
+        for what, number in (("longest", max(seconds)), ("median", median(seconds))):
+            tenant_wait.labels(tenant, what).set(max(0.0, number))
+
+
+def keep(tenants: Collection[str]) -> None:
+    """Drop the counts of tenants that are no longer among these."""
+    for tenant in _counted - set(tenants):
+        tenant_admission.remove_by_labels({"tenant": tenant})
+    _counted.intersection_update(tenants)
+
+
+def count_admission(tenant: str, seconds: float) -> None:
+    """Count an admission, and how long its pod existed before."""
+    _counted.add(tenant)
+    tenant_admission.labels(tenant).observe(max(0.0, seconds))
+
+
+def stand_down() -> None:
+    """Drop what only the leader knows."""
+    pods.set(0)
+    for metric in (waiting, tenant_waiting, tenant_wait, tenant_admission, tenant_resource):
+        metric.clear()
+    _shown.clear()
+    _counted.clear()
 
 
 def report_standings(standings: Mapping[str, Mapping[Line, Standing]]) -> None:

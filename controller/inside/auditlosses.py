@@ -7,15 +7,13 @@ Only planes that send their trail are asked. An API server counts from its own s
 
 from typing import Final
 
-from bulkhead.kube.errors import KubeError
 from bulkhead.work.clock import Clock
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
+from controller.inside.planemetrics import SilentError, UnreadError, read_metrics
 from controller.plane.auditlosses import Losses, losses_of
 
-METRICS_ANSWER_BYTES: Final = 16 << 20
 _ASK_PERIOD_SECONDS: Final = 60.0
-_REQUEST_DEADLINE_SECONDS: Final = 10.0
 
 
 class AuditLosses:
@@ -42,17 +40,11 @@ class AuditLosses:
 
     async def _ask(self, tenant: str, before: Losses | None) -> Losses:
         try:
-            async with self._budget.turn(tenant, _REQUEST_DEADLINE_SECONDS) as turn:
-                plane = self._planes.plane(turn)
-                if plane is None:
-                    return before or Losses(unread="the plane does not answer")
-                seconds = _REQUEST_DEADLINE_SECONDS
-                answer = await plane.exchange("GET", "/metrics", timeout=seconds, max_body=METRICS_ANSWER_BYTES)
-                if answer.status != 200:
-                    return Losses(unread=f"the plane's /metrics answered with status {answer.status}")
-                total = losses_of(answer.data)
-        except (KubeError, TimeoutError) as error:
-            return Losses(unread=f"the plane's /metrics could not be read: {error}")
+            total = losses_of(await read_metrics(self._planes, self._budget, tenant))
+        except SilentError as error:
+            return before or Losses(unread=str(error))
+        except UnreadError as error:
+            return Losses(unread=str(error))
         # The first look has nothing to compare with. After a restart the API server counts from 0 again.
         earlier = sum(number for _, number in before.total) if before is not None else 0
         now = sum(number for _, number in total)

@@ -7,15 +7,13 @@ A tenant may define any number of kinds: the answer is bounded, and charged to t
 
 from typing import Final
 
-from bulkhead.kube.errors import KubeError
 from bulkhead.work.clock import Clock
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
+from controller.inside.planemetrics import UnreadError, read_metrics
 from controller.plane.contents import Contents, contents_of
 
-METRICS_ANSWER_BYTES: Final = 16 << 20
 _ASK_PERIOD_SECONDS: Final = 30.0
-_REQUEST_DEADLINE_SECONDS: Final = 10.0
 
 
 class ContentsReader:
@@ -42,14 +40,6 @@ class ContentsReader:
 
     async def _ask(self, tenant: str) -> Contents:
         try:
-            async with self._budget.turn(tenant, _REQUEST_DEADLINE_SECONDS) as turn:
-                plane = self._planes.plane(turn)
-                if plane is None:
-                    return Contents(unread="the plane's API server does not answer")
-                seconds = _REQUEST_DEADLINE_SECONDS
-                answer = await plane.exchange("GET", "/metrics", timeout=seconds, max_body=METRICS_ANSWER_BYTES)
-                if answer.status != 200:
-                    return Contents(unread=f"the plane's /metrics answered with status {answer.status}")
-                return contents_of(answer.data)
-        except (KubeError, TimeoutError) as error:
-            return Contents(unread=f"the plane's /metrics could not be read: {error}")
+            return contents_of(await read_metrics(self._planes, self._budget, tenant))
+        except UnreadError as error:
+            return Contents(unread=str(error))

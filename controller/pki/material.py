@@ -94,6 +94,15 @@ def assemble(
     return Assembled(KeyMaterial(authorities, leaves, account, encryption, revoked), tuple(issued), tuple(notes.put_off))
 
 
+def ends(keys: KeyMaterial, spec: PlaneSpec, known: Known) -> dict[str, datetime]:
+    """When each certificate and CA of a plane ends, by `<secret>/<name>` or the CA's Secret."""
+    found = {pki.authority_secret(name): known.authority_end(pair) for name, pair in keys.authorities.items()}
+    for name, wanted in pki.leaves(spec).items():
+        facts = known.facts(keys.leaves[name], keys.authorities[wanted.authority].certificate)
+        found[name] = facts.not_after if facts is not None else None
+    return {name: end for name, end in found.items() if end is not None}
+
+
 def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, notes: _Notes) -> Pair:
     files = files_of(secrets.get(pki.authority_secret(name)))
     pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))

@@ -84,6 +84,18 @@ def ending(secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str,
     return {name: end for name, end in ends.items() if end is not None and now + pki.LEAF_LIFE >= end}
 
 
+def ends(secrets: Mapping[str, Obj], known: Known) -> dict[str, datetime]:
+    """When each certificate and CA of a plane ends, by `<secret>/<name>` or the CA's Secret, as `controller.pki.material`."""
+    authorities = authorities_of(secrets, known)
+    found = {pki.authority_secret(name): known.authority_end(pair) for name, pair in authorities.items()}
+    for secret, obj in secrets.items():
+        for file, pair in _leaves(secret, files_of(obj)):
+            signed = _signed(pair, authorities, known)
+            if signed is not None:
+                found[f"{secret}/{'client' if file == _KUBECONFIG else file}"] = signed[1].not_after
+    return {name: end for name, end in found.items() if end is not None}
+
+
 def _leaves(secret: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, Pair]]:
     if secret.startswith(pki.authority_secret("")):
         return

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller.plane import buckets
 from controller.plane.storestate import Slow
 
 # etcd loses its leader when the disk needs so long; its documentation asks for 10 ms.
@@ -66,18 +67,7 @@ def slowest_of_most(history: Sequence[Figures]) -> float | None:
     """The seconds that 99 % of the fsyncs needed between the first and the last look; None if there were too few."""
     if len(history) < 2:
         return None
-    before = dict(history[0].fsyncs)
-    between = [(bound, count - before.get(bound, 0)) for bound, count in history[-1].fsyncs]
-    total = between[-1][1] if between else 0
-    if total < LEAST_FSYNCS:
-        return None
-    rank, lower, below = 0.99 * total, 0.0, 0
-    for bound, count in between:
-        if count >= rank:
-            # As Prometheus does: evenly spread within a bucket; beyond the last bound nothing is known.
-            return lower if bound == float("inf") else lower + (bound - lower) * (rank - below) / max(1, count - below)
-        lower, below = bound, count
-    return lower
+    return buckets.slowest_of_most(history[0].fsyncs, history[-1].fsyncs, least=LEAST_FSYNCS)
 
 
 def slow_of(name: str, seconds: float, *, was: bool) -> Slow | None:

@@ -48,6 +48,7 @@ class Renewing:
             listed = await self._client.list(kinds.SECRETS, namespace, label_selector=SELECTOR)
             secrets = {str(obj["metadata"]["name"]): obj for obj in listed.items}
             put_off = await self._secrets(observed, secrets, known)
+            metrics.report_certificates(observed.name, standing.ends(secrets, known))
             await self._deployments(observed, namespace, secrets)
         except (KubeError, TimeoutError) as error:
             _log.warning("cannot renew the plane's certificates: %s", error, extra={"tenant": observed.name})

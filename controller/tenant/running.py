@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from bulkhead.api.conditions import Reason
 from bulkhead.kube.errors import KubeError
+from controller import metrics
 from controller.decide.identity import InDoubtError
 from controller.pki.material import KeysLostError
 from controller.refusal import Refusal
@@ -28,7 +29,8 @@ async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None
         if not _acts(facet, turn, failure):
             continue
         try:
-            turn = await facet.reconcile(turn)
+            with metrics.facet_seconds.labels(facet.name).time():
+                turn = await facet.reconcile(turn)
         except KeysLostError as error:
             failure = failure or Refusal(Reason.KEYS_LOST, str(error))
             _log.error("keys lost: %s", error, extra={"tenant": turn.tenant})

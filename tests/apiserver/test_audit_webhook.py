@@ -15,7 +15,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, SERVICES
-from controller.inside.auditlosses import METRICS_ANSWER_BYTES
+from controller.inside.planemetrics import METRICS_ANSWER_BYTES
 from controller.pki.receivers import TYPE, credential_of
 from controller.plane import audit, auditreceiver
 from controller.plane.auditlosses import losses_of

@@ -12,8 +12,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
 from bulkhead.work.clock import SystemClock
-from controller.inside.contents import METRICS_ANSWER_BYTES
 from controller.inside.etcdaccess import EtcdAccess
+from controller.inside.planemetrics import METRICS_ANSWER_BYTES
 from controller.inside.stores import Stores
 from controller.plane.contents import Contents, contents_of
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT

@@ -47,4 +47,17 @@ def test_no_other_metric_calls_a_reconcile_a_pass(registry: CollectorRegistry) -
 
 def test_of_the_controllers_labels_tenants_alone_are_chosen_by_people() -> None:
     labels = {label for metric in vars(metrics).values() for label in getattr(metric, "_labelnames", ())}
-    assert labels == {"tenant", "result", "kind", "outcome", "what", "why", "member"}
+    assert labels == {
+        "tenant",
+        "result",
+        "kind",
+        "outcome",
+        "what",
+        "why",
+        "member",
+        "facet",
+        "certificate",
+        "status",
+        "way",
+        "state",
+    }

@@ -32,6 +32,7 @@ class Entry:
 TABLE: Final = (
     Entry("host", "host", "start, stop and inspect a cluster on this machine"),
     Entry("preflight", "preflight", "check whether this cluster can run Bulkhead, before you install it"),
+    Entry("doctor", "doctor", "check an installation: what is missing, changed by hand, late or about to end"),
     Entry("tenant", "tenant.actions", "create, list, describe and delete tenants"),
     Entry("login", "login", "log in to a tenant: a kubeconfig without secrets, and a credential that renews itself"),
     Entry("logout", "logout", "remove the cached credentials of a tenant from this machine"),

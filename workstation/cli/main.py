@@ -23,6 +23,7 @@ _EPILOG = """\
 examples:
   bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
     bulkhead preflight --values values.yaml             check whether a cluster can run Bulkhead, before you install it
+    bulkhead doctor                                    check an installation, and name what is wrong with it
     bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
     bulkhead tenant list                                all tenants with their readiness and GPUs
     bulkhead tenant describe red                        what a tenant waits for, and what was refused and why

@@ -18,11 +18,12 @@ from typing import Any, Final
 from workstation.cli import connection, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import Progress, document, plain, table
+from workstation.cli.findings import show
+from workstation.cli.output import Progress, document, plain
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.preflight import run
-from workstation.preflight.findings import Report, State, shortened
+from workstation.preflight.findings import Report, State
 from workstation.preflight.findings import document as report_document
 from workstation.preflight.known import unknown
 from workstation.preflight.values import Values, merged, parse
@@ -31,7 +32,6 @@ _FILE_LIMIT: Final = 1 << 20
 _MAX_RANGES: Final = 64
 _LEAST_SECONDS: Final = 5.0
 _MAX_SECONDS: Final = 60.0  # probes end by themselves, and a later run recognises old remains by their age
-_SHOWN: Final = {State.OK: "ok", State.WARNING: "warning", State.FAILED: "FAILED", State.SKIPPED: "skipped"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def preflight(request: PreflightRequest) -> int:
     )
     report = asyncio.run(_run(request.host, given, order))
     if request.form == "table":
-        _print(report)
+        show(report)
     else:
         document(report_document(report), request.form)
     return Exit.FAILED if report.state is State.FAILED else Exit.DONE
@@ -198,23 +198,3 @@ def _read(path: str, option: str) -> bytes:
     if len(data) > _FILE_LIMIT:
         raise CliError(f"{option} {path} is larger than {_FILE_LIMIT >> 20} MiB", code=Exit.USAGE)
     return data
-
-
-def _print(report: Report) -> None:
-    table(
-        ("CHECK", "RESULT", "FINDING"),
-        [(checked.check, _SHOWN[checked.finding.state], checked.finding.cause) for checked in report.checks],
-    )
-    for each in report.checks:
-        if each.finding.state not in {State.FAILED, State.WARNING}:
-            continue
-        print(f"\n{_SHOWN[each.finding.state]}: {each.title} ({each.check})")
-        print(f"  cause: {plain(each.finding.cause, 600)}")
-        for detail in shortened(each.finding.details):
-            print(f"    - {plain(detail, 600)}")
-        print(f"  cure:  {plain(each.finding.cure, 600)}")
-    print(f"\n{', '.join(f'{report.count(state)} {_SHOWN[state]}' for state in State)}; {report.seconds:.0f} s")
-    for namespace in report.swept:
-        sys.stderr.write(f"removed {plain(namespace)}, which an interrupted run had left\n")
-    for left in report.left:
-        sys.stderr.write(f"warning: not removed: {plain(left)}\n")

@@ -50,6 +50,7 @@ class Report:
     checks: tuple[Checked, ...]
     left: tuple[str, ...] = ()  # objects of the run that are still on the cluster, and are being deleted
     swept: tuple[str, ...] = ()  # namespaces of earlier runs that were killed, which this run removed
+    version: str = REPORT_VERSION  # of the report's shape: doctor's has another name
 
     def count(self, state: State) -> int:
         """The number of checks with this state."""
@@ -84,7 +85,7 @@ def skipped(reason: str, cure: str = "") -> Finding:
 def document(report: Report) -> Mapping[str, Any]:
     """The report as plain data. Texts of the cluster are cut to a limit; the printer escapes control characters."""
     return {
-        "apiVersion": REPORT_VERSION,
+        "apiVersion": report.version,
         "server": report.server,
         "seconds": round(report.seconds, 1),
         "state": str(report.state),

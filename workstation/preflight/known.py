@@ -134,6 +134,14 @@ KNOWN: Final[Mapping[str, Any]] = {
         "interval": {},
         "labels": {},
         "alerts": {},
+        "dashboards": {
+            "enabled": {},
+            "label": {},
+            "labelValue": {},
+            "namespace": {},
+            "folderAnnotation": {},
+            "folder": {},
+        },
     },
     "backup": {
         "target": {},

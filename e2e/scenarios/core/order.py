@@ -30,6 +30,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     # These change the host as a whole: no other test runs meanwhile.
     ALONE: (
         "test_chaos_command",
+        "test_dashboards",
         "test_exposure",
         "test_power_cut",
         "test_preflight::test_policies_that_are_not_enforced_are_found_out",

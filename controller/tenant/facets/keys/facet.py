@@ -11,7 +11,7 @@ from controller import metrics
 from controller.decide.plan import Plan
 from controller.host.owned import Owned
 from controller.pki.issue import Known
-from controller.pki.material import assemble
+from controller.pki.material import assemble, ends
 from controller.pki.renewals import Renewals
 from controller.plane.pki import USERS, authority_secret
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
@@ -47,6 +47,7 @@ class Keys(Facet):
         for name, why in assembled.issued:
             _log.info("issuing", extra={"tenant": turn.tenant, "certificate": name, "why": why})
             metrics.certificates_issued.inc()
+        metrics.report_certificates(turn.tenant, ends(assembled.keys, turn.spec, known))
         return turn.plus(assembled.keys, PutOff(self.renewals.why_not if assembled.put_off else ""))
 
     def report(self, seen: Seen) -> Report:

@@ -1,0 +1,1 @@
+"""`bulkhead doctor`, on facts and on real API servers."""
