@@ -49,7 +49,7 @@ def add_restore(actions: Actions) -> None:
         "restore",
         help="put a snapshot in the place of a tenant's plane",
         description="Put a snapshot in the place of a tenant's plane. Everything is checked before anything is changed, and "
-        "all that is wrong is listed at once. The tenant's pods run on meanwhile; what the snapshot does not know is listed, and "
+        "all that is wrong is listed at once. The tenant's pods run on; what the snapshot does not know is listed, and "
         "stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come from "
         "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
     )
