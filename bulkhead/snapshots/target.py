@@ -102,6 +102,19 @@ class Target:
         except (BaseError, PermissionError) as error:
             raise self._error("look up", path, error) from error
 
+    async def names(self, most: int) -> AsyncIterator[str]:
+        """The paths of all objects, at most so many. Raises TargetError."""
+        count = 0
+        try:
+            async for page in obstore.list(self._store):
+                for found in page:
+                    count += 1
+                    if count > most:
+                        raise TargetError(f"{self.place} has more than {most} objects")
+                    yield str(found["path"])
+        except (BaseError, FileNotFoundError, PermissionError) as error:
+            raise self._error("list", "objects", error) from error
+
     def _error(self, what: str, path: str, error: BaseException) -> TargetError:
         # Only the first line: the rest is the library's view of its own insides.
         words = str(error).partition("\n")[0][:_WORDS]

@@ -251,3 +251,37 @@ async def test_a_tenant_that_is_gone_is_made_again_after_the_request(cli: Cli, b
 
     done, _ = await asyncio.gather(cli(*wanted), fail())
     assert (done.code, "not restored: its slice is taken" in done.err) == (1, True), done
+
+
+async def test_all_brings_back_what_is_missing_and_replaces_nothing(cli: Cli, backups: Backups, name: str) -> None:
+    client = backups.client
+    wanted = ("tenant", "restore", "--all", *backups.where())
+    strange = backups.root / ID.replace("9", "7") / "one"
+    strange.mkdir(parents=True)
+    (strange / "manifest.json").write_text('{"text": "x", "key": "y", "signature": ""}')
+    done = await cli(*wanted)
+    assert (done.code, "0 tenants are not here" in done.out, "left out:" in done.err) == (0, True, True), done
+    await client.delete(kinds.TENANTS, name)
+    done = await cli(*wanted, "--dry-run")
+    assert (done.code, "1 tenants are not here" in done.out) == (0, True), done
+    assert f"{name}-one" in done.err
+
+    async def answer() -> None:
+        request = await asked(client, name)
+        await say(client, request, status.restored(request, backups.manifest, Compared(), NOW))
+
+    done, _ = await asyncio.gather(cli(*wanted), answer())
+    assert (done.code, "1 of 1 tenants are back" in done.out) == (0, True), done
+    # Interrupted or not: what is back is left alone.
+    done = await cli(*wanted)
+    assert (done.code, "0 tenants are not here" in done.out) == (0, True), done
+
+
+async def test_one_that_is_refused_keeps_no_other_from_coming_back(cli: Cli, backups: Backups, name: str) -> None:
+    client = backups.client
+    await client.delete(kinds.TENANTS, name)
+    path = backups.root / folder(ID, f"{name}-one") / backups.manifest.attempt / STORE
+    path.write_bytes(path.read_bytes()[:-1])
+    done = await cli("tenant", "restore", "--all", *backups.where())
+    assert (done.code, "truncated" in done.err, "0 of 1 tenants are back" in done.out) == (1, True, True), done
+    assert name not in {tenant["metadata"]["name"] for tenant in (await client.list(kinds.TENANTS)).items}

@@ -14,15 +14,17 @@ from pathlib import Path
 
 from bulkhead.api.objects import Obj
 from bulkhead.snapshots.sealing import SealError
+from bulkhead.snapshots.target import TargetError
 from workstation.cli import connection
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import confirmation, restoreplan
+from workstation.cli.tenant.restoreall import Everything, restore_all
 from workstation.cli.tenant.restoreplan import RestorePlan, Stored
 from workstation.cli.tenant.restorework import Restoring
-from workstation.cli.tenant.snapshotsource import Where, add_where, keys_of, ring_of, source_of, where_of
+from workstation.cli.tenant.snapshotsource import Where, add_where, keys_of, ring_of, source_of, target_of, where_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class RestoreRequest:
     dry_run: bool
     confirmed: bool
     discard: bool
+    everything: bool
     scratch: Path | None
     wait: Wait
 
@@ -46,17 +49,23 @@ def add_restore(actions: Actions) -> None:
         "restore",
         help="put a snapshot in the place of a tenant's plane",
         description="Put a snapshot in the place of a tenant's plane. Everything is checked before anything is changed, and "
-        "all that is wrong is listed at once. The tenant's pods run on meanwhile; what the snapshot does not know is listed, "
-        "and stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come "
-        "from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
+        "all that is wrong is listed at once. The tenant's pods run on; what the snapshot does not know is listed, and "
+        "stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come from "
+        "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
     )
     add_host(parser)
-    add_tenant(parser, "name")
+    add_tenant(parser, "name", optional=True)
+    parser.add_argument(
+        "--all",
+        dest="everything",
+        action="store_true",
+        help="every tenant of --target or --directory that is not here, from its newest snapshot; planes that are here stay",
+    )
     parser.add_argument(
         "--from",
         dest="snapshot",
         metavar="SNAPSHOT",
-        required=True,
+        default="",
         help="the TenantSnapshot; where there is none, IDENTITY/SNAPSHOT as it is stored",
     )
     add_where(parser)
@@ -77,14 +86,25 @@ def add_restore(actions: Actions) -> None:
 
 
 def _request(options: argparse.Namespace) -> RestoreRequest:
+    where = where_of(options)
+    if options.everything:
+        if options.name or options.snapshot:
+            raise CliError("--all takes neither a tenant nor --from", next_step="give one or the other", code=Exit.USAGE)
+        if not where.target and where.directory is None:
+            raise CliError(
+                "--all: where are they stored?", next_step="--target s3://BUCKET/PREFIX, or --directory DIR", code=Exit.USAGE
+            )
+    elif not (options.name and options.snapshot):
+        raise CliError("name a tenant, and its snapshot with --from; or give --all", code=Exit.USAGE)
     return RestoreRequest(
         host=host_of(options),
-        tenant=options.name,
+        tenant=options.name or "",
         snapshot=options.snapshot,
-        where=where_of(options),
+        where=where,
         dry_run=options.dry_run,
         confirmed=options.yes,
         discard=options.discard_old_data,
+        everything=options.everything,
         scratch=options.scratch,
         wait=wait_of(options),
     )
@@ -93,16 +113,26 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
 def restore(request: RestoreRequest) -> int:
     """`bulkhead tenant restore`."""
     try:
-        return asyncio.run(_restore(request))
+        return asyncio.run(_everything(request) if request.everything else _restore(request))
     except KeyboardInterrupt:
         next_step = "run the same command again: it goes on where this one was"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None
+    except TargetError as error:
+        raise CliError(f"snapshots cannot be read: {error}", next_step="nothing was changed") from error
     except SealError as error:
         raise CliError(f"--key {request.where.key}: {error}", code=Exit.USAGE) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise CliError(f"--scratch {error.filename}: {error.strerror}", code=Exit.USAGE) from error
+
+
+async def _everything(request: RestoreRequest) -> int:
+    keys = keys_of(request.where.key)
+    async with connection.host_client(request.host) as client:
+        ring, target = await ring_of(client, request.where.namespace), target_of(request.where)
+        asked = Everything(target, ring, keys, request.scratch, request.wait.seconds, request.dry_run)
+        return await restore_all(client, asked)
 
 
 async def _restore(request: RestoreRequest) -> int:

@@ -127,6 +127,11 @@ def keys_of(path: Path) -> "list[pyrage.x25519.Identity]":
     return list(identities(data.decode("utf-8", "replace")))
 
 
+def target_of(where: Where) -> Target:
+    """The place that the options name by themselves."""
+    return Target(_placed(where.target, where))
+
+
 def _placed(url: str, where: Where) -> Place:
     if where.directory is not None:
         return Place("file", str(where.directory.resolve()))

@@ -1,0 +1,137 @@
+"""`bulkhead tenant restore --all`: bring every tenant of a place back on a host that lost them, each from its newest snapshot.
+
+    manifests of the place ──> signed by this installation? ──> newest of each tenant ──> those that are not here
+It never replaces a plane that is here. Interrupted, it is run again: what is restored is left alone, the rest goes on.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bulkhead.api.untrusted import mapping, text
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.signing import Ring
+from bulkhead.snapshots.judge import RefusedError, opened
+from bulkhead.snapshots.layout import MANIFEST
+from bulkhead.snapshots.manifest import Manifest
+from bulkhead.snapshots.target import Target, TargetError
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress, age, plain, table
+from workstation.cli.tenant import restoreplan
+from workstation.cli.tenant.restoreplan import Stored, is_pending
+from workstation.cli.tenant.restorework import Restoring
+from workstation.cli.tenant.snapshotsource import Source
+
+if TYPE_CHECKING:
+    import pyrage
+
+_AT_ONCE: Final = 3
+_MANIFEST_BYTES: Final = 256 * 1024
+_MOST_OBJECTS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """What is brought back, and what that takes."""
+
+    target: Target
+    ring: Ring
+    keys: "list[pyrage.x25519.Identity]"
+    scratch: Path | None
+    seconds: float
+    dry_run: bool
+
+
+async def restore_all(client: Client, asked: Everything) -> int:
+    """Bring all back; the exit code."""
+    with Progress() as progress:
+        progress.show(f"looking for snapshots at {asked.target.place}")
+        newest, left = await _newest(asked)
+        there = {str(tenant["metadata"]["name"]): tenant for tenant in (await client.list(kinds.TENANTS)).items}
+        pending = (await client.list(kinds.TENANT_RESTORES)).items
+    missing: list[Manifest] = []
+    here: list[Manifest] = []
+    for found in newest:
+        unfinished = any(is_pending(request, found.tenant) for request in pending)
+        (missing if unfinished or found.tenant not in there else here).append(found)
+    _say(newest, {found.tenant for found in here}, left)
+    if asked.dry_run or not missing:
+        print(f"{len(missing)} tenants are not here and can be brought back, {len(here)} are here; nothing was changed")
+        return Exit.DONE
+    failed = await _bring_back(client, asked, missing)
+    for tenant, why in sorted(failed.items()):
+        sys.stderr.write(f"tenant {tenant}: {why}\n")
+    print(f"{len(missing) - len(failed)} of {len(missing)} tenants are back, {len(here)} were here")
+    if failed:
+        raise CliError(f"{len(failed)} tenants are not back", next_step="look at the reasons, and run the same command again")
+    return Exit.DONE
+
+
+async def _newest(asked: Everything) -> tuple[list[Manifest], list[str]]:
+    """The newest snapshot of each tenant that counts here, and what was left out."""
+    found: dict[str, Manifest] = {}
+    left: list[str] = []
+    async for path in asked.target.names(_MOST_OBJECTS):
+        if not path.endswith(f"/{MANIFEST}") or path.count("/") != 2:
+            continue
+        try:
+            made = opened((await asked.target.small(path, _MANIFEST_BYTES)).decode("utf-8", "replace"), asked.ring)
+        except (RefusedError, TargetError) as error:
+            left.append(f"{path}: {error}")
+            continue
+        if path != f"{made.identity}/{made.snapshot}/{MANIFEST}":
+            left.append(f"{path}: it was moved here")
+        elif made.tenant not in found or made.created > found[made.tenant].created:
+            found[made.tenant] = made
+    return sorted(found.values(), key=lambda made: made.tenant), left
+
+
+async def _bring_back(client: Client, asked: Everything, missing: Iterable[Manifest]) -> dict[str, str]:
+    """Restore these, a few at once; why some are not back."""
+    failed: dict[str, str] = {}
+    waiting, places = list(missing), asyncio.Semaphore(_AT_ONCE)
+    with Progress() as progress:
+
+        async def one(found: Manifest) -> None:
+            async with places:
+                try:
+                    await _one(client, asked, found, progress)
+                    progress.warn(f"tenant {found.tenant} is back, with snapshot {found.snapshot}")
+                except (CliError, KubeError, OSError) as error:
+                    failed[found.tenant] = plain(str(error), 1000)
+
+        async with asyncio.TaskGroup() as group:
+            for found in waiting:
+                group.create_task(one(found))
+    return failed
+
+
+async def _one(client: Client, asked: Everything, found: Manifest, progress: Progress) -> None:
+    with tempfile.TemporaryFile(dir=asked.scratch) as spool:
+        stored = Stored(Source(found.identity, found.snapshot, asked.target), asked.ring, asked.keys, spool)
+        plan = await restoreplan.look(client, found.tenant, stored, progress, discard=False)
+        if plan.reasons:
+            raise CliError("; ".join(plan.reasons))
+        identity = text(mapping(mapping(plan.tenant).get("status")).get("planeIdentity"))
+        if plan.tenant is not None and plan.resumed is None and identity:
+            raise CliError("it came back meanwhile, and is left as it is")
+        work = Restoring(client, found.tenant, plan, spool, progress)
+        await work.finish(await work.begin(discard=False), asked.seconds)
+
+
+def _say(newest: Iterable[Manifest], here: set[str], left: Iterable[str]) -> None:
+    now = datetime.now(UTC)
+    rows = [
+        (made.tenant, made.snapshot, age(made.created, now=now), "here" if made.tenant in here else "missing")
+        for made in newest
+    ]
+    table(("TENANT", "NEWEST SNAPSHOT", "AGE", "TENANT IS"), rows, stream=sys.stderr)
+    for words in left:
+        sys.stderr.write(f"left out: {plain(words, 500)}\n")
