@@ -64,7 +64,7 @@ def by_bash(programs: dict[str, str], *words: str) -> list[str]:
         (["log"], ["login", "logout"]),
         (
             ["tenant", ""],
-            ["create", "list", "describe", "why", "accept-data", "snapshot", "verify-snapshot", "delete", "retained"],
+            ["create", "list", "describe", "why", "accept-data", "snapshot", "verify-snapshot", "delete", "retained", "export"],
         ),
         (["tenant", "list", "--out"], ["--output"]),
         (["tenant", "list", "-o", ""], ["table", "wide", "json", "yaml"]),

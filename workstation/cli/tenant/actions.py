@@ -5,6 +5,7 @@ from workstation.cli.tenant.acceptdata import add_accept_data
 from workstation.cli.tenant.create import add_create
 from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
+from workstation.cli.tenant.export import add_export
 from workstation.cli.tenant.listing import add_list
 from workstation.cli.tenant.retained import add_retained
 from workstation.cli.tenant.snapshot import add_snapshot
@@ -26,5 +27,6 @@ def add_arguments(parser: Parser) -> None:
         add_verify_snapshot,
         add_delete,
         add_retained,
+        add_export,
     ):
         add(actions)
