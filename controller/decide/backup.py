@@ -13,7 +13,7 @@ _KEPT: Final = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY}
 
 
 def backup_of(merged: Section) -> Backup:
-    """What applies, from the Tenant's section over its class's. A schedule that cannot be read is none."""
+    """What applies, from the Tenant's section over its class's. A schedule that cannot be read does not count."""
     return Backup(every_seconds=durations.seconds(merged.get("schedule")) or 0, **_kept(merged))
 
 

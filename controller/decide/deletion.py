@@ -13,7 +13,7 @@ RETAIN = "Retain"
 def deletion_of(asked: Section, offer: Section) -> Deletion:
     """The class's rule is the least: a Tenant that says Delete does not undo the Retain of its class.
 
-    Earlier releases wrote `deletionPolicy: Delete` into every Tenant as its default, so it is nobody's wish.
+    Earlier releases wrote `deletionPolicy: Delete` into every Tenant as its default, so no one has asked for it.
     """
     rule = section_of(offer, "deletion")
     retain_for = str(rule.get("retainFor") or "")

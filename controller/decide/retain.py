@@ -17,7 +17,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from controller.decide.deletion import RETAIN
 
-# For how long a plane is kept whose Tenant asked for that when no class said for how long.
+# For how long a plane is kept whose Tenant asked for that when no class gave a duration.
 _USUAL_SECONDS: Final = 7 * 24 * 3600
 # So long before the end it is announced, or for the whole time if that is shorter.
 ANNOUNCED: Final = timedelta(hours=24)
@@ -98,7 +98,7 @@ def retained_by(obj: Mapping[str, Any] | None, tenant: str) -> Retained | None:
 
 
 def announced(found: Retained, now: datetime) -> str:
-    """What is said before the end; empty while that is far."""
+    """The announcement of the end; empty while that is far."""
     if found.until is None or now < found.until - ANNOUNCED:
         return ""
     return (

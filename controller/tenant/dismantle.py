@@ -93,7 +93,7 @@ class Dismantler:
             return Left()
         plane, work = await asyncio.gather(self._namespace(plane_name, name, uid), self._namespace(work_name, name, uid))
         if plane is not None and plane["metadata"].get("deletionTimestamp"):
-            # Somebody else deletes it: there is nothing to keep.
+            # Another client deletes it: there is nothing to keep.
             kept = None
         nothing: tuple[Obj, ...] = ()
         return Left(

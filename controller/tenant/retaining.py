@@ -1,4 +1,4 @@
-"""Looks after planes that are kept without a Tenant: says when they end, and ends them then as any other.
+"""Manages planes that are kept without a Tenant: announces when they end, and ends them then as any other.
 
 name without a Tenant ──> marks on its namespaces or slice ─┬─ in time ──> metric, and an Event a day before
                                                             └─ over ──> read again ──> a step of a teardown

@@ -110,7 +110,7 @@ async def test_who_prunes_many_at_once_deletes_those_alone_that_may_go(admin: Cl
     # All in one request.
     with contextlib.suppress(ApiError):
         await admin.transport.request("DELETE", kinds.TENANTS.path(None))
-    left = {each["metadata"]["name"] for each in (await admin.list(kinds.TENANTS)).items}
+    left = {left["metadata"]["name"] for left in (await admin.list(kinds.TENANTS)).items}
     assert {f"many-{number}" for number in range(20)} <= left
 
 

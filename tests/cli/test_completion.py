@@ -76,6 +76,7 @@ def by_bash(programs: dict[str, str], *words: str) -> list[str]:
                 "restore",
                 "delete",
                 "retained",
+                "export",
             ],
         ),
         (["tenant", "list", "--out"], ["--output"]),

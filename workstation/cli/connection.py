@@ -27,13 +27,21 @@ def host_client(host: Host, *, seconds: float = 15.0, quiet: bool = False) -> Cl
     return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds)
 
 
-def plane_client(data: bytes, *, seconds: float, answer_bytes: int) -> Client:
+def plane_client(data: bytes, *, seconds: float, answer_bytes: int, list_bytes: int = 256 << 20) -> Client:
     """A client of a tenant's plane. The plane is not trusted: the deadline is short, and answers have at most `answer_bytes`.
 
-    `data` is a kubeconfig with its credentials. Raises ConfigError for one that a hostile plane could have made.
+    `list_bytes` is for all pages of a list together. `data` is a kubeconfig with its credentials. Raises ConfigError for one
+    that a hostile plane could have made.
     """
     config = KubeConfig.from_bytes(data, hostile=True)
-    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=seconds, max_body=answer_bytes)
+    return Client(
+        config,
+        user_agent="bulkhead-cli",
+        field_manager="bulkhead-cli",
+        timeout=seconds,
+        max_body=answer_bytes,
+        max_list=list_bytes,
+    )
 
 
 async def get_tenant(client: Client, name: str) -> Obj:

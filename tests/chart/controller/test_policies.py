@@ -1,13 +1,19 @@
 """What the policies say to a controller that has every right besides, so that they alone can say no."""
 
+from datetime import timedelta
+
 import pytest
 
+from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
+from controller.snapshots import schedule
+from controller.snapshots.schedule import Plane
 from tests.chart.controller.reasons import REASONS
 from tests.chart.controller.requests import ALLOWED, LEVEL, MARKS, REFUSED, account, binding, refusal
+from tests.kit.tenantsamples import NOW
 
 pytestmark = pytest.mark.apiserver
 
@@ -49,6 +55,43 @@ async def test_no_namespace_is_loosened_adopted_or_given_away(name: str, mighty:
     place, meta, why = CHANGES[name]
     with pytest.raises(ApiError, match=why):
         await mighty.patch(kinds.NAMESPACES, place, {"metadata": meta})
+
+
+async def test_a_retained_namespace_changes_hands_only_together_with_its_mark(mighty: Client, admin: Client) -> None:
+    mark = {labels.RETAINED: "99999999-8888-7777-6666-555555555555"}
+    before = (await admin.get(kinds.NAMESPACES, "bh-team-b"))["metadata"]["annotations"][labels.TENANT_UID]
+    await mighty.patch(kinds.NAMESPACES, "bh-team-b", {"metadata": {"labels": mark}})
+    with pytest.raises(ApiError, match="never adopted"):
+        await mighty.patch(kinds.NAMESPACES, "bh-team-b", {"metadata": {"annotations": {labels.TENANT_UID: "u-9"}}})
+    taken = {"labels": {labels.RETAINED: None}, "annotations": {labels.TENANT_UID: "u-9"}}
+    await mighty.patch(kinds.NAMESPACES, "bh-team-b", {"metadata": taken})
+    with pytest.raises(ApiError, match="never adopted"):
+        await mighty.patch(kinds.NAMESPACES, "bh-team-b", {"metadata": {"annotations": {labels.TENANT_UID: before}}})
+    await admin.patch(kinds.NAMESPACES, "bh-team-b", {"metadata": {"annotations": {labels.TENANT_UID: before}}})
+
+
+async def test_of_snapshots_it_makes_releases_and_deletes_scheduled_ones_alone(mighty: Client, admin: Client) -> None:
+    plane = Plane("team-b", "99999999-8888-7777-6666-555555555555")
+    scheduled = [schedule.request(plane, NOW + timedelta(hours=hour)) for hour in (0, 1)]
+    names_ = [snapshot["metadata"]["name"] for snapshot in scheduled]
+    await mighty.create(kinds.TENANT_SNAPSHOTS, scheduled[0])
+    by_hand = scheduled[0] | {"metadata": {"name": "by-hand"}}
+    with pytest.raises(ApiError, match="makes no snapshots but scheduled ones"):
+        await mighty.create(kinds.TENANT_SNAPSHOTS, by_hand)
+    await admin.create(kinds.TENANT_SNAPSHOTS, by_hand)
+    scheduled[1]["metadata"]["labels"][labels.KEEP] = "true"
+    await admin.create(kinds.TENANT_SNAPSHOTS, scheduled[1])
+    for name in ("by-hand", names_[1]):
+        with pytest.raises(ApiError, match="deletes no snapshots but scheduled ones"):
+            await mighty.delete(kinds.TENANT_SNAPSHOTS, name)
+    for meta in ({"labels": {labels.SCHEDULED: plane.identity}}, {"finalizers": ["example.org/held"]}):
+        with pytest.raises(ApiError, match="nothing of a snapshot but its own finalizer"):
+            await mighty.patch(kinds.TENANT_SNAPSHOTS, "by-hand", {"metadata": meta})
+    await mighty.patch(kinds.TENANT_SNAPSHOTS, names_[0], {"metadata": {"finalizers": []}})
+    await mighty.delete(kinds.TENANT_SNAPSHOTS, names_[0])
+    await admin.patch(kinds.TENANT_SNAPSHOTS, names_[1], {"metadata": {"finalizers": None}})
+    for name in ("by-hand", names_[1]):
+        await admin.delete(kinds.TENANT_SNAPSHOTS, name)
 
 
 async def test_a_namespaces_level_is_tightened_and_a_class_may_take_that_back(mighty: Client, admin: Client) -> None:

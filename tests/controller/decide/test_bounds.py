@@ -51,8 +51,8 @@ def cohort_quota(**said: Any) -> Spec:
     return {"quota": {"cohort": "research", "resources": {"nvidia.com/gpu": {"nominal": 8} | said}}}
 
 
-def backup(**said: Any) -> Spec:
-    return {"backup": said}
+def backup(**asked: Any) -> Spec:
+    return {"backup": asked}
 
 
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {

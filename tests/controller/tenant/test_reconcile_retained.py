@@ -1,4 +1,4 @@
-"""Planes that outlive their Tenant, on a real API server: kept, ended in time, taken up again, and by nobody else.
+"""Planes that outlive their Tenant, on a real API server: kept, ended in time, taken up again, by no other Tenant.
 
 A controller dies at each of its writes, and another one goes on: nothing is lost, and nothing is had twice.
 """
@@ -157,7 +157,7 @@ async def test_a_plane_is_kept_and_taken_up_again_with_its_keys_slice_and_identi
             assert labels.RETAINED not in meta["labels"]
         slice_ = await host.get(kinds.SERVICE_CIDRS, "bh-back")
         assert labels.RETAINED not in slice_["metadata"]["labels"]
-        # It is a Tenant as any other: nothing ends it when the time of before is over.
+        # It is a Tenant as any other: nothing ends it when the earlier time is over.
         assert value(METRIC, tenant="back") == 0.0
         await take_down(world, "back")
         assert not await gone(host, kinds.NAMESPACES, "bh-back")
@@ -234,14 +234,14 @@ async def test_after_its_time_a_plane_ends_and_that_is_said_before(host: Client)
     async with ControllerHost(host, clock=clock) as world:
         before, _, _ = await built(world, "over")
         await take_down(world, "over")
-        for hours, said in ((20, False), (30, True)):
+        for hours, told in ((20, False), (30, True)):
             clock.ahead = timedelta(hours=hours)
             await world.caught_up()
             outcome = await world.reconciler.reconcile("over")
             assert outcome.again is not None
             assert outcome.again <= 600
             events = (await host.list(kinds.EVENTS, "default")).items
-            assert any(event["reason"] == "RetentionEnds" and "over" in event["message"] for event in events) is said
+            assert any(event["reason"] == "RetentionEnds" and "over" in event["message"] for event in events) is told
             assert not await gone(host, kinds.NAMESPACES, "bh-over")
         clock.ahead = timedelta(hours=49)
         # Too late to take it up.

@@ -5,6 +5,7 @@ from workstation.cli.tenant.acceptdata import add_accept_data
 from workstation.cli.tenant.create import add_create
 from workstation.cli.tenant.delete import add_delete
 from workstation.cli.tenant.describe import add_describe
+from workstation.cli.tenant.export import add_export
 from workstation.cli.tenant.listing import add_list
 from workstation.cli.tenant.recover import add_recover
 from workstation.cli.tenant.restore import add_restore
@@ -30,5 +31,6 @@ def add_arguments(parser: Parser) -> None:
         add_restore,
         add_delete,
         add_retained,
+        add_export,
     ):
         add(actions)

@@ -1,0 +1,205 @@
+"""`bulkhead tenant export`: everything that a tenant owns in its plane, as YAML files that another cluster takes.
+
+    discovery ──> kinds in order ──> pages ──> owned, cleaned ──> DIR.partial/03-deployments.apps.yaml ──> DIR
+
+A page at a time is in memory. The folder gets its name at the end, so one that was not finished never passes for a whole one.
+The plane is treated as hostile: its answers, and the whole export, are bounded, and names of files are checked.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.kube import codec
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Gone, KubeError, NotFound
+from workstation.cli import connection
+from workstation.cli.arguments import Host, add_host, add_tenant, host_of
+from workstation.cli.credentials import certificate
+from workstation.cli.credentials import document as kubeconfigs
+from workstation.cli.failures import CliError, Exit
+from workstation.cli.output import Progress, plain
+from workstation.cli.parsing import Actions
+from workstation.cli.tenant.exported import MOST_KINDS, Kind, clean, in_order, kinds_of, owned
+
+_SECONDS: Final = 60.0
+_ANSWER_LIMIT_BYTES: Final = 64 << 20
+_MOST_BYTES: Final = 8 << 30
+# An object has 1.5 MiB at the most: a page of large ones fits into an answer.
+_PAGE: Final = 40
+_TRIES: Final = 3
+_SHOWN: Final = 500
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """`tenant export NAME --to DIR`."""
+
+    host: Host
+    name: str
+    folder: Path
+    secrets: bool
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written so far."""
+
+    bytes: int = 0
+    objects: Counter[str] = field(default_factory=Counter)
+    unread: list[str] = field(default_factory=list)
+
+
+def add_export(actions: Actions) -> None:
+    """`tenant export`."""
+    parser = actions.add_parser(
+        "export",
+        help="write what a tenant owns, as YAML that another cluster takes",
+        description="Write all objects of a tenant's API that are its own into a folder, a file for each kind, in the order "
+        "in which `kubectl apply -f DIR` makes them. Secrets only if asked for; contents of volumes never.",
+    )
+    add_host(parser)
+    add_tenant(parser, "name")
+    parser.add_argument("--to", metavar="DIR", required=True, type=Path, help="the folder, which must not exist")
+    parser.add_argument("--secrets", action="store_true", help="Secrets as well, in the clear")
+    parser.does(_request, export)
+
+
+def _request(options: argparse.Namespace) -> ExportRequest:
+    return ExportRequest(host_of(options), options.name, options.to, options.secrets)
+
+
+def export(request: ExportRequest) -> int:
+    """`bulkhead tenant export`."""
+    folder, unfinished = request.folder, request.folder.with_name(f"{request.folder.name}.partial")
+    if folder.exists():
+        raise CliError(f"{folder} exists already", next_step="name another folder with --to", code=Exit.USAGE)
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise CliError(f"cannot make {unfinished}: {error.strerror}", code=Exit.USAGE) from error
+    try:
+        written = asyncio.run(_export(request, unfinished))
+        unfinished.rename(folder)
+    except KeyboardInterrupt:
+        raise CliError(
+            f"interrupted; {unfinished} is not complete", next_step="run it again, from the beginning", code=Exit.INTERRUPTED
+        ) from None
+    except OSError as error:
+        raise CliError(f"cannot write to {unfinished}: {error.strerror}") from error
+    left = "" if request.secrets else "; Secrets were left out (--secrets)"
+    count = f"{sum(written.objects.values())} objects of {len(written.objects)} kinds"
+    print(f"{count} of tenant {request.name} are in {folder}{left}")
+    print(f"next:  kubectl apply -f {folder}, twice if it has definitions of custom kinds")
+    for name in written.unread:
+        print(f"not exported: {plain(name)}")
+    return Exit.FAILED if written.unread else Exit.DONE
+
+
+async def _export(request: ExportRequest, folder: Path) -> _Written:
+    async with connection.host_client(request.host) as host:
+        tenant = await connection.get_tenant(host, request.name)
+        found = await certificate.current(host, request.host, tenant, patience=_SECONDS)
+        data = kubeconfigs.with_certificate(tenant, found)
+    written = _Written()
+    async with connection.plane_client(
+        data, seconds=_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES, list_bytes=_MOST_BYTES
+    ) as plane:
+        with Progress() as progress:
+            progress.show("reading which kinds the plane serves")
+            listed = in_order(await _kinds(plane, secrets=request.secrets))
+            for number, kind in enumerate(listed, 1):
+                show = partial(_show, progress, kind)
+                await _one(plane, kind, folder / f"{number:03}-{kind.name}.yaml", written, show)
+    return written
+
+
+def _show(progress: Progress, kind: Kind, count: int) -> None:
+    progress.show(f"{kind.name}: {count} objects")
+
+
+async def _kinds(plane: Client, *, secrets: bool) -> list[Kind]:
+    found = kinds_of("", "v1", await _read(plane, "/api/v1"), secrets=secrets)
+    groups = mappings(mapping(await _read(plane, "/apis")).get("groups"), MOST_KINDS)
+    for group in groups:
+        name, version = text(group.get("name")), text(mapping(group.get("preferredVersion")).get("version"))
+        if not name.replace(".", "").replace("-", "").isalnum() or not version.isalnum():
+            continue
+        try:
+            found += kinds_of(name, version, await _read(plane, f"/apis/{name}/{version}"), secrets=secrets)
+        except KubeError:
+            # An aggregated API that is down has nothing of the tenant's own in etcd.
+            continue
+    return found[:MOST_KINDS]
+
+
+async def _read(plane: Client, path: str) -> Obj:
+    return codec.decode_obj(await plane.get_raw(path))
+
+
+async def _one(plane: Client, kind: Kind, path: Path, written: _Written, show: Callable[[int], object]) -> None:
+    """Write one kind; again from its beginning if the version that is read is compacted meanwhile."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            count = await _write(plane, kind, path, written, show)
+        except Gone as error:
+            if attempt == _TRIES:
+                written.unread.append(f"{kind.name}: {error}")
+        except NotFound:
+            return
+        except (KubeError, TimeoutError) as error:
+            written.unread.append(f"{kind.name}: {error}")
+            return
+        else:
+            if count:
+                written.objects[kind.name] = count
+            return
+
+
+async def _write(plane: Client, kind: Kind, path: Path, written: _Written, show: Callable[[int], object]) -> int:
+    """The number of objects that were written; where there are none, and after an error, there is no file."""
+    count, size = 0, 0
+    done = False
+    out = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
+    try:
+        with out:
+            async for obj in _owned(plane, kind):
+                words = f"---\n{yaml.dump(obj, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)}"
+                size += len(words)
+                if written.bytes + size > _MOST_BYTES:
+                    raise CliError(f"the tenant has more than {_MOST_BYTES >> 30} GiB of objects; nothing was exported")
+                out.write(words)
+                count += 1
+                if count % _SHOWN == 1:
+                    show(count)
+        done = count > 0
+    finally:
+        if not done:
+            _drop(path)
+    written.bytes += size
+    return count
+
+
+def _drop(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _owned(plane: Client, kind: Kind) -> AsyncIterator[Obj]:
+    async for page in plane.pages(kind.resource, limit=_PAGE):
+        for raw in page.items:
+            obj = codec.decode_obj(raw)
+            if owned(kind.resource, obj):
+                yield clean(kind.resource, obj)
