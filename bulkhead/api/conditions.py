@@ -75,7 +75,7 @@ class Reason(_Explained):
     WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
-    WAITING_FOR_NODES = "WaitingForNodes", "Nodes for the tenant, or for a member of its plane, are missing, or run pods of others."
+    WAITING_FOR_NODES = "WaitingForNodes", "Nodes for the tenant or a member of its plane are missing, or run pods of others."
     WAITING_FOR_ADDRESS = "WaitingForAddress", "The host has not assigned an address to the tenant's load balancer yet."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
