@@ -56,6 +56,7 @@ class ConditionType(_Explained):
         "The last whole snapshot of the plane is as recent as its schedule requires; only if there is a schedule.",
     )
     DEGRADED = "Degraded", "The plane serves, but a member of its etcd is missing or being replaced; only while that is so."
+    MEMBERS_SPREAD = "MembersSpread", "Each member of a plane of three is on a node of its own; only for those."
     EXPOSED = "Exposed", "The API server is reachable from outside of the host; only if the spec exposes it."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are dedicated to this tenant; only if the spec requests it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only if the spec requests one."
@@ -78,7 +79,7 @@ class Reason(_Explained):
     WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
-    WAITING_FOR_NODES = "WaitingForNodes", "Nodes that will be dedicated to the tenant are missing, or run pods of others."
+    WAITING_FOR_NODES = "WaitingForNodes", "Nodes for the tenant or a member of its plane are missing, or run pods of others."
     WAITING_FOR_ADDRESS = "WaitingForAddress", "The host has not assigned an address to the tenant's load balancer yet."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
@@ -149,6 +150,7 @@ class Reason(_Explained):
         "QuorumLost",
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
+    SAME_NODE = "SameNode", "Members of a plane of three share a node, so its failure takes them along; the message names both."
     GROWING = "Growing", "A plane of one member gets two more; the message says how far it is. It serves meanwhile."
     RECOVERING = (
         "Recovering",

@@ -142,11 +142,12 @@ def _images(case: Case) -> Images:
 
 
 def _control_plane(case: Case) -> ControlPlane:
-    settings = case.settings
+    settings, bounds = case.settings, section_of(case.bounds, "controlPlane")
+    placement = settings.plane_placement.narrowed(section_of(bounds, "nodeSelector"))
     return ControlPlane(
         replicas=_replicas(case.merged("controlPlane")),
         grows=bool(section_of(case.spec, "controlPlane").get("replicas")),
-        placement=settings.plane_placement.narrowed(section_of(section_of(case.bounds, "controlPlane"), "nodeSelector")),
+        placement=placement.required(str(bounds.get("spread") or "")),
         priority_class=settings.plane_priority_class or None,
     )
 

@@ -17,6 +17,9 @@ from typing import Any, Final
 from bulkhead.api.objects import Obj
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+# What a class requires (controlPlane.spread).
+REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"Nodes": (HOSTNAME,), "Zones": (ZONE, HOSTNAME)}
 _MAX_ENTRIES: Final = 32
 _TEXT_CHARACTERS: Final = 16_384
 _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -61,6 +64,12 @@ class Placement:
         both = {str(key): str(value) for key, value in labels.items()} | dict(self.node_selector)
         return replace(self, node_selector=tuple(sorted(both.items())))
 
+    def required(self, spread: str) -> "Placement":
+        """The placement with the domains of a class, which members must not share."""
+        keys = REQUIRED.get(spread, ())
+        hard = tuple(Spread(key, hard=True) for key in keys)
+        return replace(self, spread=(*hard, *(found for found in self.spread if found.topology_key not in keys)))
+
     def contradicted(self, labels: Mapping[str, Any]) -> tuple[str, str, str] | None:
         """The first label with different values here and there, and both values; no node has both. None if there is none."""
         ours = dict(self.node_selector)
@@ -74,6 +83,17 @@ class Placement:
     def apart(self, selector: Obj) -> list[Obj]:
         """The topology spread constraints for the members of one plane, which the labels select."""
         return [spread.constraint(selector) for spread in self.spread]
+
+    def other_zones(self, selector: Obj) -> Obj:
+        """The preference of members for different zones; empty if the installation chooses by zone itself, or nothing at all.
+
+        Not a constraint: with one, the host's scheduler would rank no node that has no zone.
+        """
+        if not self.spread or any(spread.topology_key == ZONE for spread in self.spread):
+            return {}
+        term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": selector}}
+        preferred = [{"weight": 100, "podAffinityTerm": term}]
+        return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 ANYWHERE: Final = Placement()

@@ -81,6 +81,8 @@ def _pod(spec: PlaneSpec) -> Obj:
     if spec.control_plane.replicas > 1:
         apart = spec.control_plane.placement.apart(_selector(spec))
         more |= {"topologySpreadConstraints": apart} if apart else {}
+        zones = spec.control_plane.placement.other_zones(_selector(spec))
+        more |= {"affinity": zones} if zones else {}
     return pod_spec(
         spec,
         [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec), *audit.readers(spec)],

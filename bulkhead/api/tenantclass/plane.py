@@ -59,6 +59,12 @@ class ClassControlPlane(ApiModel):
         "one, for the API server two; or None. A change restarts planes.",
     )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
+    spread: Literal["Preferred", "Nodes", "Zones"] = Field(
+        "Preferred",
+        description="How the members of a plane of three lie apart: on different nodes, and in different zones, where that is "
+        "possible; on different nodes in any case (Nodes); or in different zones in any case (Zones). A member without such a "
+        "place waits. A change restarts planes of three.",
+    )
     node_selector: dict[LabelKey, LabelValue] | None = Field(
         None,
         max_length=16,

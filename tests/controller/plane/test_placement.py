@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
-from controller.plane.placement import HOSTNAME, InvalidPlacementError, Placement, Spread, read
+from controller.plane.placement import ANYWHERE, HOSTNAME, ZONE, InvalidPlacementError, Placement, Spread, read
 from controller.plane.render import render
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
@@ -51,6 +51,27 @@ def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_
     assert said == [("topology.kubernetes.io/zone", "ScheduleAnyway"), (HOSTNAME, "DoNotSchedule")]
     assert not any("topologySpreadConstraints" in pod for pod in pods(control_plane={"placement": SOMEWHERE}))
     assert "topologySpreadConstraints" not in pods(control_plane={"placement": Placement(spread=()), "replicas": 3})[0]
+
+
+def test_a_class_may_require_that_members_lie_apart_whatever_the_installation_prefers() -> None:
+    def required(spread: str) -> list[tuple[str, str]]:
+        found = plane_of(case(tenant(), tenant_class(controlPlane={"spread": spread}), Settings())).control_plane.placement
+        return [(one.topology_key, one.hard) for one in found.spread]
+
+    assert required("Preferred") == [(HOSTNAME, False)]
+    assert required("Nodes") == [(HOSTNAME, True)]
+    assert required("Zones") == [(ZONE, True), (HOSTNAME, True)]
+
+
+def test_members_prefer_different_zones_unless_that_is_decided_already() -> None:
+    def zones(placement: Placement) -> Any:
+        return pods(control_plane={"placement": placement, "replicas": 3})[0].get("affinity")
+
+    (preferred,) = zones(ANYWHERE)["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"]["topologyKey"] == ZONE
+    assert zones(ANYWHERE.required("Zones")) is None
+    assert zones(Placement(spread=())) is None
+    assert "affinity" not in pods(control_plane={"placement": ANYWHERE})[0]
 
 
 def test_a_class_narrows_and_never_widens() -> None:

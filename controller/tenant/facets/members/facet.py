@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api import planeidentity, planemembers
+from bulkhead.api.conditions import ConditionType
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.api.quantity import InvalidQuantityError, parse
@@ -22,7 +23,7 @@ from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
-from controller.tenant.facets.members.report import report
+from controller.tenant.facets.members.report import report, spread
 from controller.tenant.interior import Interior
 from controller.tenant.status import Report
 from controller.tenant.turn import Facet, GroundLaid, Seen, Turn
@@ -197,7 +198,10 @@ class MembersCared(Facet):
             if silent
             else ""
         )
-        return report(standing, seen.turn.of(Decision), down)
+        found = report(standing, seen.turn.of(Decision), down)
+        names = pods_of(seen.turn.spec) if len(pods_of(seen.turn.spec)) > 1 else ()
+        placed = spread(pod for name, pod in seen.named(kinds.PODS).items() if name in names)
+        return replace(found, conditions={**found.conditions, ConditionType.MEMBERS_SPREAD: placed})
 
 
 def _pods(turn: Turn, now: datetime) -> Iterable[Pod]:

@@ -1,12 +1,16 @@
 """The report on a plane's members: whether one is missing, and what is done about it. Pure."""
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mappings, text
 from controller.plane.membership import Decision, Standing
 from controller.tenant.status import Report
 from controller.verdict import Verdict
 
+_MAX_MESSAGE: Final = 200
 _SOON_SECONDS: Final = 5.0
 _LATER_SECONDS: Final = 15.0
 
@@ -28,6 +32,33 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     busy = decision.step is not None or decision.replacing
     again = _SOON_SECONDS if busy or standing.record.founding else _LATER_SECONDS if found is not None else None
     return Report(conditions={ConditionType.DEGRADED: found}, again=again)
+
+
+def spread(pods: Iterable[Obj]) -> Verdict | None:
+    """The condition MembersSpread of the plane's pods; None while they are not placed for another reason."""
+    nodes: dict[str, list[str]] = {}
+    for pod in pods:
+        name, node = str(pod["metadata"]["name"]), text((pod.get("spec") or {}).get("nodeName"))
+        if node:
+            nodes.setdefault(node, []).append(name)
+        elif words := _unplaced(pod):
+            return Verdict("False", Reason.WAITING_FOR_NODES, f"{name} waits for a node: {words[:_MAX_MESSAGE]}")
+    for node, members in sorted(nodes.items()):
+        if len(members) > 1:
+            words = f"{' and '.join(sorted(members))} are both on node {node}, so its failure may stop the plane"
+            remedy = "give the host another node for planes, and delete one of these pods"
+            return Verdict("False", Reason.SAME_NODE, f"{words}; {remedy}")
+    return Verdict("True", Reason.READY, "each member is on a node of its own") if nodes else None
+
+
+def _unplaced(pod: Obj) -> str:
+    """Why the host's scheduler found no node for a pod; empty if it did not say so."""
+    found = mappings((pod.get("status") or {}).get("conditions"))
+    return next((text(item.get("message")) for item in found if _is_unschedulable(item)), "")
+
+
+def _is_unschedulable(condition: Mapping[str, Any]) -> bool:
+    return condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
 
 
 def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None:

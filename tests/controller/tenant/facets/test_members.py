@@ -6,6 +6,7 @@ import pytest
 
 from bulkhead.api.conditions import find_condition
 from controller import metrics
+from controller.tenant.facets.members.report import spread
 from controller.tenant.facets.plane.members import look
 from controller.tenant.facets.plane.report import Found, report
 from tests.controller.tenant.test_status import ready_findings
@@ -142,3 +143,20 @@ def test_a_plane_that_goes_on_from_one_member_serves_and_says_that_it_is_the_onl
     # Without an answer of etcd, one pod of three proves nothing.
     found = report(tenant(), spec, Found(ready=True, uid="uid", pods=pods)).conditions["PlaneReady"]
     assert found.status == "False"
+
+
+def placed(number: int, node: str = "", message: str = "") -> dict[str, Any]:
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return member(number) | {"spec": {"nodeName": node}, "status": {"conditions": [waits] if message else []}}
+
+
+def test_whether_members_lie_apart_is_told_for_planes_of_three() -> None:
+    apart = spread([placed(0, "a"), placed(1, "b"), placed(2, "c")])
+    assert (apart.status, apart.reason) == ("True", "Ready")
+    shared = spread([placed(0, "a"), placed(1, "b"), placed(2, "a")])
+    assert (shared.status, shared.reason) == ("False", "SameNode")
+    assert "plane-0 and plane-2 are both on node a" in shared.message
+    waits = spread([placed(0, "a"), placed(1, message="0/1 nodes are available: topology spread constraints")])
+    assert (waits.status, waits.reason) == ("False", "WaitingForNodes")
+    assert "plane-1 waits for a node: 0/1 nodes" in waits.message
+    assert spread([]) is None
