@@ -4,8 +4,8 @@
     the tenant changed or deleted the object ──> written again
 
 Level-triggered: however many changes there are, one write in `PACE_SECONDS`. Nothing here reads what the object says, so a
-tenant that changes it deceives only itself, until it is put back. A plane that refuses the write costs one attempt in
-`REFUSED_SECONDS`, and nothing else waits for it.
+tenant that changes it deceives only itself, until it is put back. A plane that refuses the write is asked again after
+`REFUSED_SECONDS`, then ever more rarely, and nothing else waits for it.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from bulkhead.kube.errors import KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, uid_of, version_of
 from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.quota import picture
@@ -33,7 +34,9 @@ _log = logging.getLogger(__name__)
 # Changes are collected for this long before the first write, and this long lies between two writes.
 SOON_SECONDS: Final = 0.5
 PACE_SECONDS: Final = 5.0
+# After a refused write, and the longest pause that follows from many.
 REFUSED_SECONDS: Final = 30.0
+LONGEST_SECONDS: Final = 600.0
 _KEY: Final = Key(ownquota.NAMESPACE, ownquota.CONFIG_MAP)
 
 
@@ -81,6 +84,7 @@ class QuotaPicture:
 
     async def run(self) -> NoReturn:
         """Write what changes, for ever."""
+        backoff = Backoff(REFUSED_SECONDS, LONGEST_SECONDS, jitter=0.0)
         self._changed.set()
         while True:
             await self._changed.wait()
@@ -95,9 +99,10 @@ class QuotaPicture:
             except KubeError as error:
                 _log.warning("own quota not written: %s", error)
                 self._changed.set()
-                await self._clock.sleep(REFUSED_SECONDS)
+                await self._clock.sleep(backoff.next())
             else:
                 self._written = own
+                backoff.reset()
                 await self._clock.sleep(PACE_SECONDS)
 
     def _picture(self) -> OwnQuota:

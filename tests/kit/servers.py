@@ -155,6 +155,7 @@ class ApiServer:
             f"--service-cluster-ip-range={options.service_range}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
+            "--kubelet-preferred-address-types=InternalIP",
             "--shutdown-delay-duration=0s",
             "--endpoint-reconciler-type=none",
             *(f"--disable-admission-plugins={item}" for item in disabled),

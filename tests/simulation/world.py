@@ -93,7 +93,7 @@ class World:
             logging.disable(logging.NOTSET)
 
     def _prepare(self) -> None:
-        for api, names in ((self.host, (f"bh-{TENANT}", WORK)), (self.plane, ("kube-system", "default", SPACE))):
+        for api, names in ((self.host, (f"bh-{TENANT}", WORK)), (self.plane, ("kube-system", "kube-public", "default", SPACE))):
             for name in names:
                 api.do("POST", NAMESPACES, {"metadata": {"name": name}})
         for name in ("default", SPACE):
@@ -162,7 +162,7 @@ class World:
     def lose(self) -> None:
         """The plane loses all of its data: a new cluster, that knows nothing, answers under the old address."""
         other = Api("other", self.clock.monotonic)
-        for name in ("kube-system", "default", SPACE):
+        for name in ("kube-system", "kube-public", "default", SPACE):
             other.do("POST", NAMESPACES, {"metadata": {"name": name}})
         self.plane.store.restore(other.store.snapshot())
         self.cut(self.plane)
