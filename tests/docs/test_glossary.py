@@ -17,9 +17,8 @@ OWN_PAGES = {"docs/glossary.md", "docs/style.md"}
 @cache
 def corpus() -> str:
     """All code of the product, its chart and its pages but these two, in lower case."""
-    code = (
-        path for top in ("bulkhead", "controller", "syncer", "frontdoor", "gpumetrics") for path in (ROOT / top).rglob("*.py")
-    )
+    programs = ("bulkhead", "controller", "syncer", "frontdoor", "gpumetrics")
+    code = (path for top in programs for path in (ROOT / top).rglob("*.py"))
     chart = (ROOT / "charts").rglob("*.yaml")
     pages = (path for path in (ROOT / "docs").rglob("*.md") if str(path.relative_to(ROOT)) not in OWN_PAGES)
     return re.sub(r"\s+", " ", "\n".join(path.read_text() for path in (*code, *chart, *pages))).lower()

@@ -58,6 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
             "ingress_controllers": ("ingress-nginx",),
         },
     },
+    "gpu-metrics": {"installation": {"gpu_metrics": True}},
     "pod-groups": {"offers": {"pod_groups": True}},
     "ends-soon": {"control_plane": {"ends_soon": True}},
     "drop-privileges": {"isolation": {"drop_privileges": "SlinkyWorkers"}},
