@@ -99,7 +99,7 @@ def add_arguments(parser: Parser) -> None:
         help="namespace of the controller",
     )
     parser.add_argument(
-        "--idle", action="store_true", help="who holds devices whose utilisation was below 5 %% for the last whole hour"
+        "--idle", action="store_true", help="owners that hold devices whose utilisation was below 5 %% for the last whole hour"
     )
     parser.add_argument(
         "--billing-account", metavar="NAME", type=values.object_name, default="bulkhead", help="account that -o focus bills"
