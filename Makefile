@@ -219,7 +219,7 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
 	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
-focus-validator: ## a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
+focus-validator: # a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
 	@test -x build/focus-validator/bin/focus-validator || { python3 -m venv build/focus-validator && \
 		build/focus-validator/bin/pip --quiet install focus-validator==1.0.0 'multimethod<2'; }
 
