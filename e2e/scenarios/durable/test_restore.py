@@ -145,3 +145,23 @@ def test_a_plane_that_lost_its_volume_comes_back_also_by_a_command_that_was_inte
     again = workloads.wait_running(red.api, "works")
     assert (again["metadata"]["uid"], host_uid(host, red, again)) == (works["metadata"]["uid"], known)
     host.delete("TenantSnapshot", f"{NAME}-r2")
+
+
+def test_a_tenant_that_is_gone_comes_back_with_identity_slice_and_objects(host: Api, red: Tenant, backups: Backups) -> None:
+    red.api.create(config_map("early"))
+    snapshot(f"{NAME}-r3")
+    before = host.get("Tenant", NAME)
+    tenants.remove(host, NAME)
+    done = bulkhead("restore", "--all", "--key", str(backups.key), "--directory", str(backups.folder), "--timeout", "180s")
+    print(done.text, flush=True)
+    assert done.code == 0, done.text
+    until("the tenant to be ready", lambda: is_ready(host), seconds=120)
+    after = host.get("Tenant", NAME)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    for field in ("planeIdentity", "serviceSlice", "planeClusterUID"):
+        assert after["status"][field] == before["status"][field], field
+    # The same kubeconfig as before: its CA and its certificate are valid again.
+    assert red.api.get("ConfigMap", "early", "default")
+    red.api.create(workloads.pod("works"))
+    workloads.wait_running(red.api, "works")
+    host.delete("TenantSnapshot", f"{NAME}-r3")
