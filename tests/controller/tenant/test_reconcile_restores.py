@@ -307,7 +307,7 @@ async def test_a_manifest_that_was_changed_is_refused_and_a_second_restore_waits
     assert await world.replicas() == (1, 1)
 
 
-async def test_a_note_of_before_comes_back_if_nothing_is_restored_and_goes_if_something_is(world: World) -> None:
+async def test_an_earlier_note_comes_back_if_nothing_is_restored_and_goes_if_something_is(world: World) -> None:
     await ask(world.client, world.name)
     assert world.controller is not None
     await world.controller.settle(world.name)
@@ -326,7 +326,7 @@ async def test_a_note_of_before_comes_back_if_nothing_is_restored_and_goes_if_so
     assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.FAILED
     assert await world.note() == planeidentity.Recorded("u", 7, lost)
     assert await world.replicas() == (1, 1)
-    # The other end: what the note of before was about is no longer there.
+    # The other end: the data that the earlier note was about is gone.
     host, spec = RestoreHost(world.client), plane_spec(tenant=world.name)
     await host.keep_quarantined(spec, "ours", "u")
     await host.release(spec, "another one", restored=True)
