@@ -90,12 +90,12 @@ def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -
     """The plane runs with the snapshot's data."""
     tenant, unknown = str(request["spec"]["tenant"]), list(compared.unknown)
     message = f"the plane runs with snapshot {found.snapshot} of {found.created}; "
-    after = f"continue, which deletes them: bulkhead tenant accept-data {tenant}"
+    after = f"to continue, which ends them: bulkhead tenant accept-data {tenant}"
     if unknown:
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-        message += f"the host has {len(unknown)} objects that it does not know ({', '.join(unknown[:_SHOWN])}{more}). {after}"
+        message += f"objects of the host that it does not know: {len(unknown)} ({', '.join(unknown[:_SHOWN])}{more}); {after}"
     elif compared.trouble:
-        message += f"the host's objects were not compared with it ({compared.trouble}). Look at them, then {after}"
+        message += f"the host's objects were not compared with it ({compared.trouble}); look at them, and {after}"
     else:
         message += "it knows everything that the host has of the tenant"
     return {

@@ -3,9 +3,11 @@
 from typing import Any
 
 from bulkhead.api.objects import Obj
+from controller.plane import statefulset
 from controller.shares.content import Unusable
 from controller.shares.volumes.objects import host_claim, host_volume
 from controller.shares.volumes.offers import TYPES, Grant, granted, offer_of
+from tests.kit.tenantsamples import plane_spec
 
 
 def grant(*, read_only: bool = True, volume: Obj | None = None) -> Grant:
@@ -36,6 +38,12 @@ def claim(*, name: str = "", place: str = "", **spec: Any) -> Obj:
     return made | {"metadata": meta, "spec": made["spec"] | spec}
 
 
+def claim_of_plane(*, name: str = "data-plane-0", place: str = "bh-team-a", **spec: Any) -> Obj:
+    """The claim of a plane that is restored where it never ran."""
+    made = statefulset.claim(plane_spec(tenant="team-a"))
+    return made | {"metadata": made["metadata"] | {"name": name, "namespace": place}, "spec": made["spec"] | spec}
+
+
 _MADE = host_volume(grant())
 _FOR = _MADE["spec"]["claimRef"]
 _NFS = _MADE["spec"]["nfs"]
@@ -61,6 +69,12 @@ REFUSED: dict[str, Obj] = {
     "a claim of what comes first": claim(volumeName=None),
     "a claim of the host's default class": claim(storageClassName=None)
     | {"metadata": {"name": "data", "namespace": "bh-team-a-work"}},
+    "a claim of a plane of no member": claim_of_plane(name="data-plane-x"),
+    "a claim of a plane among the tenant's": claim_of_plane(place="bh-team-a-work"),
+    "a claim of a plane that takes a volume": claim_of_plane(volumeName="pv"),
+    "a claim of a plane with data from elsewhere": claim_of_plane(
+        dataSource={"kind": "PersistentVolumeClaim", "name": "other"}
+    ),
     "a claim with data from elsewhere": claim(dataSource={"kind": "PersistentVolumeClaim", "name": "etcd"}),
 }
 
@@ -69,4 +83,5 @@ ALLOWED: dict[str, Obj] = {
     "a shared export that can be written to": volume(grant(read_only=False)),
     "a shared CSI volume": volume(CSI),
     "a claim of it": claim(),
+    "a claim of a plane": claim_of_plane(),
 }

@@ -139,8 +139,8 @@ async def test_a_dry_run_says_what_is_lost_and_changes_nothing(cli: Cli, backups
     await mirror(backups.client, name, "younger", "11111111-0000-0000-0000-000000000000")
     done = await cli("tenant", "restore", name, "--from", f"{name}-one", *backups.where(), "--dry-run")
     assert done.code == 0, done
-    assert "1 pods are on the host and in the snapshot" in done.err
-    assert "1 pods are not in the snapshot: default/younger" in done.err
+    assert "1 pods: on the host and in the snapshot" in done.err
+    assert "1 pods: not in the snapshot: default/younger" in done.err
     assert "everything that was written to its API after" in done.err
     assert "nothing was changed" in done.out
     assert [r for r in (await backups.client.list(kinds.TENANT_RESTORES)).items if r["spec"]["tenant"] == name] == []

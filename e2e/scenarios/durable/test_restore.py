@@ -23,7 +23,8 @@ def restore(snapshot: str, backups: Backups, *more: str) -> commands.Outcome:
     return bulkhead("restore", NAME, "--from", snapshot, *where, *more)
 
 
-def snapshot(name: str) -> None:
+def snapshot(host: Api, name: str) -> None:
+    host.delete("TenantSnapshot", name)  # of a run that was killed
     taken = bulkhead("snapshot", NAME, "--as", name)
     assert taken.code == 0, taken.text
 
@@ -53,7 +54,7 @@ def test_a_tenants_pods_run_on_over_a_restore_and_what_is_younger_is_decided_by_
     works = workloads.wait_running(red.api, "works")
     known, restarts = host_uid(host, red, works), workloads.restarts(works)
     red.api.create(config_map("early"))
-    snapshot(f"{NAME}-r1")
+    snapshot(host, f"{NAME}-r1")
     red.api.create(config_map("late"))
     red.api.create(workloads.pod("younger"))
     younger = host_uid(host, red, workloads.wait_running(red.api, "younger"))
@@ -126,7 +127,7 @@ def test_a_plane_that_lost_its_volume_comes_back_also_by_a_command_that_was_inte
     red.api.create(workloads.pod("works"))
     works = workloads.wait_running(red.api, "works")
     known = host_uid(host, red, works)
-    snapshot(f"{NAME}-r2")
+    snapshot(host, f"{NAME}-r2")
     host.delete("PersistentVolumeClaim", "data-plane-0", red.plane)
     host.delete("Pod", "plane-0", red.plane, grace=0)
 
@@ -145,3 +146,24 @@ def test_a_plane_that_lost_its_volume_comes_back_also_by_a_command_that_was_inte
     again = workloads.wait_running(red.api, "works")
     assert (again["metadata"]["uid"], host_uid(host, red, again)) == (works["metadata"]["uid"], known)
     host.delete("TenantSnapshot", f"{NAME}-r2")
+
+
+def test_a_tenant_that_is_gone_comes_back_with_identity_slice_and_objects(host: Api, red: Tenant, backups: Backups) -> None:
+    red.api.create(config_map("early"))
+    snapshot(host, f"{NAME}-r3")
+    before = host.get("Tenant", NAME)
+    tenants.remove(host, NAME)
+    done = bulkhead("restore", "--all", "--key", str(backups.key), "--directory", str(backups.folder), "--timeout", "180s")
+    print(done.text, flush=True)
+    # The place may have snapshots of other tenants, which this key does not open.
+    assert f"tenant {NAME} is back" in done.err, done.text
+    until("the tenant to be ready", lambda: is_ready(host), seconds=120)
+    after = host.get("Tenant", NAME)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    for field in ("planeIdentity", "serviceSlice", "planeClusterUID"):
+        assert after["status"][field] == before["status"][field], field
+    # The same kubeconfig as before: its CA and its certificate are valid again.
+    assert red.api.get("ConfigMap", "early", "default")
+    red.api.create(workloads.pod("works"))
+    workloads.wait_running(red.api, "works")
+    host.delete("TenantSnapshot", f"{NAME}-r3")

@@ -89,11 +89,15 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a volume without a mark",
         "a volume that is emptied when it goes",
     ),
-    "controller: makes claims of shared volumes alone, and volumes for them": (
+    "controller: makes claims of shared volumes and of planes alone, and volumes for the former": (
         "a volume without a claim",
         "a volume for a claim of the tenant's own",
         "a claim of the tenant's own",
         "a claim of the host's default class",
+        "a claim of a plane of no member",
+        "a claim of a plane among the tenant's",
+        "a claim of a plane that takes a volume",
+        "a claim of a plane with data from elsewhere",
     ),
     "controller: a shared volume is of no StorageClass": ("a volume of a class",),
     "controller: a volume that is shared read-only says so": (

@@ -24,12 +24,13 @@ from bulkhead.snapshots.manifest import PURPOSE
 from controller.host.restores import Restores
 from controller.pki.material import files_of
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
-from controller.tenant.facets.restores.host import FILE, OF, SECRET
+from controller.tenant.facets.restores.host import FILE, OF, SECRET, RestoreHost
 from controller.tenant.reconcile import ReconcileFailed
 from tests.kit import lag
 from tests.kit.background import background
 from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, ready
 from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
 from tests.snapshots.samples import GOLDEN
 
 pytestmark = pytest.mark.apiserver
@@ -304,6 +305,34 @@ async def test_a_manifest_that_was_changed_is_refused_and_a_second_restore_waits
     reason, message = await world.told(f"{world.name}-0")
     assert (reason, "does not count" in message) == (RestoreReason.FAILED, True)
     assert await world.replicas() == (1, 1)
+
+
+async def test_an_earlier_note_comes_back_if_nothing_is_restored_and_goes_if_something_is(world: World) -> None:
+    await ask(world.client, world.name)
+    assert world.controller is not None
+    await world.controller.settle(world.name)
+    lost = "plane changed identity: cluster UID was u, is v"
+    data = {"clusterUID": "u", "highestRevision": "7", "quarantine": lost}
+    await world.client.create(kinds.CONFIG_MAPS, {"metadata": {"name": planeidentity.NAME}, "data": data}, world.space)
+    request, bundle = await restore(world)
+    await world.bring(bundle, request["metadata"]["uid"])
+    await world.turns()
+    await world.obey()
+    await world.turns()
+    assert (await world.note()).quarantine.startswith("restored from snapshot")
+    broken = {"data": {FILE: base64.b64encode(b"{}").decode()}}
+    await world.client.patch(kinds.SECRETS, SECRET, broken, world.space)
+    await world.turns()
+    assert (await world.told(request["metadata"]["name"]))[0] == RestoreReason.FAILED
+    assert await world.note() == planeidentity.Recorded("u", 7, lost)
+    assert await world.replicas() == (1, 1)
+    # The other end: the data that the earlier note was about is gone.
+    host, spec = RestoreHost(world.client), plane_spec(tenant=world.name)
+    await host.keep_quarantined(spec, "ours", "u")
+    await host.release(spec, "another one", restored=True)
+    assert (await world.note()).quarantine == "ours"
+    await host.release(spec, "ours", restored=True)
+    assert await world.note() == planeidentity.Recorded("u", 7)
 
 
 class Killed(BaseException):

@@ -121,12 +121,13 @@ def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
     lines.append("  Its API is away until the restored plane is ready. Its pods run on.")
     lines.append(f"  Lost: everything that was written to its API after {found.created}.")
     for what, known in plan.known.items():
-        lines.append(f"  {known.both:5} {what} are on the host and in the snapshot: they are adopted and stay as they are.")
+        if known.both:
+            lines.append(f"  {known.both:5} {what}: on the host and in the snapshot; they are adopted and stay as they are.")
         if known.younger:
-            lines.append(f"  {len(known.younger):5} {what} are not in the snapshot: {_few(known.younger)}.")
+            lines.append(f"  {len(known.younger):5} {what}: not in the snapshot: {_few(known.younger)}.")
         if known.gone:
             lines.append(
-                f"  {len(known.gone):5} {what} of the snapshot are not on the host: {_few(known.gone)}. They are made again."
+                f"  {len(known.gone):5} {what}: in the snapshot and not on the host: {_few(known.gone)}. They are made again."
             )
     if any(known.younger for known in plan.known.values()):
         lines.append(f"  What is not in the snapshot stays until you accept the data: bulkhead tenant accept-data {tenant}.")

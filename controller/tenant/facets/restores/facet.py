@@ -177,7 +177,7 @@ class RestoreBegun(Facet):
 
     async def _refuse(self, turn: Turn, request: Obj, found: Manifest | None, why: str) -> None:
         if found is not None:
-            await self.host.release(turn.spec, _note(request, found))
+            await self.host.release(turn.spec, _note(request, found), restored=False)
         await self.host.report(request, status.failed(request, why, self.clock.now()))
         await self.host.drop_keys(turn.spec)
         _log.warning("restore %s refused: %s", request["metadata"]["name"], why, extra={"tenant": turn.tenant})
@@ -200,7 +200,7 @@ class RestoreEnded(Facet):
             return turn
         compared = await self.comparing.compare(turn.spec)
         if compared.clean:
-            await self.host.release(turn.spec, _note(work.request, work.manifest))
+            await self.host.release(turn.spec, _note(work.request, work.manifest), restored=True)
         await self.host.report(work.request, status.restored(work.request, work.manifest, compared, self.clock.now()))
         await self.host.drop_keys(turn.spec)
         _log.info("restored from %s", work.manifest.snapshot, extra={"tenant": turn.tenant, "unknown": len(compared.unknown)})

@@ -26,6 +26,7 @@ from controller.restores.decide import Keys
 _log = logging.getLogger(__name__)
 SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret
 FILE: Final = "plane.json"
+FORMER_NOTE: Final = "quarantineBefore"
 # The UID of the TenantRestore that the keys belong to.
 OF: Final = "restore"
 
@@ -71,12 +72,13 @@ class RestoreHost:
             full=len(full & set(pods_of(spec))),
         )
 
-    async def keep_quarantined(self, spec: PlaneSpec, note: str, cluster_uid: str) -> bool:
-        """Write the note, unless there is one; whether it was there."""
+    async def keep_quarantined(self, spec: PlaneSpec, note: str, cluster_uid: str) -> None:
+        """Write the note. It takes the place of an earlier one, which comes back if nothing is restored."""
         record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
-        if planeidentity.recorded(record).quarantine:
-            return True
-        data = {planeidentity.QUARANTINE_KEY: note}
+        former = planeidentity.recorded(record).quarantine
+        if former == note:
+            return
+        data = {planeidentity.QUARANTINE_KEY: note} | ({FORMER_NOTE: former} if former else {})
         if record is None:
             data |= {planeidentity.UID_KEY: cluster_uid} if cluster_uid else {}
             body: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": planeidentity.NAME}, "data": data}
@@ -85,15 +87,16 @@ class RestoreHost:
             version = {"resourceVersion": record["metadata"]["resourceVersion"]}
             await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, {"metadata": version, "data": data}, spec.namespace)
         _log.info("the syncer will delete nothing: %s", note, extra={"tenant": spec.tenant})
-        return False
 
-    async def release(self, spec: PlaneSpec, note: str) -> None:
-        """Remove exactly this note."""
+    async def release(self, spec: PlaneSpec, note: str, *, restored: bool) -> None:
+        """Remove exactly this note. `restored`: the earlier one is about data that is no longer there."""
         record = await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)
-        if record is not None and planeidentity.recorded(record).quarantine == note:
-            meta = {"resourceVersion": record["metadata"]["resourceVersion"]}
-            body = {"metadata": meta, "data": {planeidentity.QUARANTINE_KEY: None}}
-            await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
+        if record is None or planeidentity.recorded(record).quarantine != note:
+            return
+        former = None if restored else (record.get("data") or {}).get(FORMER_NOTE)
+        meta = {"resourceVersion": record["metadata"]["resourceVersion"]}
+        body = {"metadata": meta, "data": {planeidentity.QUARANTINE_KEY: former, FORMER_NOTE: None}}
+        await self._client.patch(kinds.CONFIG_MAPS, planeidentity.NAME, body, spec.namespace)
 
     async def highest_revision(self, spec: PlaneSpec) -> int:
         """The highest revision that the host has seen of the plane."""
