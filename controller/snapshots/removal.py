@@ -3,8 +3,8 @@
     object deleted ──> its manifest is read ──> parts, then the manifest, are deleted ──> finalizer taken off
                    └─ no manifest, another plane's, not signed here ──> nothing stored is touched ──> finalizer taken off
 
-The manifest goes last: a controller that dies in between leaves one that names missing parts, which counts for nothing and is found
-again. One at a time, with pauses after failures; the object says why it is still there.
+The manifest goes last: a controller that dies in between leaves one that names missing parts, which counts for nothing and is
+found again. One at a time, with pauses after failures; the object says why it is still there.
 """
 
 import asyncio
