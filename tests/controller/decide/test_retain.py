@@ -142,7 +142,8 @@ def test_of_a_kept_plane_pods_ways_in_and_rights_end_and_everything_else_is_mark
             break
         if upcoming.step is Step.KEEPING:
             assert [action.verb for action in upcoming.actions] == ["mark"] * 3
-            assert upcoming.actions[-1].obj["metadata"]["name"] == "bh-red", "its own namespace is marked last"
+            last = upcoming.actions[-1].obj
+            assert (last["kind"], last["metadata"]["name"]) == ("Namespace", "bh-red"), "its own namespace is marked last"
             left = replace(
                 left, plane_namespace=marked(), work_namespace=marked(name="bh-red-work"), slices=(marked("ServiceCIDR"),)
             )
