@@ -151,6 +151,7 @@ class Reason(_Explained):
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
     SAME_NODE = "SameNode", "Members of a plane of three share a node, so its failure takes them along; the message names both."
+    CORRUPT = "Corrupt", "A member of the plane's etcd has other data than the others; the message says what is done about it."
     GROWING = "Growing", "A plane of one member gets two more; the message says how far it is. It serves meanwhile."
     RECOVERING = (
         "Recovering",

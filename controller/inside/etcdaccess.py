@@ -9,6 +9,7 @@ replaced at half of its certificate's life, or if its address or its CA changes.
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,6 +29,9 @@ from controller.plane.spec import ETCD_HTTP_PORT
 from controller.plane.storestate import Member
 
 NO_SPACE: Final = "NOSPACE"
+CORRUPT: Final = "CORRUPT"
+# A status tells alarms as text; reading them as alarms is a write to the log.
+_CORRUPT: Final = re.compile(r"(?:memberID:(\d{1,20}) +)?alarm:CORRUPT")
 _ANSWER_BYTES: Final = 64 * 1024
 _METRICS_BYTES: Final = 2 << 20
 _REQUEST_DEADLINE_SECONDS: Final = 3.0
@@ -52,6 +56,7 @@ class _Status(msgspec.Struct, gc=False, rename="camel"):
     db_size_quota: str = "0"
     leader: str = ""
     is_learner: bool = False
+    errors: list[str] = []
 
 
 class _Alarm(msgspec.Struct, gc=False):
@@ -105,6 +110,7 @@ class Etcd:
             id=status.header.member,
             leader="" if status.leader == "0" else status.leader,
             learner=status.is_learner,
+            corrupt=tuple(sorted({found or "0" for error in status.errors for found in _CORRUPT.findall(error)})),
         )
 
     async def metrics(self) -> bytes:
@@ -132,9 +138,9 @@ class Etcd:
         """Let another member lead; only the leader can."""
         await self._call("/v3/maintenance/transfer-leadership", {"targetID": member})
 
-    async def disarm(self, member: str) -> None:
+    async def disarm(self, member: str, alarm: str = NO_SPACE) -> None:
         """End a member's alarm, so that etcd accepts writes."""
-        await self._call("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": member, "alarm": NO_SPACE})
+        await self._call("/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": member, "alarm": alarm})
 
     async def members(self) -> tuple[Listed, ...]:
         """The members of the cluster, as this one lists them; it answers only if a quorum confirms its leader."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from bulkhead.kube.errors import KubeError
-from controller.inside.etcdaccess import Etcd, EtcdAccess
+from controller.inside.etcdaccess import CORRUPT, Etcd, EtcdAccess
 from controller.plane.memberrecord import Record, peer_url, pods_of
-from controller.plane.membership import Add, Listed, Move, Pod, Promote, Remove, Standing
+from controller.plane.membership import Add, Disarm, Listed, Move, Pod, Promote, Remove, Standing
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 
-Change: TypeAlias = Remove | Add | Move | Promote
+Change: TypeAlias = Remove | Add | Move | Promote | Disarm
 _log = logging.getLogger(__name__)
 # What etcd answers while a learner has not caught up.
 _NOT_READY: Final = "in sync with leader"
@@ -40,6 +40,7 @@ class Members:
             pods={pod.name: pod for pod in pods},
             lists={pod: answer.members for pod, answer in found.items() if answer.members},
             heard={pod: answer.revision for pod, answer in found.items()},
+            corrupt=tuple(sorted({member for answer in found.values() for member in answer.corrupt})),
             size=max((answer.size for answer in found.values() if answer.members), default=0),
         )
 
@@ -49,10 +50,11 @@ class Members:
         keys: KeyMaterial,
         addresses: Mapping[str, str],
         standing: Standing,
-        step: Remove | Add | Move | Promote,
+        step: Change,
     ) -> None:
         """Do one step, by the first member that answers. Raises KubeError."""
-        pod = min(pod for pod in standing.lists if pod != step.pod or isinstance(step, Move))
+        changed = step.pod if isinstance(step, Remove | Add | Promote) else ""
+        pod = min(pod for pod in standing.lists if pod != changed)
         etcd = await self._access.etcd(spec.tenant, keys, pod, addresses[pod])
         _log.info("the members change: %s", _words(step), extra={"tenant": spec.tenant})
         await _apply(etcd, step)
@@ -64,7 +66,7 @@ class Members:
             state = await etcd.status(pod)
             if state.learner:
                 return None
-            answer = _Answer(state.revision, state.size)
+            answer = _Answer(state.revision, state.size, corrupt=state.corrupt)
         except (KubeError, TimeoutError) as error:
             _log.info("the etcd of pod %s does not answer: %s", pod, error, extra={"tenant": spec.tenant})
             return None
@@ -81,15 +83,18 @@ class _Answer:
 
     revision: int
     size: int  # bytes of its file
+    corrupt: tuple[str, ...] = ()
     members: tuple[Listed, ...] = ()  # as it lists them, if it follows a leader or leads
 
 
 async def _apply(etcd: Etcd, step: Change) -> None:
     match step:
-        case Remove(_, member):
+        case Remove(_, member, _):
             await etcd.remove(member.id)
         case Add(_, url):
             await etcd.add_learner(url)
+        case Disarm(member_id):
+            await etcd.disarm(member_id, CORRUPT)
         case Move(_, member, url):
             await etcd.move(member.id, url)
         case Promote(_, member):
@@ -102,8 +107,10 @@ async def _apply(etcd: Etcd, step: Change) -> None:
 
 def _words(step: Change) -> str:
     match step:
-        case Remove(pod, member):
-            return f"removing member {member.id} of {pod}, whose volume is lost"
+        case Remove(pod, member, is_corrupt):
+            return f"removing member {member.id} of {pod}, {'which has other data' if is_corrupt else 'whose volume is lost'}"
+        case Disarm(member_id):
+            return f"ending the alarm of member {member_id}, which had other data"
         case Add(pod, url):
             return f"adding a learner for {pod} at {url}"
         case Move(pod, member, url):

@@ -117,7 +117,8 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--quota-backend-bytes={spec.storage.quota_mib * 1024 * 1024}",
         "--auto-compaction-mode=periodic",
         "--auto-compaction-retention=10m",
-        "--feature-gates=InitialCorruptCheck=true",
+        # With several members, hashes are also compared after each compaction; members that differ raise an alarm.
+        f"--feature-gates=InitialCorruptCheck=true{'' if one else ',CompactHashCheck=true'}",
         *snapshot_flags(spec.control_plane.replicas),
         "--max-wals=3",
         "--log-level=warn",

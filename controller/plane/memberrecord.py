@@ -30,6 +30,8 @@ _WITHOUT: Final = "without"
 _DISCARDS: Final = "discards"
 _FORMER: Final = "former"
 # What etcd says if its name is not in the list, with its name behind it. Exactly a member without data says it.
+# What etcd says if its data is not that of its peers.
+_CORRUPT: Final = "found data inconsistency with peers"
 _REFUSAL: Final = "couldn't find local name"
 # A name that no pod has, and an address that nothing answers.
 _NONE: Final = f"no-member=https://replaced.invalid:{ETCD_PEER_PORT}"
@@ -153,6 +155,16 @@ def tries(pod: Obj) -> bool:
         end = ended or mapping(mapping(status.get("lastState")).get("terminated"))
         return is_refusal(name, text(end.get("message")))
     return False
+
+
+def corrupt(pod: Obj) -> bool:
+    """Whether the etcd of a pod ended, and does not run, because it has other data than its peers."""
+    return any(
+        _CORRUPT in text(mapping(mapping(status.get(state)).get("terminated")).get("message"))
+        for status in _etcd(pod)
+        if "running" not in mapping(status.get("state"))
+        for state in ("state", "lastState")
+    )
 
 
 def runs_for(pod: Obj, now: datetime) -> float:

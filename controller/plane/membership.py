@@ -42,6 +42,7 @@ class Pod:
     capacity: int | None = None  # bytes of its volume; None if it has none yet
     on_node: bool = True  # a node runs it, or did
     runs_for: float = 0.0  # seconds since its etcd has started; 0 if it does not run
+    corrupt: bool = False  # its etcd ended because it has other data than its peers
     alone: bool = False  # its etcd has the flags of a plane of one member, whose peers cannot reach it
 
 
@@ -61,7 +62,9 @@ class Standing:
     urls: the peer URL of each pod, in the order of the pods.
     lists: for each pod whose etcd answers and follows a leader, the cluster's members as it lists them.
     heard: for each pod whose etcd answers, the revision of its data, with a leader or without.
-    claims, quarantined: read during a recovery only: the pods' claims, and whether the syncer must delete nothing.
+    claims: those of the pods' volumes.
+    quarantined: whether the syncer must delete nothing; read during a recovery only.
+    corrupt: the IDs of the members with the alarm CORRUPT; 0 if etcd cannot say which.
     size: bytes of the largest file.
     """
 
@@ -72,6 +75,7 @@ class Standing:
     heard: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     quarantined: bool = False
+    corrupt: tuple[str, ...] = ()
     size: int = 0
 
     @property
@@ -112,10 +116,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove the member that a pod had."""
+    """Remove the member that a pod had, because its volume is empty or has other data."""
 
     pod: str
     member: Listed
+    corrupt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,14 @@ class Discard:
     claim: Claim
 
 
-Step: TypeAlias = Write | Remove | Add | Move | Restart | Promote | Quarantine | Discard
+@dataclass(frozen=True, slots=True)
+class Disarm:
+    """End the alarm CORRUPT of a member that was removed, so that etcd serves again."""
+
+    member: str  # its ID
+
+
+Step: TypeAlias = Write | Remove | Add | Move | Restart | Promote | Quarantine | Discard | Disarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +188,7 @@ class Decision:
     replacing: str = ""  # the pod whose member is being replaced
     trouble: str = ""  # why a member that is lost is not replaced
     recovering: str = ""  # how far a recovery is
+    corrupt: str = ""  # what is done about a member with other data
     growing: str = ""  # how far a plane of one member is on its way to three
 
 

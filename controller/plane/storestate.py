@@ -34,6 +34,7 @@ class Member:
     id: str = ""
     leader: str = ""  # the ID of the member that it follows; empty if it follows none
     learner: bool = False
+    corrupt: tuple[str, ...] = ()  # the members that have other data than the others, as far as this one knows
 
     @property
     def leads(self) -> bool:

@@ -101,6 +101,12 @@ class EtcdMembers:
                 process.kill()
                 process.wait()
 
+    def stop(self, pod: str) -> None:
+        """Let a member end in order, with all of its log in its file."""
+        process = self._processes.pop(pod)
+        process.terminate()
+        process.wait(60.0)
+
     def ended(self, pod: str, seconds: float = 60.0) -> str:
         """Wait until the member has ended by itself; returns what a kubelet keeps of its log."""
         process = self._processes[pod]

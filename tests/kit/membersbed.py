@@ -14,7 +14,7 @@ from bulkhead.kube.errors import Unavailable
 from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.members import Members
-from controller.plane import memberrecord, quorumrecovery
+from controller.plane import corruption, memberrecord
 from controller.plane.memberrecord import Record, Recovery, is_refusal
 from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Step, Write
 from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
@@ -58,7 +58,8 @@ class Bed:
         """Start what should run; what has ended by itself only after a pause."""
         values = memberrecord.data(SPEC, self.record)
         for pod in PODS:
-            if self.refuses(pod) and time.monotonic() < self.waits.setdefault(pod, time.monotonic() + 3.0):
+            ended = self.refuses(pod) or self.differs(pod)
+            if ended and time.monotonic() < self.waits.setdefault(pod, time.monotonic() + 3.0):
                 continue
             self.waits.pop(pod, None)
             if pod not in self.stopped and pod in self.alone:
@@ -83,7 +84,13 @@ class Bed:
 
     def pod(self, pod: str) -> Pod:
         room = 1 if pod in self.narrow else self.room
-        return Pod(pod, self.uid(pod), self.refuses(pod), pod in self.waits, room, alone=pod in self.alone)
+        is_alone, differs = pod in self.alone, self.differs(pod)
+        tries = pod in self.waits and not differs
+        return Pod(pod, self.uid(pod), self.refuses(pod), tries, room, alone=is_alone, corrupt=differs)
+
+    def differs(self, pod: str) -> bool:
+        """Whether its etcd ended because it has other data than its peers."""
+        return not self.members.runs(pod) and "found data inconsistency with peers" in self.members.log_tail(pod)
 
     def uid(self, pod: str) -> str:
         return f"uid-{self.generation[pod]}-{pod}"
@@ -114,7 +121,7 @@ class Bed:
     async def turn(self, *, acts: bool = True) -> tuple[Standing, Decision]:
         """One reconcile: what is found, and one step."""
         standing = await self.look()
-        decision = quorumrecovery.decide(standing)
+        decision = corruption.decide(standing)
         if acts and decision.step is not None:
             try:
                 await self._do(standing, decision.step)
@@ -168,8 +175,8 @@ class Bed:
         answer = await etcd._client.transport.request("POST", path, body=json.dumps(body).encode(), timeout=10.0)
         return dict(json.loads(answer))
 
-    async def put(self, key: str, pod: str = FIRST) -> None:
-        await self.call("/v3/kv/put", {"key": _base64(key), "value": _base64("x")}, pod)
+    async def put(self, key: str, pod: str = FIRST, *, value: str = "x") -> None:
+        await self.call("/v3/kv/put", {"key": _base64(key), "value": _base64(value)}, pod)
 
     async def has(self, key: str, pod: str) -> bool:
         return (await self.call("/v3/kv/range", {"key": _base64(key)}, pod)).get("count") == "1"

@@ -18,7 +18,7 @@ from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import Clock
 from controller.decide.storage import claims_of
 from controller.inside.members import Members
-from controller.plane import etcd, memberrecord, membership, quorumrecovery
+from controller.plane import corruption, etcd, memberrecord, membership
 from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
@@ -90,11 +90,11 @@ class MembersCared(Facet):
             return turn
         record = turn.need(Record)
         standing = await self._look(turn, record)
-        decision = quorumrecovery.decide(standing)
+        decision = corruption.decide(standing)
         try:
             # The record may have another version after it.
             standing = replace(standing, record=await self._publish(turn, standing))
-            decision = quorumrecovery.decide(standing)
+            decision = corruption.decide(standing)
             for _ in range(_STEPS_IN_A_TURN):
                 if decision.step is None:
                     break
@@ -103,7 +103,7 @@ class MembersCared(Facet):
                 if isinstance(decision.step, Restart):
                     break
                 standing = await self._look(turn, record)
-                decision = quorumrecovery.decide(standing)
+                decision = corruption.decide(standing)
         except Conflict as error:
             _log.info("the record of members has changed: %s", error, extra={"tenant": turn.tenant})
         except (KubeError, TimeoutError) as error:
@@ -115,7 +115,8 @@ class MembersCared(Facet):
         pods = tuple(_pods(turn, self.clock.now()))
         standing = await self.members.look(spec, keys, self.interior.addresses(spec), record, pods)
         if record.recovery is None:
-            return standing
+            there = claims_of(turn.observed.existing.values(), spec.namespace)
+            return replace(standing, claims=tuple(_claim(claim) for claim in there))
         # What it deletes is read from the API server, and not from an informer.
         claims = [await self._found(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod}", spec) for pod in pods_of(spec)]
         identity = planeidentity.recorded(await self._found(kinds.CONFIG_MAPS, planeidentity.NAME, spec))
@@ -157,10 +158,10 @@ class MembersCared(Facet):
                     "a recovery gives up the volume of %s (claim %s)", claim.pod, claim.uid, extra={"tenant": turn.tenant}
                 )
                 await self._delete(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{claim.pod}", spec, claim.uid)
-            case membership.Remove(pod, _) if not await self._is_lost(turn, pod):
+            case membership.Remove(pod, _, is_corrupt) if not is_corrupt and not await self._is_lost(turn, pod):
                 # The informer was late.
                 raise Conflict(409, "Conflict", f"pod {pod} is not the one that was observed")
-            case membership.Remove() | membership.Add() | membership.Move() | membership.Promote():
+            case membership.Remove() | membership.Add() | membership.Move() | membership.Promote() | membership.Disarm():
                 keys, addresses = turn.need(KeyMaterial), self.interior.addresses(spec)
                 await self.members.change(spec, keys, addresses, standing, step)
         return standing.record
@@ -225,6 +226,7 @@ def _pod(pod: Obj, sizes: dict[str, int | None], now: datetime) -> Pod:
         capacity=sizes.get(f"data-{name}"),
         on_node=bool((pod.get("spec") or {}).get("nodeName")),
         runs_for=memberrecord.runs_for(pod, now),
+        corrupt=memberrecord.corrupt(pod),
         alone=etcd.members_of_pod(pod) == 1,
     )
 

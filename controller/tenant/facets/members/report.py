@@ -22,6 +22,10 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     if decision.recovering:
         words = f"the plane is recovered from one member: {decision.recovering}"
         return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.RECOVERING, words)}, again=_SOON_SECONDS)
+    if decision.corrupt:
+        return Report(
+            conditions={ConditionType.DEGRADED: Verdict("True", Reason.CORRUPT, decision.corrupt)}, again=_SOON_SECONDS
+        )
     if decision.growing:
         words = f"the plane is on its way from one member to three: {decision.growing}"
         return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.GROWING, words)}, again=_SOON_SECONDS)
