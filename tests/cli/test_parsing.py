@@ -34,7 +34,6 @@ from workstation.cli.login import LoginRequest
 from workstation.cli.logout import LogoutRequest
 from workstation.cli.parsing import Command, Parser, asks_json
 from workstation.cli.quotas.cohort import CohortRequest
-from workstation.cli.top import TopRequest
 from workstation.cli.quotas.trial import TryRequest
 from workstation.cli.quotas.usage import UsageRequest
 from workstation.cli.quotas.why import WhyRequest
@@ -47,6 +46,7 @@ from workstation.cli.tenant.create import CreateRequest
 from workstation.cli.tenant.delete import DeleteRequest
 from workstation.cli.tenant.describe import DescribeRequest
 from workstation.cli.tenant.listing import ListRequest
+from workstation.cli.top import TopRequest
 from workstation.cli.version import VersionRequest
 
 HOST = Host("k", "c")
