@@ -1,5 +1,6 @@
 """The console in a real browser, over a real API server with the ledger at work."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,41 @@ def test_the_page_shows_the_host(page: Browser, site: Site) -> None:
     ):
         assert words in text, words
     page.picture(PICTURES / "light.png")
+
+
+def test_the_file_shows_the_same_alone(page: Browser, site: Site, kubeconfig: Path, tmp_path: Path) -> None:
+    path = tmp_path / "gpus.html"
+    command = [sys.executable, "-m", "workstation.cli.main", "--kubeconfig", str(kubeconfig), "top", "--html", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r".*gpus\.html: 3 tenants, 6 nodes, \d+ KiB\n", done.stdout)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [item.name for item in tmp_path.iterdir()] == ["gpus.html"]
+    here = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.open(path.as_uri())
+    try:
+        page.shows("Map: 48 nvidia.com/gpu on 6 nodes")
+        assert "<script>document.title='broken'</script>" in page.text()
+        assert page.run("return document.title") == "Bulkhead"
+        assert page.complaints() == []
+        refused = page.driver.execute_async_script(
+            "const done = arguments[0]; fetch('http://127.0.0.1:1').then(() => done('sent'), (error) => done(String(error)))"
+        )
+        assert refused != "sent"
+        assert any("Content Security Policy" in line for line in page.complaints()), "the policy refuses, not the network"
+    finally:
+        page.driver.close()
+        page.driver.switch_to.window(here)
+    assert [address for address in page.asked() if address.startswith("file:")] == [path.as_uri()]
+
+
+def test_a_path_that_cannot_be_written_is_named(site: Site, kubeconfig: Path, tmp_path: Path) -> None:
+    where = str(tmp_path / "none" / "gpus.html")
+    command = [sys.executable, "-m", "workstation.cli.main", "--kubeconfig", str(kubeconfig), "top", "--html", where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"cannot write {where}: No such file" in done.stderr
 
 
 def test_a_change_of_the_host_is_seen_without_a_reload(page: Browser, site: Site, server: ApiServer) -> None:
@@ -188,7 +224,7 @@ def test_the_browser_asked_for_nothing_elsewhere_and_complained_about_nothing(pa
     asked = page.asked()
     assert any(address.endswith("/events") for address in asked)
     # The browser's own pages are not ours.
-    ours = [address for address in asked if not address.startswith(("chrome://", "chrome-untrusted://"))]
+    ours = [address for address in asked if not address.startswith(("chrome://", "chrome-untrusted://", "file://"))]
     assert [address for address in ours if not address.startswith((console.origin, "data:"))] == []
     assert page.complaints() == []
 

@@ -23,8 +23,9 @@ function stacked(held, total, free) {
   return [...held.map(([tenant, count]) => part(paint(tenant).look + dimmed(tenant), count, `${paint(tenant).mark}\u00a0${count}`)), free ? part("", free, "") : null].filter(Boolean);
 }
 
-function nodeRow(node) {
-  return el("div", { class: `node ${node.s}` }, el("span", { class: "title", title: visible(node.n) }, named(node.n), node.f ? el("span", { class: "soft" }, ` ${visible(node.f)}`) : null),
+// The flavor stands at the rack, and at its nodes only where they differ.
+function nodeRow(node, mixed) {
+  return el("div", { class: `node ${node.s}` }, el("span", { class: "title", title: visible(node.n) }, named(node.n), mixed && node.f ? el("span", { class: "soft" }, ` ${visible(node.f)}`) : null),
     cells(node), el("span", { class: "state" }, node.s), node.x ? el("span", { class: "closed-why" }, visible(node.x)) : null);
 }
 
@@ -33,7 +34,7 @@ function rackNodes(resource, rack) {
   if (!nodes) return el("div", { class: "nodes" }, el("p", { class: "soft" }, "reading the nodes\u2026"));
   const domains = grouped(nodes, (node) => node.d ?? "");
   return el("div", { class: "nodes", role: "group", "aria-label": `nodes of ${visible(rack.name)}` }, [...domains].map(([domain, listed]) => [
-    domain ? el("h3", {}, "NVLink domain ", named(domain)) : null, el("div", { class: "grid" }, listed.map(nodeRow))]));
+    domain ? el("h3", {}, "NVLink domain ", named(domain)) : null, el("div", { class: "grid" }, listed.map((node) => nodeRow(node, rack.flavors.length > 1)))]));
 }
 
 function rackCard(resource, rack) {
