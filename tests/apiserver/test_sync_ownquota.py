@@ -12,7 +12,9 @@ from bulkhead.api import ledger, names, ownquota
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS
+from bulkhead.kube.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, ROLE_BINDINGS, ROLES, SUBJECT_ACCESS_REVIEWS
+from controller.inside.objects import bootstrap
+from controller.plane.pki import SYNCER_USER
 from syncer import ownquota as writer
 from syncer.metrics import VIRTUAL_WRITES
 from tests.kit.syncerbed import SyncerBed, until
@@ -130,3 +132,26 @@ async def test_item_98_a_plane_that_refuses_the_picture_costs_nothing_else(waiti
 
     await until(tried, "one attempt")
     assert refused == 1, "the next attempt is half a minute later"
+
+
+async def test_the_syncer_alone_may_write_it_and_every_user_may_read_it(plane_client: Client) -> None:
+    for obj in bootstrap._own_quota():
+        await plane_client.apply({"Role": ROLES, "RoleBinding": ROLE_BINDINGS}[obj["kind"]], obj)
+
+    async def may(user: str, verb: str, name: str = ownquota.CONFIG_MAP, namespace: str = ownquota.NAMESPACE) -> bool:
+        asked = {"resource": "configmaps", "verb": verb, "name": name, "namespace": namespace}
+        spec = {"user": user, "groups": ["system:authenticated"], "resourceAttributes": asked}
+        return bool((await plane_client.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec}))["status"]["allowed"])
+
+    async def known() -> bool:
+        return await may("eve", "get") and await may(SYNCER_USER, "update")
+
+    await until(known, "the rights to be known")
+    assert [await may(SYNCER_USER, verb) for verb in ("get", "create", "update", "delete")] == [True] * 4
+    assert [await may("eve", verb) for verb in ("get", "list", "watch", "create", "update", "patch", "delete")] == [
+        True
+    ] * 3 + [False] * 4
+    for user in ("eve", SYNCER_USER):
+        assert not await may(user, "update", name="cluster-info")
+        assert not await may(user, "delete", namespace="default")
+    assert not await may("eve", "get", name="of-others")

@@ -20,14 +20,14 @@ _PART = re.compile(r"`([a-z]+\.yaml)`|^```(\w+)\n(.*?)^```", re.DOTALL | re.MULT
 # What a line prints, by its beginning.
 PROMISED = {
     "kubectl get nodes": [machine.NODE],
-    "bulkhead quota show": ["nvidia.com/gpu", "NOMINAL", "no pod waits"],
+    "bulkhead quota show": ["nvidia.com/gpu", "NOMINAL"],
     "kubectl logs first": ["I run"],
     "bulkhead why first": [f"it is on {machine.NODE}"],
     "bulkhead why large": ["QuotaExceeded", "1000"],
     "kubectl logs job/count": ["1\n2\n3"],
     "kubectl exec first -- wget": ["it works"],
     "kubectl describe pod node": ["hostPath is not allowed", "use a PersistentVolumeClaim"],
-    "bulkhead top": ["no pod waits"],
+    "bulkhead top": ["nvidia.com/gpu", "CAN BORROW"],
 }
 
 
