@@ -9,7 +9,7 @@ from typing import Any, Final
 
 CONFIG_MAP: Final = "syncer"
 FILE: Final = "settings.json"
-# To whom the token is made out by which a syncer asks for its tenant's GPU metrics.
+# The audience of the token by which a syncer asks for its tenant's GPU metrics.
 GPU_AUDIENCE: Final = "bulkhead-gpumetrics"
 
 # Numbers, bounds and names that the syncer looks up for each object. All other settings say who the tenant is, what to watch,

@@ -98,9 +98,7 @@ def add_arguments(parser: Parser) -> None:
         default="bulkhead-system",
         help="namespace of the controller",
     )
-    parser.add_argument(
-        "--idle", action="store_true", help="who holds devices whose utilisation was below 5 %% for the last whole hour"
-    )
+    parser.add_argument("--idle", action="store_true", help="owners whose devices were below 5 %% for the last whole hour")
     parser.add_argument(
         "--billing-account", metavar="NAME", type=values.object_name, default="bulkhead", help="account that -o focus bills"
     )
