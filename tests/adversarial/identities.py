@@ -150,11 +150,11 @@ async def of_host(host: ApiServer) -> list[Credential]:
     async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
         for (owner, name), (space, account) in accounts.items():
             found.append(Credential(owner, name, token=await token_of(client, space, account)))
-        for owner, name, account in (
+        for owner, name, holder in (
             *((tenant, "the syncer's token for GPU metrics", "the syncer on the host") for tenant in SPECS),
             ("host", "the controller's token for GPU metrics", "the controller"),
         ):
-            token = await token_of(client, *accounts[owner, account], audience=GPU_AUDIENCE)
+            token = await token_of(client, *accounts[owner, holder], audience=GPU_AUDIENCE)
             found.append(Credential(owner, name, token=token))
     return found
 

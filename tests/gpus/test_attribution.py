@@ -141,7 +141,8 @@ def test_counters_begin_with_the_pod_and_show_nothing_of_those_before() -> None:
 
 def test_an_error_of_before_the_pod_is_not_shown_and_its_own_is() -> None:
     exporter = Exporter()
-    assert values(exporter.page(sample(XID, 79, RED))) == {("uid-red", XID): 0}
+    for _ in range(2):
+        assert values(exporter.page(sample(XID, 79, RED))) == {("uid-red", XID): 0}
     assert values(exporter.page(sample(XID, 31, RED))) == {("uid-red", XID): 31}
     assert values(exporter.page(sample(XID, 79, RED))) == {("uid-red", XID): 79}
     assert values(exporter.page(sample(XID, 79, BLUE))) == {("uid-blue", XID): 0}

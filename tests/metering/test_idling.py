@@ -1,4 +1,4 @@
-"""The owners of devices that are not at work: by measurement alone, for a whole hour, and still now."""
+"""Idle holders of devices: by measurement alone, for a whole hour, and still now."""
 
 from typing import Any
 

@@ -98,9 +98,7 @@ def add_arguments(parser: Parser) -> None:
         default="bulkhead-system",
         help="namespace of the controller",
     )
-    parser.add_argument(
-        "--idle", action="store_true", help="owners that hold devices whose utilisation was below 5 %% for the last whole hour"
-    )
+    parser.add_argument("--idle", action="store_true", help="owners whose devices were below 5 %% for the last whole hour")
     parser.add_argument(
         "--billing-account", metavar="NAME", type=values.object_name, default="bulkhead", help="account that -o focus bills"
     )
@@ -158,30 +156,21 @@ async def _collect(
         if request.tenant:
             await _check_tenant(client, request.tenant)
         reading = Reading()
-        async with reading.told():
-            pages, rows = await collect(client, request.namespace, since, now, reading)
-            async with allowed():
-                listed = await read_prices(client, request.namespace) if request.form == "focus" else Prices()
-    return pages, rows, now, listed
-
-
-async def collect(
-    client: Client, namespace: str, since: int, now: int, reading: Reading
-) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]]]:
-    """The stored pages from `since` on, and what is not stored yet, up to `now`; both in milliseconds since 1970."""
-    async with allowed():
-        pages = await _whole(client, namespace, since, reading)
-        if not pages:
-            raise CliError(
-                f"there is no stored usage in namespace {namespace}",
-                next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
-            )
-        meter = Meter(max(page.until for page in pages))
-        for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
-            meter.see(held, listed=True)
-        lines = await _see_claims(client, meter, reading)
+        async with reading.told(), allowed():
+            pages = await _whole(client, request.namespace, since, reading)
+            if not pages:
+                raise CliError(
+                    f"there is no stored usage in namespace {request.namespace}",
+                    next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
+                )
+            meter = Meter(max(page.until for page in pages))
+            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
+                meter.see(held, listed=True)
+            lines = await _see_claims(client, meter, reading)
+            listed = await read_prices(client, request.namespace) if request.form == "focus" else Prices()
     found = meter.count(now, lines=lines)
-    return pages, [(series.hour, series.account, usagebook.sums_of(series)) for series in found]
+    rows = [(series.hour, series.account, usagebook.sums_of(series)) for series in found]
+    return pages, rows, now, listed
 
 
 async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:

@@ -1,4 +1,4 @@
-"""Two more forms of `bulkhead usage`: the owners of devices that are not at work, and the bill in FOCUS.
+"""Two more forms of `bulkhead usage`: owners that hold devices without work, and the bill in FOCUS.
 
 Both are computed by `bulkhead.metering`; here they are printed, and the prices read.
 """
@@ -52,7 +52,7 @@ def print_focus(usage: Iterable[tuple[int, UsageKey, Sums]], *, since: int, unti
 
 
 def print_idle(found: Idling, form: Form, *, measured: bool) -> None:
-    """The owners of devices below 5 % for an hour."""
+    """Print the owners whose devices were below 5 % for an hour."""
     if not measured:
         raise CliError(
             "no utilisation is measured, so nothing tells which devices are idle",
