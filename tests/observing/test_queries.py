@@ -1,8 +1,8 @@
 """Every query of every dashboard has data before a real Prometheus, as soon as its metrics have.
 
 A Prometheus scrapes the registries of controller, syncer and proxy, which something is reported to with each scrape, and what
-HAProxy would export. So a misspelt label, or a join that matches nothing, is an empty panel here, also of panels that may be empty
-in a cluster. Costs 20 s.
+HAProxy would export. So a misspelt label, or a join that matches nothing, is an empty panel here, also of panels that may be
+empty in a cluster. Costs 20 s.
 """
 
 import json
