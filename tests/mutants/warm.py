@@ -156,10 +156,19 @@ def _imports(name: str, path: Path) -> frozenset[str]:
 
 def _forget(names: set[str]) -> None:
     for name in names:
-        sys.modules.pop(name, None)
+        _unregister(sys.modules.pop(name, None))
         package, _, last = name.rpartition(".")
         if package in sys.modules and last in vars(sys.modules[package]):
             delattr(sys.modules[package], last)
+
+
+def _unregister(module: Any) -> None:
+    """Take a module's metrics out of the registry, which refuses a second metric of a name."""
+    from prometheus_client import REGISTRY
+
+    for value in vars(module).values() if module is not None else ():
+        if value in list(REGISTRY._collector_to_names):
+            REGISTRY.unregister(value)
 
 
 def _in_a_child(arguments: Sequence[str], stale: set[str]) -> str:
