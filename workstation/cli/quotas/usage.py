@@ -156,21 +156,30 @@ async def _collect(
         if request.tenant:
             await _check_tenant(client, request.tenant)
         reading = Reading()
-        async with reading.told(), allowed():
-            pages = await _whole(client, request.namespace, since, reading)
-            if not pages:
-                raise CliError(
-                    f"there is no stored usage in namespace {request.namespace}",
-                    next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
-                )
-            meter = Meter(max(page.until for page in pages))
-            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
-                meter.see(held, listed=True)
-            lines = await _see_claims(client, meter, reading)
-            listed = await read_prices(client, request.namespace) if request.form == "focus" else Prices()
-    found = meter.count(now, lines=lines)
-    rows = [(series.hour, series.account, usagebook.sums_of(series)) for series in found]
+        async with reading.told():
+            pages, rows = await collect(client, request.namespace, since, now, reading)
+            async with allowed():
+                listed = await read_prices(client, request.namespace) if request.form == "focus" else Prices()
     return pages, rows, now, listed
+
+
+async def collect(
+    client: Client, namespace: str, since: int, now: int, reading: Reading
+) -> tuple[list[Page], list[tuple[int, UsageKey, Sums]]]:
+    """The stored pages from `since` on, and what is not stored yet, up to `now`; both in milliseconds since 1970."""
+    async with allowed():
+        pages = await _whole(client, namespace, since, reading)
+        if not pages:
+            raise CliError(
+                f"there is no stored usage in namespace {namespace}",
+                next_step="the controller stores usage once it leads; if it runs in another namespace, give that with -n",
+            )
+        meter = Meter(max(page.until for page in pages))
+        for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
+            meter.see(held, listed=True)
+        lines = await _see_claims(client, meter, reading)
+    found = meter.count(now, lines=lines)
+    return pages, [(series.hour, series.account, usagebook.sums_of(series)) for series in found]
 
 
 async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
