@@ -75,6 +75,7 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
         case(tenant(scheduling={"mode": "Slurm"}), tenant_class(isolation={"podSecurity": "restricted"})),
         Reason.NOT_SUPPORTED,
     ),
+    "adoption": (case(tenant(adopt="5b0c6f5e-0000-4000-8000-000000000001"), tenant_class()), Reason.ADOPTION_REFUSED),
     "namespaces": (case(tenant(), tenant_class(), foreign_namespaces=("bh-team-a",)), Reason.NAMESPACE_TAKEN),
     "nodes": (case(tenant(nodes=OWN), tenant_class(nodes={"maxDedicated": 1}), nodes=TAKEN), Reason.NODES_TAKEN),
 }
