@@ -23,7 +23,7 @@ from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores, pytest.mark.timeout(1200)]
 SPEC = plane_spec(storage={"quota_mib": 24})
 QUOTA = SPEC.storage.quota_mib << 20
 PODS = {"plane-0": POD_IP}
@@ -94,7 +94,7 @@ def large(name: str) -> Obj:
 
 
 # Each look compacts and defragments, which is slow beside other work.
-BRIM_SECONDS = 240.0
+BRIM_SECONDS = 600.0
 
 
 class Filling:

@@ -176,7 +176,8 @@ async def test_a_slow_disk_is_reported_with_its_figure(members: EtcdMembers, bed
             await bed.put(f"small-{number}", 10, PODS[2])
         bed.clock.added += 30.0
         found = await bed.look()
-        return found if found.slow is not None and [member.name for member in found.slow] == [PODS[2]] else None
+        # On a busy machine the disks of the others may be slow as well.
+        return found if PODS[2] in {member.name for member in found.slow or ()} else None
 
     found: Store = await until(measured, "the slow disk is noticed", 240.0)
     condition = words.report(SPEC, found).conditions[ConditionType.STORE_DISK_FAST]

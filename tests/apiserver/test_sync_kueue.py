@@ -29,7 +29,10 @@ from tests.ways.implementations import manifests
 from workstation.hostcluster import binaries
 
 HOW_TO_BUILD: Final = "python -m workstation.hostcluster.binaries kueue"
-pytestmark = pytest.mark.skipif(not binaries.is_there("kueue"), reason=f"Kueue is not built here: {HOW_TO_BUILD}")
+pytestmark = [
+    pytest.mark.kueue,
+    pytest.mark.skipif(not binaries.is_there("kueue"), reason=f"Kueue is not built here: {HOW_TO_BUILD}"),
+]
 
 _API: Final = ("kueue.x-k8s.io", "v1beta2")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)

@@ -263,21 +263,25 @@ class Watched:
     broken: list[str] = field(default_factory=list)
     events: int = 0
     _pods: dict[str, Obj] = field(default_factory=dict)
+    _seen: set[tuple[str, str]] = field(default_factory=set)  # UIDs with their resource versions
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[Self]:
         listed = await self.client.list(PODS)
         for pod in listed.items:
             self._pods[pod["metadata"]["uid"]] = pod
+        self._seen |= _versions(listed.items).items()
         async with background(self._watch(listed.resource_version)):
             yield self
-            await until(self._seen_all, "all that has been written to be seen")
+            # What is there now, whatever is written meanwhile: a late view of pods that change is never what a list returns.
+            written = _versions((await self.client.list(PODS)).items).items()
+
+            async def seen_all() -> bool:
+                return self._seen >= written
+
+            await until(seen_all, "all that has been written to be seen")
         assert not self.broken, self.broken[:5]
         assert self.events, "an observer that sees nothing proves nothing"
-
-    async def _seen_all(self) -> bool:
-        listed = (await self.client.list(PODS)).items
-        return _versions(listed) == _versions(self._pods.values())
 
     async def _watch(self, version: str) -> None:
         async for event in self.client.watch(PODS, resource_version=version, timeout_seconds=3600):
@@ -285,6 +289,7 @@ class Watched:
                 continue
             pod = event.object()
             self.events += 1
+            self._seen |= _versions([pod]).items()
             if event.type == "DELETED" or _ended(pod):
                 self._pods.pop(pod["metadata"]["uid"], None)
             else:
