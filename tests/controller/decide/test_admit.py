@@ -105,7 +105,7 @@ def test_every_policy_is_in_the_list() -> None:
 def test_what_runs_is_held_where_tenant_and_class_disagree_and_refused_as_ever_otherwise(name: str) -> None:
     asked, reason = REFUSED[name]
     answer = admit.admit(Case(**{field: getattr(asked, field) for field in Case.__dataclass_fields__} | {"runs": True}))
-    kept = {"paused", "name", "known_class", "namespaces"}
+    kept = {"paused", "name", "known_class", "namespaces", "adoption"}
     assert isinstance(answer, Refusal) == (name in kept)
     if isinstance(answer, Admitted):
         assert answer.held is not None
