@@ -11,7 +11,7 @@ from tests.kit.etcdmembers import ADDRESS, EtcdMembers
 from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.kit.planeprocess import ETCD, PlaneProcesses
 from tests.kit.restoring import restored
 from tests.kit.tenantsamples import plane_spec
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 SPEC = plane_spec(tenant="red", identity="99999999-8888-7777-6666-555555555555")
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 

@@ -33,7 +33,7 @@ from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 from tests.snapshots.samples import GOLDEN
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.crashes]
 RING = FixedKeys.held
 OTHER = "00000000-1111-7777-6666-555555555555"
 

@@ -26,7 +26,7 @@ from tests.controller.test_metrics import value
 from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, finish_namespaces, ready, take_down
 from tests.kit.tenantsamples import tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.crashes]
 OTHER = "00000000-8888-7777-6666-555555555555"
 METRIC = "bulkhead_retained_until_timestamp_seconds"
 
