@@ -208,9 +208,10 @@ class PlaneAccess:
     async def _withdraw(self, plane: Plane, obj: Obj) -> None:
         """Delete an object of Bulkhead's. A tenant's object with this name stays; an older plane may lack the kind."""
         resource, name = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"])), str(obj["metadata"]["name"])
+        space: str | None = obj["metadata"].get("namespace")
         try:
-            there = await plane.get(resource, name, shape=_marked, metadata_only=True)
+            there = await plane.get(resource, name, space, shape=_marked, metadata_only=True)
         except NotFound:
             return
         if labels.is_platforms({"metadata": {"labels": there.metadata.labels}}):
-            await plane.delete(resource, name, uid=there.metadata.uid)
+            await plane.delete(resource, name, space, uid=there.metadata.uid)
