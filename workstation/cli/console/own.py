@@ -6,26 +6,21 @@
 A user of the plane may have written any of it, so a field of the wrong shape reads as absent.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bulkhead.api import podresources
+from bulkhead.api import ownquota, podresources
 from bulkhead.api.conditions import condition_of
-from bulkhead.api.ledger import line_name
+from bulkhead.api.ledger import Place, line_name, moment
 from bulkhead.api.objects import Obj
+from bulkhead.api.ownquota import OwnQuota
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.quantity import base_units, unit_of
 from bulkhead.api.untrusted import mapping, mappings, text
 from workstation.console.picture import MAX_NAME_CHARS, MAX_TEXT_CHARS
 
-QUOTA_NAMESPACE: Final = "kube-public"
-QUOTA_NAME: Final = "bulkhead-quota"
-_FILE: Final = "quota.json"
-_MAX_BYTES: Final = 64 * 1024
-_MAX_LINES: Final = 64
 _MAX_ROWS: Final = 500
 _COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent")
 _LARGEST: Final = 1 << 53
@@ -89,8 +84,9 @@ def _told(pod: Obj) -> Mapping[str, Any]:
 
 def picture_of(quota: Obj | None, pods: Sequence[OwnPod], source: str, at: str, unread: Sequence[str]) -> dict[str, Any]:
     """What the page of a tenant's user shows."""
-    noted = _noted(quota)
-    places = mapping(noted.get("queue"))
+    found = ownquota.read(quota or {})
+    own = found[0] if found is not None else OwnQuota()
+    places = own.queue
     waiting = sorted(
         (pod for pod in pods if pod.waits), key=lambda pod: (_place(places, pod) or _LARGEST, pod.created, pod.name)
     )
@@ -98,11 +94,9 @@ def picture_of(quota: Obj | None, pods: Sequence[OwnPod], source: str, at: str, 
     return {
         "at": at,
         "source": source,
-        "told": bool(noted),
-        "lines": list(_lines(noted)),
-        "limits": [
-            [text(limit.get(part))[:MAX_NAME_CHARS] for part in ("name", "used", "hard")] for limit in _some(noted, "limits")
-        ],
+        "told": found is not None,
+        "lines": list(_lines(own)),
+        "limits": [[part[:MAX_NAME_CHARS] for part in (limit.name, limit.used, limit.hard)] for limit in own.limits],
         "phases": dict(Counter(pod.phase for pod in pods)),
         "waiting": [_row(pod, places) for pod in waiting[:_MAX_ROWS]],
         "waitingLeft": max(0, len(waiting) - _MAX_ROWS),
@@ -112,7 +106,7 @@ def picture_of(quota: Obj | None, pods: Sequence[OwnPod], source: str, at: str, 
     }
 
 
-def _row(pod: OwnPod, places: Mapping[str, Any]) -> dict[str, Any]:
+def _row(pod: OwnPod, places: Mapping[str, Place]) -> dict[str, Any]:
     return {
         "name": f"{pod.namespace}/{pod.name}",
         "phase": pod.phase,
@@ -122,38 +116,23 @@ def _row(pod: OwnPod, places: Mapping[str, Any]) -> dict[str, Any]:
         "text": pod.text,
         "asks": ", ".join(f"{amount} {name}" for name, amount in pod.asks.items()),
         "place": _place(places, pod),
-        "starts": text(mapping(places.get(pod.uid)).get("startsBy"))[:64],
+        "starts": _starts(places, pod),
     }
 
 
-def _place(places: Mapping[str, Any], pod: OwnPod) -> int | None:
-    place = mapping(places.get(pod.uid)).get("place")
-    return place if _is_count(place) else None
+def _place(places: Mapping[str, Place], pod: OwnPod) -> int | None:
+    place = places.get(pod.uid)
+    return place.number if place is not None else None
 
 
-def _noted(quota: Obj | None) -> Mapping[str, Any]:
-    written = text(mapping((quota or {}).get("data")).get(_FILE))
-    if not written or len(written) > _MAX_BYTES:
-        return {}
-    try:
-        found = mapping(json.loads(written))
-    except (ValueError, RecursionError):
-        return {}
-    return found if found.get("version") == 1 else {}
+def _starts(places: Mapping[str, Place], pod: OwnPod) -> str:
+    place = places.get(pod.uid)
+    return moment(place.starts_by) if place is not None and place.starts_by is not None else ""
 
 
-def _some(noted: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    return list(mappings(noted.get(field), _MAX_LINES))
-
-
-def _lines(noted: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    for line in _some(noted, "lines"):
-        resource, flavor = (text(line.get(part))[:MAX_NAME_CHARS] for part in ("resource", "flavor"))
-        counts = {name: line.get(name) for name in _COUNTS}
-        if resource and all(_is_count(count) for count in counts.values()):
-            unit = "devices" if "/" in resource else unit_of(resource)
-            yield {"name": line_name(flavor, resource), "unit": unit, "rows": [{"tenant": "", "waiting": 0, **counts}]}
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _LARGEST
+def _lines(own: OwnQuota) -> Iterable[dict[str, Any]]:
+    for line in own.lines:
+        unit = "devices" if "/" in line.resource else unit_of(line.resource)
+        counts = {name: getattr(line, name) for name in _COUNTS}
+        name = line_name(line.flavor[:MAX_NAME_CHARS], line.resource[:MAX_NAME_CHARS])
+        yield {"name": name, "unit": unit, "rows": [{"tenant": "", "waiting": 0, **counts}]}

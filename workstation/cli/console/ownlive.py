@@ -9,6 +9,7 @@ import contextlib
 import time
 from typing import Any, Final
 
+from bulkhead.api import ownquota
 from bulkhead.api.ledger import moment
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -42,7 +43,7 @@ class OwnLive:
         pods: Watched[own.OwnPod] = Watched(self._client, kinds.PODS, own.pod_of, self._dirty.set, namespace=where)
         quotas: Watched[Obj] = Watched(
             self._client, kinds.CONFIG_MAPS, _whole, self._dirty.set,
-            namespace=own.QUOTA_NAMESPACE, field_selector=f"metadata.name={own.QUOTA_NAME}",
+            namespace=ownquota.NAMESPACE, field_selector=f"metadata.name={ownquota.CONFIG_MAP}",
         )  # fmt: skip
         async with asyncio.TaskGroup() as tasks:
             for watched in (pods, quotas):
