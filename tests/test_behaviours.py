@@ -16,7 +16,7 @@ def test_every_number_is_listed_once() -> None:
     import yaml
 
     numbers = [entry["item"] for entry in yaml.safe_load(behaviours.SOURCE.read_text()) if "item" in entry]
-    assert sorted(numbers) == list(range(1, 98))
+    assert sorted(numbers) == list(range(1, 101))
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ class KeyedQueue(Generic[K]):
         return not len(self) and not self._processing
 
     def holds(self, key: K) -> bool:
-        """Whether a key waits or is in work; a delayed key does not count."""
-        return key in self._processing or any(key in lane for lane in self._lanes.values())
+        """Whether a key waits, also for its time, or is in work."""
+        return key in self._processing or key in self._due or any(key in lane for lane in self._lanes.values())
 
     def longest_running(self) -> float:
         """Seconds that the longest key in work is worked on."""

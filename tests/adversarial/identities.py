@@ -47,6 +47,7 @@ from gpumetrics.rounds import Rounds
 from gpumetrics.settings import Settings as GpuSettings
 from syncer import issuers
 from syncer.gpumetrics import GpuMetrics
+from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
@@ -316,6 +317,9 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path, source: int
     async def answer(_: Question) -> Obj:
         return {"kind": "APIResourceList", "groupVersion": "metrics.k8s.io/v1beta1", "resources": []}
 
+    async def page(_: Page, __: str) -> bytes:
+        return b""
+
     async with (
         Client(host.admin, user_agent="tests", field_manager="tests") as client,
         Client(plane.admin, user_agent="tests", field_manager="tests") as inside,
@@ -325,7 +329,7 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path, source: int
         gpus = GpuMetrics(inside, plane.spec.work_namespace, SystemClock(), find=lambda _: None)
         origin = KubeConfig(server=f"http://127.0.0.1:{source}", token=token)
         async with (
-            background(Kubelet(client, lookup, answer).serve("127.0.0.1", shim.kubelet, tls_context(folder))),
+            background(Kubelet(client, lookup, answer, page).serve("127.0.0.1", shim.kubelet, tls_context(folder))),
             background(gpus.serve("127.0.0.1", shim.gpus, issuers.tls_context(folder), origin)),
         ):
             for port in (shim.kubelet, shim.gpus):

@@ -16,7 +16,7 @@ from bulkhead.api.labels import RELEASE
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden
+from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
 from controller.host import definitions
 from tests.chart.policed import policies
 from tests.kit.applying import apply_all
@@ -131,6 +131,17 @@ def has_today(definition: Obj) -> bool:
     return "hibernation" in definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
 
 
+async def deleted(admin: Client, name: str) -> bool:
+    """Delete a Tenant; False while the API server has not found the kind yet that a policy reads."""
+    try:
+        await admin.delete(kinds.TENANTS, name)
+    except Unprocessable as error:
+        if "failed to find resource referenced by paramKind" not in error.message:
+            raise
+        return False
+    return True
+
+
 async def test_definitions_of_a_former_chart_are_brought_up_and_what_they_define_stays(admin: Client, limited: Client) -> None:
     made = await admin.create(kinds.TENANTS, tenant("stays") | {"metadata": {"name": "stays"}})
     before = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, TENANTS)
@@ -152,7 +163,7 @@ async def test_definitions_of_a_former_chart_are_brought_up_and_what_they_define
         return bool(again["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"])
 
     await until(nothing_written, "a pass that writes nothing")
-    await admin.delete(kinds.TENANTS, "stays")
+    await until(lambda: deleted(admin, "stays"), "the policies to know the definition of a TenantClass, which was not there")
 
 
 async def test_definitions_of_a_newer_release_are_left_as_they_are(admin: Client, limited: Client) -> None:

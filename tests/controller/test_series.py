@@ -33,6 +33,7 @@ def report_all() -> None:
         slurm = {"nodes": {"total": 4, "idle": 4}, "jobs": {"pending": 1}} if lines else None
         metrics.report(tenant, {"conditions": [], "gpus": {"used": 3, "limit": 8}, "slurm": slurm})
         metrics.report_losses(tenant, {"webhook": 2})
+        metrics.report_snapshots(tenant, last=1.0, due=2.0)
         metrics.report_store(tenant, size=3, used=2, quota=5)
         for member in range(members):
             metrics.store_fsync.labels(tenant, f"plane-{member}").set(0.01)
@@ -93,6 +94,7 @@ def test_every_metric_by_tenant_ends_with_it() -> None:
         value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase) and "tenant" in value._labelnames
     }
     report_all()
+    metrics.report_retained("kept", 3.0)
     reported = {metric for metric in by_tenant for part in metric.collect() if part.samples}
     assert reported == by_tenant, "report it above"
     metrics.forget("red")

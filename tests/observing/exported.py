@@ -18,6 +18,7 @@ from controller import metrics as of_controller
 from controller.dispatch import metrics as of_ledger
 from controller.metering import metrics as of_metering
 from frontdoor import metrics as of_proxy
+from gpumetrics import metrics as of_gpumetrics
 from syncer import metrics as of_syncer
 
 DATA: Final = Path(__file__).with_name("metrics.yaml")
@@ -25,6 +26,7 @@ MODULES: Final[dict[str, tuple[ModuleType, ...]]] = {
     "controller": (of_controller, of_ledger, of_metering),
     "syncer": (of_syncer,),
     "proxy": (of_proxy,),
+    "gpumetrics": (of_gpumetrics,),
 }
 _SUFFIXES: Final = {
     "counter": ("_total",),

@@ -83,7 +83,7 @@ class QueueLaws(RuleBasedStateMachine):
         assert len(self.queue) == len(self.dirty - self.working)
         assert self.queue.processing == len(self.working)
         assert self.queue.delayed == len(self.due)
-        assert {key for key in "abcdef" if self.queue.holds(key)} == self.dirty | self.working
+        assert {key for key in "abcdef" if self.queue.holds(key)} == self.dirty | self.working | set(self.due)
 
     @invariant()
     def the_bound_holds(self):

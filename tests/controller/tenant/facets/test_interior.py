@@ -7,7 +7,7 @@ from bulkhead.api.objects import Obj
 from controller.decide.plan import Plan, plan
 from controller.host.owned import Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
-from controller.inside.objects import unprivileged
+from controller.inside.objects import gpumetrics, unprivileged
 from controller.plane.spec import PlaneSpec
 from controller.tenant.interior import Interior
 from tests.kit.fakeclock import FakeClock
@@ -42,9 +42,10 @@ async def test_what_a_tenant_wants_no_more_is_taken_out_of_its_plane() -> None:
     ):
         assert (await interior.bootstrap(made, PlaneHealth(ready=True))).bootstrapped
     assert len(policies) == 2
+    unasked = {obj["kind"] for obj in gpumetrics.objects(plane_spec(), b"")}
     # Each change once.
     assert [(policies <= there, gone) for there, gone in planes.asked] == [
-        (False, policies),
-        (True, set()),
-        (False, policies),
+        (False, policies | unasked),
+        (True, unasked),
+        (False, policies | unasked),
     ]
