@@ -45,7 +45,7 @@ class Patrol:
         self._began = self._clock.monotonic()
         self.pending.clear()
         for item in items:
-            # A key that waits, also for its time, or is in work has a reason of its own: what is written for it is not our find.
+            # A key that waits, also for its time, or is in work has a reason of its own: what is written is not our find.
             held = self._queue.holds(item)
             if self._queue.add(item, Lane.BACKFILL) and not held:
                 self.pending.add(item)

@@ -37,7 +37,7 @@ def test_every_module_with_metrics_is_read() -> None:
     several = re.compile(r"^from prometheus_client import \([^)]*\b(Counter|Gauge|Histogram|Summary)\b", re.MULTILINE)
     found = {
         path.relative_to(ROOT)
-        for folder in ("bulkhead", "controller", "syncer", "frontdoor", "workstation")
+        for folder in ("bulkhead", "controller", "syncer", "frontdoor", "gpumetrics", "workstation")
         for path in (ROOT / folder).rglob("*.py")
         for text in (path.read_text(encoding="utf-8"),)
         if making.search(text) or several.search(text)
