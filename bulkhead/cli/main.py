@@ -1,8 +1,8 @@
 """The old name of `workstation.cli.main`, kept for one release: kubeconfigs that people hold call it for credentials."""
 
-import sys
+from workstation.cli.main import main, program
 
-from workstation.cli.main import main
+__all__ = ["main", "program"]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

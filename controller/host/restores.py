@@ -2,13 +2,14 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotServed
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key
 from bulkhead.snapshots import manifest
@@ -22,6 +23,7 @@ class Restores:
     """The TenantRestores of one host."""
 
     def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
+        self._client = client
         self._on_tenant = on_tenant
         self._tenants: dict[str, str] = {}
         # The kind does not exist until the CRDs of an upgrade are in place.
@@ -34,13 +36,23 @@ class Restores:
     def pending(self, tenant: str) -> list[Obj]:
         """Those of a tenant that are not finished, the oldest first."""
         store = self._informer.store
-        found = [obj for meta in store.metas() if (obj := store.get(meta.key)) is not None]
-        own = [obj for obj in found if tenant_of(obj) == tenant and is_pending(obj)]
-        return sorted(own, key=lambda obj: (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]))
+        return _of(tenant, (obj for meta in store.metas() if (obj := store.get(meta.key)) is not None))
 
-    def slice_of(self, tenant: str) -> str:
+    async def asked(self, tenant: str, *, new: bool) -> list[Obj]:
+        """The same. Of a new tenant they are read from the host if none is known yet.
+
+        A Tenant that is made for a restore may be seen before its TenantRestore, and would get keys and addresses of its own.
+        """
+        known = self.pending(tenant)
+        if known or not new:
+            return known
+        with contextlib.suppress(NotServed):
+            return _of(tenant, (await self._client.list(kinds.TENANT_RESTORES)).items)
+        return []
+
+    async def slice_of(self, tenant: str, *, new: bool) -> str:
         """The slice that the oldest of them needs; empty if there is none. Its signature is checked where it counts."""
-        for request in self.pending(tenant):
+        for request in await self.asked(tenant, new=new):
             with contextlib.suppress(ManifestError, ValueError, TypeError, KeyError):
                 return manifest.read(json.loads(request["spec"]["manifest"])["text"]).service_slice
         return ""
@@ -54,6 +66,11 @@ class Restores:
             self._tenants[change.meta.uid] = tenant
         if tenant:
             self._on_tenant(tenant)
+
+
+def _of(tenant: str, found: Iterable[Obj]) -> list[Obj]:
+    own = [obj for obj in found if tenant_of(obj) == tenant and is_pending(obj)]
+    return sorted(own, key=lambda obj: (obj["metadata"]["creationTimestamp"], obj["metadata"]["name"]))
 
 
 def tenant_of(request: Obj) -> str:

@@ -121,7 +121,9 @@ class Reconciler:
         return _Result(_REFUSED if trouble else self._resync, wanted)
 
     async def _build(self, observed: Observed, admitted: Admitted) -> _Result:
-        wished = next((wish for facet in self._facets if (wish := facet.wishes(observed.name))), "")
+        wished = ""
+        for facet in self._facets:
+            wished = wished or await facet.wishes(observed)
         service_slice = await self._slicer.slice_of(observed, wished)
         if isinstance(service_slice, Refusal):
             result = _Result(self._resync, status.refused(observed.tenant, service_slice, observed.now))

@@ -100,7 +100,7 @@ class Facet:
         """Whether a fact is still missing that will soon be known, and without which nothing may be created."""
         return False
 
-    def wishes(self, tenant: str) -> str:  # noqa: ARG002
+    async def wishes(self, observed: Observed) -> str:  # noqa: ARG002
         """The slice of the service range that a tenant without one gets if it is free; empty if any will do."""
         return ""
 

@@ -89,4 +89,4 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
 
 if __name__ == "__main__":
     main(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(command.main())
+    command.program()

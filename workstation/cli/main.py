@@ -7,10 +7,11 @@ on.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import bulkhead
 from workstation.cli import commands
@@ -98,6 +99,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.DONE
 
 
+def program() -> NoReturn:
+    """Run one command as a process, and end with its exit code.
+
+    obstore's threads may hand over an answer while Python takes itself down; one in three processes ended by SIGABRT then,
+    whatever its command had found. So a process that has used it ends at once, with everything written.
+    """
+    code = main()
+    if "obstore" not in sys.modules:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 def _run(words: list[str]) -> int:
     """Parse the words and run the command. An error that the user can act on is printed, and becomes an exit code."""
     arguments, command = split(words)
@@ -154,4 +170,4 @@ def _expected(error: Exception) -> CliError | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -112,7 +112,13 @@ def interrupted(snapshot_name: str, backups: Backups, when: str) -> None:
         "--directory",
         str(backups.folder),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    # A run without a terminal may have been started with SIGINT ignored, which its children would inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        started = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with started as process:
         assert process.stderr is not None
         for line in process.stderr:
             if when in line:

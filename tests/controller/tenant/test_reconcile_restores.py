@@ -8,6 +8,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.snapshots.bundle import Bundle
 from bulkhead.snapshots.manifest import PURPOSE
 from controller.host.restores import Restores
+from controller.pki.issue import new_authority
 from controller.pki.material import files_of
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.tenant.facets.restores.host import FILE, OF, SECRET, RestoreHost
@@ -230,11 +232,20 @@ async def test_a_plane_is_stopped_noted_filled_and_started(world: World) -> None
     assert (await world.note()).quarantine
 
 
-async def test_a_plane_comes_back_on_an_empty_host_with_its_identity_slice_and_keys(world: World) -> None:
+@pytest.mark.parametrize("seen", [True, False])
+async def test_a_plane_comes_back_on_an_empty_host_with_its_identity_slice_and_keys(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, seen: bool
+) -> None:
+    """`seen`: whether the controller's copies have the request when it first sees the Tenant."""
+    service_slice = "10.112.64.0/22" if seen else "10.112.68.0/22"
+    authority = new_authority("bulkhead:of-the-snapshot:etcd", datetime.now(UTC))
     secrets = {
         "pki-service-account": {"encryption.key": b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="},
+        "pki-ca-etcd": {"tls.crt": authority.certificate, "tls.key": authority.key},
     }
-    request, bundle = await restore(world, identity=OTHER, service_slice="10.112.64.0/22")
+    if not seen:
+        monkeypatch.setattr(world.restores, "pending", lambda _: [])
+    request, bundle = await restore(world, identity=OTHER, service_slice=service_slice)
     bundle = replace(bundle, secrets=secrets)
     await ask(world.client, world.name)
     await world.turns()
@@ -243,15 +254,18 @@ async def test_a_plane_comes_back_on_an_empty_host_with_its_identity_slice_and_k
     assert await world.find(kinds.SECRETS, planerecord.SECRET) is None
     assert await world.replicas() == (None, None)
     assert ready(await world.client.get(kinds.TENANTS, world.name)) == ("False", "Restoring")
+    monkeypatch.undo()
     await world.bring(bundle, request["metadata"]["uid"])
     for _ in range(4):
         await world.turns(2)
         await world.obey()
     tenant = await world.client.get(kinds.TENANTS, world.name)
     assert tenant["status"]["planeIdentity"] == OTHER
-    assert tenant["status"]["serviceSlice"] == "10.112.64.0/22"
+    assert tenant["status"]["serviceSlice"] == service_slice
     account = await world.find(kinds.SECRETS, SERVICE_ACCOUNT_SECRET)
     assert files_of(account)["encryption.key"] == secrets["pki-service-account"]["encryption.key"]
+    # Kubeconfigs from before stay valid: a CA of the snapshot never gives way to a new one.
+    assert files_of(await world.find(kinds.SECRETS, "pki-ca-etcd"))["tls.crt"] == authority.certificate
     assert await world.replicas() == (0, 0)
     assert await world.filler() is not None
     await world.fill()

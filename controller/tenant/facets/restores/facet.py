@@ -43,6 +43,7 @@ from controller.tenant.apply import Outdated
 from controller.tenant.facets.restores.comparing import Comparing
 from controller.tenant.facets.restores.host import RestoreHost, brought
 from controller.tenant.facets.restores.report import report
+from controller.tenant.observe import Observed
 from controller.tenant.status import Report
 from controller.tenant.turn import Facet, GroundLaid, Inherited, Seen, Turn
 
@@ -76,13 +77,13 @@ class RestoreBegun(Facet):
     clock: Clock
     signed: Ringed
 
-    def wishes(self, tenant: str) -> str:
+    async def wishes(self, observed: Observed) -> str:
         """The slice in which the Services of the snapshot have their addresses."""
-        return self.requests.slice_of(tenant)
+        return await self.requests.slice_of(observed.name, new=_is_new(observed))
 
     async def reconcile(self, turn: Turn) -> Turn:
         """Take the next step of the oldest restore of this tenant. Raises WaitsError before there is a plane."""
-        asked = self.requests.pending(turn.tenant)
+        asked = await self.requests.asked(turn.tenant, new=_is_new(turn.observed))
         request = await self.host.request(asked[0]["metadata"]["name"]) if asked else None
         if request is None or status.finished(request):
             return turn
@@ -144,7 +145,8 @@ class RestoreBegun(Facet):
             filled=status.is_filled(request),
             keys=bundle is not None,
             built=standing.built,
-            stopped=standing.quiet and began is not None,
+            # Where there never was a plane, nothing has to stop: a turn that went on to its keys would draw new ones.
+            stopped=standing.quiet and (began is not None or not standing.built),
             prepared=status.bump_of(request) is not None and bundle is not None and not _missing(turn, bundle),
             members=spec.control_plane.replicas,
             full=standing.full,
@@ -154,7 +156,7 @@ class RestoreBegun(Facet):
     async def _record(self, request: Obj, found: Manifest, decision: Decision, now: datetime) -> Obj:
         """What must be known before it is acted on."""
         wanted = status.at_work(request, found, decision.step, now)
-        if decision.step is Step.STOP and status.began(request) is None:
+        if decision.step in {Step.STOP, Step.PREPARE} and status.began(request) is None:
             wanted["startTime"] = timestamp(now)
         if decision.step is Step.FILLED:
             wanted["filledTime"] = timestamp(now)
@@ -205,6 +207,11 @@ class RestoreEnded(Facet):
         await self.host.drop_keys(turn.spec)
         _log.info("restored from %s", work.manifest.snapshot, extra={"tenant": turn.tenant, "unknown": len(compared.unknown)})
         return turn.plus(replace(work, step=Step.COMPARE))
+
+
+def _is_new(observed: Observed) -> bool:
+    """Whether the tenant has no keys yet."""
+    return SERVICE_ACCOUNT_SECRET not in observed.in_plane(kinds.SECRETS)
 
 
 def _note(request: Obj, found: Manifest) -> str:
