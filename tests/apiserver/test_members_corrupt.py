@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import KubeError, Unavailable
 from controller.plane.membership import Add, Disarm, Discard, Remove, Restart
 from tests.kit.etcdmembers import ADDRESS, EtcdMembers
 from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
@@ -36,8 +36,16 @@ async def bed(members: EtcdMembers) -> AsyncIterator[Bed]:
 async def alarm(bed: Bed, member: str) -> None:
     """What etcd does when it finds hashes that differ."""
     etcd = await bed.access.etcd("tenant", bed.members.keys, FIRST, ADDRESS)
-    body = {"action": "ACTIVATE", "memberID": member, "alarm": "CORRUPT"}
-    await etcd._client.transport.request("POST", "/v3/maintenance/alarm", body=json.dumps(body).encode(), timeout=10.0)
+    body = json.dumps({"action": "ACTIVATE", "memberID": member, "alarm": "CORRUPT"}).encode()
+
+    async def raised() -> bool:
+        try:
+            await etcd._client.transport.request("POST", "/v3/maintenance/alarm", body=body, timeout=10.0)
+        except Unavailable:  # the members elect a leader
+            return False
+        return True
+
+    await until(raised, "the alarm")
 
 
 def damage(bed: Bed, pod: str) -> None:
