@@ -8,6 +8,8 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
+from tests.kit import membersbed
+from tests.kit.etcdmembers import EtcdMembers
 from tests.kit.ledgerhost import LedgerHost
 from tests.kit.order import SCHEDULED, unit_of
 from tests.kit.servers import ApiServer, running, with_pod_groups
@@ -63,3 +65,13 @@ async def ledger_host(scheduled_server: ApiServer) -> AsyncIterator[LedgerHost]:
         LedgerHost.open(client) as made,
     ):
         yield made
+
+
+@pytest.fixture
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
+    """The etcds of a plane of three, none of which runs yet."""
+    processes = EtcdMembers(tmp_path_factory.mktemp("members"), membersbed.SPEC)
+    try:
+        yield processes
+    finally:
+        processes.kill()

@@ -5,7 +5,7 @@ The test is the kubelet: it starts what has ended with the record's present valu
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -19,15 +19,6 @@ from tests.kit.membersbed import ROOM, SECOND, SPEC, THIRD, Bed
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-
-
-@pytest.fixture
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    processes = EtcdMembers(tmp_path_factory.mktemp("members"), SPEC)
-    try:
-        yield processes
-    finally:
-        processes.kill()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,19 +10,10 @@ from bulkhead.kube.errors import KubeError
 from controller.plane.memberrecord import Record, is_refusal
 from controller.plane.membership import Add, Move, Promote, Restart
 from tests.kit.etcdmembers import PODS, EtcdMembers
-from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
+from tests.kit.membersbed import FIRST, SECOND, THIRD, Bed
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-
-
-@pytest.fixture
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    processes = EtcdMembers(tmp_path_factory.mktemp("members"), SPEC)
-    try:
-        yield processes
-    finally:
-        processes.kill()
 
 
 @pytest.fixture

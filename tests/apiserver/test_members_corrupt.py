@@ -1,26 +1,17 @@
 """A member of a plane of three that has other data than the others is named and replaced, with real etcd processes."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from bulkhead.kube.errors import KubeError, Unavailable
 from controller.plane.membership import Add, Disarm, Discard, Remove, Restart
 from tests.kit.etcdmembers import ADDRESS, EtcdMembers
-from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
+from tests.kit.membersbed import FIRST, SECOND, THIRD, Bed
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-
-
-@pytest.fixture
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    processes = EtcdMembers(tmp_path_factory.mktemp("members"), SPEC)
-    try:
-        yield processes
-    finally:
-        processes.kill()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ An etcd that starts alone by a flag is dangerous where others still have the old
 beside it. So the tests also show what must not happen, and what happens without the rules.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,15 +17,6 @@ from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-
-
-@pytest.fixture
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    processes = EtcdMembers(tmp_path_factory.mktemp("members"), SPEC)
-    try:
-        yield processes
-    finally:
-        processes.kill()
 
 
 @pytest.fixture
