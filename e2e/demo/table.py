@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from e2e import ledger, workloads
+from e2e import ledger, machine, workloads
 from e2e.demo.context import TEAMS, Context, PodPlace
 from e2e.names import GPU
 from e2e.tenants import conditions
@@ -17,7 +17,7 @@ NOWHERE = "-"
 NEXT = (
     ("look at both tenants", ".venv/bin/bulkhead tenant list"),
     ("be team-a for one command", ".venv/bin/bulkhead connect team-a -- kubectl get pods -o wide"),
-    ("see what the node runs", 'kubectl --kubeconfig="$(.venv/bin/bulkhead host kubeconfig)" get pods -A'),
+    ("see what the node runs", f"kubectl --kubeconfig={machine.KUBECONFIG} get pods -A"),
     ("make a tenant of your own", ".venv/bin/bulkhead tenant create my-team"),
     ("see Slurm in a tenant too", "make demo SLURM=1"),
     ("break things", "make chaos"),
