@@ -7,6 +7,7 @@ limits-cotenancy.yaml says what is judged.
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -34,12 +35,22 @@ def main() -> int:
     parser.add_argument("--tenants", type=int, default=10, help="how many, the storming one included; at least 2")
     parser.add_argument("--quiet-seconds", type=float, default=30.0, help="before each storm")
     parser.add_argument("--storm-seconds", type=float, default=30.0, help="of each storm")
+    parser.add_argument("--rate", type=float, default=10.0, help="requests a second of each neighbour")
+    parser.add_argument("--pod-every", type=float, default=2.0, help="seconds between two pods of a neighbour")
+    parser.add_argument(
+        "--plane-share", type=float, default=0.5, help="the share of the CPU that one plane may use, by its limits"
+    )
     parser.add_argument("--storm", action="append", choices=sorted(STORMS), help="only this one; may be repeated")
     parser.add_argument("--way", action="append", choices=WAYS, help="only planes, or only namespaces")
     parser.add_argument("--skip-install", action="store_true", help="measure the installed Bulkhead as it is")
     chosen = parser.parse_args()
     if chosen.tenants < 2:
         parser.error(f"--tenants must be at least 2, not {chosen.tenants}")
+    for option, value in (("--rate", chosen.rate), ("--pod-every", chosen.pod_every)):
+        if not 0 < value <= 1000:
+            parser.error(f"{option} must be more than 0 and at most 1000, not {value:g}")
+    if not 0.05 <= chosen.plane_share <= 1:
+        parser.error(f"--plane-share must be from 0.05 to 1, not {chosen.plane_share:g}")
     note = stopwatch()
     limits = judgement.load(LIMITS)
     plan = Plan(
@@ -48,19 +59,29 @@ def main() -> int:
         storm_seconds=chosen.storm_seconds,
         storms=tuple(chosen.storm or STORMS),
         ways=tuple(chosen.way or WAYS),
+        requests_per_second=chosen.rate,
+        pod_every_seconds=chosen.pod_every,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     if not chosen.skip_install:
         install.ensure_installed(note)
     stand(Standing.PROBE)
-    with Setup.prepared("cotenancy", plan.tenants, _MOST_PODS, note, keep=False) as setup:
+    size = control_plane(chosen.plane_share, os.cpu_count() or 1)
+    with Setup.prepared("cotenancy", plan.tenants, _MOST_PODS, note, keep=False, control_plane=size) as setup:
         readings = asyncio.run(Bench(setup, plan, note).run())
-    found: dict[str, Any] = {"tenants": plan.tenants, **summarise(readings)}
+    found: dict[str, Any] = {"tenants": plan.tenants, "plane_share": chosen.plane_share, **summarise(readings)}
     RESULTS.mkdir(parents=True, exist_ok=True)
     picture = RESULTS / "cotenancy.svg"
     picture.write_text(plot(readings, plan.tenants))
     print(f"picture: {picture}")
     return report.conclude("cotenancy", found, limits, left_out=left_out(plan, limits))
+
+
+def control_plane(share: float, cores: int) -> dict[str, Any]:
+    """Of a Tenant whose plane may use at most this share of so many cores: half of it for the API server."""
+    milli = int(share * cores * 1000)
+    parts = {"apiServer": milli // 2, "etcd": milli // 4, "syncer": milli // 4}
+    return {"resources": {name: {"limits": {"cpu": f"{part}m"}} for name, part in parts.items()}}
 
 
 def left_out(plan: Plan, limits: dict[str, judgement.Limit]) -> tuple[str, ...]:

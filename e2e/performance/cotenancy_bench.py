@@ -26,7 +26,6 @@ from workstation.chaos import judge, measure, observe, prober
 from workstation.chaos.measure import Api, Samples, measuring
 
 _PROBE = "probe"
-_POD_EVERY_SECONDS = 2.0
 _POD_SECONDS = 60.0
 _SETTLE_SECONDS = 5.0
 _END_SECONDS = 180.0
@@ -41,6 +40,9 @@ class Plan:
     storm_seconds: float
     storms: tuple[str, ...]
     ways: tuple[str, ...]
+    # What each tenant does all the time.
+    requests_per_second: float
+    pod_every_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,24 @@ class Tenancy:
     client: Client
     namespace: str
     whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """The machine's CPU time since its start, from the first line of /proc/stat: all of it, and what was idle."""
+
+    total: int
+    idle: int
+
+    @classmethod
+    def now(cls) -> "Ticks":
+        """As it is now. Time of niced processes counts as idle: they give way to all others."""
+        user, nice, system, idle, waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+        return cls(user + nice + system + idle + waiting + sum(rest), idle + waiting + nice)
+
+    def busy_since(self, before: "Ticks") -> float:
+        """The share of the machine's CPU that was busy since then."""
+        return 1 - (self.idle - before.idle) / max(1, self.total - before.total)
 
 
 @dataclass
@@ -104,9 +124,9 @@ class Bench:
         apis.append(Api(HOST, host, "default", _PROBE, writes=True))
         pods = {tenancy.name: Pods() for tenancy in neighbours}
         found = []
-        async with measuring(apis) as samples:
+        async with measuring(apis, period=1 / self._plan.requests_per_second) as samples:
             watched = Watched(way, host, samples, pods)
-            tasks = [asyncio.create_task(_pods(tenancy, pods[tenancy.name])) for tenancy in neighbours]
+            tasks = [asyncio.create_task(self._pods(tenancy, pods[tenancy.name])) for tenancy in neighbours]
             try:
                 for storm in self._plan.storms:
                     if storm == "webhooks" and not first.whole:
@@ -123,20 +143,30 @@ class Bench:
         way, host, samples, pods = watched.way, watched.host, watched.samples, watched.pods
         self._note(f"{way}: quiet for {self._plan.quiet_seconds:g} s")
         await asyncio.sleep(_SETTLE_SECONDS)
-        begin = measure.now()
+        begin, idle = measure.now(), Ticks.now()
         await asyncio.sleep(self._plan.quiet_seconds)
+        busy = [Ticks.now().busy_since(idle)]
         before = _phase(samples, pods, begin, measure.now())
         started = await observe.pods(host, SYSTEM_NAMESPACE)
         self._note(f"{way}: {storm} for {self._plan.storm_seconds:g} s")
         moments: list[float] = []
-        done = await _stormed(first, storm, self._plan.storm_seconds, moments)
+        done = await _stormed(first, storm, self._plan.storm_seconds, moments, busy)
         during = _phase(samples, pods, moments[0], moments[1])
         after = await observe.pods(host, SYSTEM_NAMESPACE)
         others = set(started) - {first.name}
         restarts = sum(judge.started(started[name], after.get(name)) for name in others)
-        reading = Reading(way, storm, before, during, restarts, done)
-        self._note(f"{way}: {storm}: {done}")
+        reading = Reading(way, storm, before, during, restarts, done, *busy)
+        self._note(f"{way}: {storm}: {done}; CPU busy {busy[0]:.0%}, then {busy[1]:.0%}")
         return reading
+
+    async def _pods(self, tenancy: Tenancy, pods: Pods) -> None:
+        """Create a pod in each period, whether or not the one before runs."""
+        number = 0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                number += 1
+                tasks.create_task(_pod(tenancy, pods, f"steady-{number}"))
+                await asyncio.sleep(self._plan.pod_every_seconds)
 
 
 def _client(path: Path) -> Client:
@@ -148,8 +178,8 @@ async def _probe_object(client: Client, namespace: str) -> None:
         await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": _PROBE}}, namespace)
 
 
-async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[float]) -> str:
-    """Let the first tenant storm, and note when it began and ended: what it did."""
+async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[float], busy: list[float]) -> str:
+    """Let the first tenant storm, and note when it began and ended, and how busy the machine was: what it did."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "e2e.performance.cotenancy_storm"),
@@ -162,8 +192,10 @@ async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[flo
     process.stdin.write(json.dumps(order).encode() + b"\n")
     await process.stdout.readline()
     moments.append(measure.now())
+    idle = Ticks.now()
     await asyncio.sleep(seconds)
     moments.append(measure.now())
+    busy.append(Ticks.now().busy_since(idle))
     process.stdin.close()
     try:
         async with asyncio.timeout(_END_SECONDS):
@@ -174,16 +206,6 @@ async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[flo
         await process.wait()
         return "it did not remove what it created in time"
     return done
-
-
-async def _pods(tenancy: Tenancy, pods: Pods) -> None:
-    """Create a pod every two seconds, whether or not the one before runs."""
-    number = 0
-    async with asyncio.TaskGroup() as tasks:
-        while True:
-            number += 1
-            tasks.create_task(_pod(tenancy, pods, f"steady-{number}"))
-            await asyncio.sleep(_POD_EVERY_SECONDS)
 
 
 async def _pod(tenancy: Tenancy, pods: Pods, name: str) -> None:
@@ -218,6 +240,7 @@ def _phase(samples: Samples, pods: Mapping[str, Pods], begin: float, end: float)
         times = [took for at, took in pods[subject].found if begin <= at <= end] if subject in pods else []
         found[subject] = Phase(
             requests_ms=tuple(sample.seconds * 1000 for sample in own if not sample.error),
+            reads_ms=tuple(sample.seconds * 1000 for sample in own if not sample.error and not sample.write),
             request_errors=sum(bool(sample.error) for sample in own),
             pods_ms=tuple(took for took in times if took is not None),
             pod_errors=sum(took is None for took in times),

@@ -20,6 +20,8 @@ class Phase:
     request_errors: int
     pods_ms: tuple[float, ...] = ()
     pod_errors: int = 0
+    # Those of the requests that wait for no disk.
+    reads_ms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Reading:
     restarts: int
     # What the storm did, as it counted itself.
     done: str
+    # The share of the machine's CPU that was busy.
+    busy_before: float
+    busy_during: float
 
 
 def summarise(readings: Sequence[Reading]) -> dict[str, Any]:
@@ -59,6 +64,7 @@ def _storm(reading: Reading) -> dict[str, Any]:
     neighbours = [name for name in reading.before if name != HOST]
     worst = max(neighbours, key=lambda name: _over(reading, name))
     before, during = reading.before[worst], reading.during[worst]
+    reads = max((_reads(reading, name) for name in neighbours), key=lambda pair: _beyond(*pair))
     pods = [_merged(phase[name].pods_ms for name in neighbours) for phase in (reading.before, reading.during)]
     return {
         "worst": worst,
@@ -67,6 +73,9 @@ def _storm(reading: Reading) -> dict[str, Any]:
         "p99_before_ms": _at(before.requests_ms, 99),
         "p99_during_ms": _at(during.requests_ms, 99),
         "p99_over_aim_ms": round(max(0.0, _over(reading, worst)), 1),
+        "reads_p99_before_ms": reads[0],
+        "reads_p99_during_ms": reads[1],
+        "reads_over_aim_ms": round(max(0.0, _beyond(*reads)), 1),
         "running_p50_before_ms": _at(pods[0], 50),
         "running_p50_during_ms": _at(pods[1], 50),
         "running_p99_before_ms": _at(pods[0], 99),
@@ -77,12 +86,21 @@ def _storm(reading: Reading) -> dict[str, Any]:
         "restarts": reading.restarts,
         "requests": sum(len(reading.during[name].requests_ms) for name in neighbours),
         "storm": reading.done,
+        "busy_before": round(reading.busy_before, 2),
+        "busy_during": round(reading.busy_during, 2),
     }
 
 
 def _over(reading: Reading, name: str) -> float:
     """How far a subject's p99 is beyond the aim, in milliseconds; negative if it is within."""
-    during, before = (_at(phase[name].requests_ms, 99) for phase in (reading.during, reading.before))
+    return _beyond(*(_at(phase[name].requests_ms, 99) for phase in (reading.before, reading.during)))
+
+
+def _reads(reading: Reading, name: str) -> tuple[float, float]:
+    return _at(reading.before[name].reads_ms, 99), _at(reading.during[name].reads_ms, 99)
+
+
+def _beyond(before: float, during: float) -> float:
     return during - (before * FACTOR + ALLOWANCE_MS)
 
 

@@ -26,6 +26,7 @@ _WATCHES = 200
 _LISTED = 2000
 _NEVER = 100
 _MARK = "storm"
+_LOUD_CPU = "250m"
 _PAUSE_SECONDS = 0.2
 
 
@@ -135,7 +136,10 @@ async def _logs(storm: Storm, worker: int) -> None:
     name = "loud"
     if worker == 0:
         command = ("sh", "-c", "while true; do echo storm storm storm storm storm storm storm storm; done")
-        pod = workloads.pod(name, workloads.pod_spec(command), namespace=storm.namespace, labels={_MARK: "yes"})
+        spec = workloads.pod_spec(command)
+        # What this storm is about is what it prints and what is read of it; `noise-cpu` of `make chaos` is about CPU.
+        spec["containers"][0]["resources"]["limits"]["cpu"] = _LOUD_CPU
+        pod = workloads.pod(name, spec, namespace=storm.namespace, labels={_MARK: "yes"})
         await storm.does(storm.client.create(kinds.PODS, pod))
     while True:
         path = f"{kinds.PODS.path(storm.namespace, name, 'log')}?tailLines=5000"

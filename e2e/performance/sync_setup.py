@@ -5,7 +5,7 @@ by name.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,14 +39,27 @@ class Setup:
     natives: tuple[str, ...]
     tenants: tuple[str, ...]
     note: Note
+    # `spec.controlPlane` of each Tenant; None for the usual one.
+    control_plane: Mapping[str, Any] | None = None
 
     def planes(self, count: int) -> list[tuple[str, Path]]:
         """The first `count` tenants, Ready, and their kubeconfigs; missing ones are created."""
-        return _planes(machine.host_api(), self.tenants[:count], self.note, modest=len(self.tenants) > _MANY_PLANES)
+        if self.control_plane is None and len(self.tenants) > _MANY_PLANES:
+            return _planes(self.tenants[:count], self.note, _MODEST, ", each API server asking for 10m of CPU instead of 50m")
+        return _planes(self.tenants[:count], self.note, self.control_plane)
 
     @classmethod
     @contextlib.contextmanager
-    def prepared(cls, prefix: str, count: int, most_pods: int, note: Note, *, keep: bool) -> Iterator[Self]:
+    def prepared(
+        cls,
+        prefix: str,
+        count: int,
+        most_pods: int,
+        note: Note,
+        *,
+        keep: bool,
+        control_plane: Mapping[str, Any] | None = None,
+    ) -> Iterator[Self]:
         """Create everything, and remove it however the block ends (`keep` leaves the tenants)."""
         host = machine.host_api()
         chosen = [f"{prefix}-{number}" for number in range(count)]
@@ -58,7 +71,7 @@ class Setup:
             for name in natives:
                 if host.find("Namespace", name) is None:
                     tenants.make_namespace(host, name)
-            yield cls(machine.KUBECONFIG, tuple(natives), tuple(chosen), note)
+            yield cls(machine.KUBECONFIG, tuple(natives), tuple(chosen), note, control_plane)
         finally:
             note("removing what the benchmark created")
             for name in natives:
@@ -92,12 +105,15 @@ def _there(host: Api, chosen: Sequence[str]) -> list[str]:
     return [name for name in chosen if host.find("Tenant", name) is not None]
 
 
-def _planes(host: Api, chosen: Sequence[str], note: Note, *, modest: bool) -> list[tuple[str, Path]]:
+def _planes(
+    chosen: Sequence[str], note: Note, control_plane: Mapping[str, Any] | None, remark: str = ""
+) -> list[tuple[str, Path]]:
+    host = machine.host_api()
     missing = sorted(set(chosen) - set(_there(host, chosen)))
     if missing:
-        note(f"making {len(missing)} tenants" + (", each API server asking for 10m of CPU instead of 50m" if modest else ""))
+        note(f"making {len(missing)} tenants{remark}")
     _class(host)
-    many: dict[str, Any] = {"controlPlane": _MODEST} if modest else {}
+    many: dict[str, Any] = {"controlPlane": dict(control_plane)} if control_plane else {}
     for name in missing:
         host.create(tenants.manifest(name, gpus=0, tenant_class=_CLASS, **many))
     tenants.wait_ready(host, list(chosen), seconds=120 + 20.0 * len(chosen))

@@ -33,6 +33,7 @@ class Sample:
     subject: str
     seconds: float
     error: str = ""
+    write: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,13 @@ class Samples:
         """Keep one line of the prober; other text is ignored."""
         try:
             found = mapping(json.loads(line))
-            sample = Sample(float(found["at"]), text(found["subject"]), float(found["seconds"]), text(found["error"]))
+            sample = Sample(
+                float(found["at"]),
+                text(found["subject"]),
+                float(found["seconds"]),
+                text(found["error"]),
+                write=found.get("write") is True,
+            )
         except (ValueError, KeyError, TypeError, RecursionError):
             return
         if len(self.found) < _MAX_SAMPLES:
@@ -54,8 +60,8 @@ class Samples:
 
 
 @contextlib.asynccontextmanager
-async def measuring(apis: Sequence[Api]) -> AsyncIterator[Samples]:
-    """Measure these APIs for the duration of a block."""
+async def measuring(apis: Sequence[Api], *, period: float = PERIOD_SECONDS) -> AsyncIterator[Samples]:
+    """Measure these APIs for the duration of a block: one request each in every `period`, in seconds."""
     samples = Samples()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -70,7 +76,7 @@ async def measuring(apis: Sequence[Api]) -> AsyncIterator[Samples]:
     reading = asyncio.create_task(_read(process, samples))
     try:
         assert process.stdin is not None  # noqa: S101 - it was asked for
-        process.stdin.write(json.dumps(_order(apis)).encode() + b"\n")
+        process.stdin.write(json.dumps(_order(apis, period)).encode() + b"\n")
         with contextlib.suppress(ConnectionError):
             await process.stdin.drain()
         yield samples
@@ -78,7 +84,7 @@ async def measuring(apis: Sequence[Api]) -> AsyncIterator[Samples]:
         await asyncio.shield(asyncio.ensure_future(_end(process, reading)))
 
 
-def _order(apis: Sequence[Api]) -> Mapping[str, Any]:
+def _order(apis: Sequence[Api], period: float) -> Mapping[str, Any]:
     each = [
         {
             "subject": api.subject,
@@ -90,7 +96,7 @@ def _order(apis: Sequence[Api]) -> Mapping[str, Any]:
         }
         for api in apis
     ]
-    return {"period": PERIOD_SECONDS, "apis": each}
+    return {"period": period, "apis": each}
 
 
 async def _read(process: asyncio.subprocess.Process, samples: Samples) -> None:

@@ -86,10 +86,11 @@ class Probing:
 
     async def _ask(self, count: int) -> None:
         begin, error = time.monotonic(), ""
+        write = self._writes and count % _WRITE_EACH == 0
         async with self._turn:
             try:
                 async with asyncio.timeout(self._seconds):
-                    if self._writes and count % _WRITE_EACH == 0:
+                    if write:
                         await self._client.patch(
                             kinds.CONFIG_MAPS, self._name, {"data": {"count": str(count)}}, self._namespace
                         )
@@ -99,7 +100,8 @@ class Probing:
                 error = f"no answer within {self._seconds:g} s"
             except KubeError as failure:
                 error = str(failure)[:_ERROR_CHARACTERS] or type(failure).__name__
-        line = {"at": begin, "subject": self.subject, "seconds": time.monotonic() - begin, "error": error}
+        seconds = time.monotonic() - begin
+        line = {"at": begin, "subject": self.subject, "seconds": seconds, "error": error, "write": write}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
