@@ -23,12 +23,13 @@ Proof = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a fault may use: the host as its admin, the target, and a way to report progress."""
+    """What a fault may use: the host as its admin, the target, the other tenants as their users, and a way to report."""
 
     host: Api
     target: Tenant
     newcomer: str  # the name of a tenant that does not exist yet
     note: Callable[[str], None]
+    others: tuple[Tenant, ...] = ()
 
 
 class LiftError(AssertionError):

@@ -1,5 +1,6 @@
 """Partitions, loss, a narrow line and delay between the parts of the target, and a tenant without DNS or a registry."""
 
+import shutil
 import subprocess
 import tempfile
 import time
@@ -188,6 +189,7 @@ class Delay(Reversible):
         normal = self._time_to_address(scene)
         proxy = packets.start_proxy(process, _PROXY_PORT, _MARK, self.delay, log)
         # The proxy ends first: without the table, the end of its connections would not reach the syncer.
+        self.undo.later("the proxy's log", partial(shutil.rmtree, log.parent, ignore_errors=True))
         self.undo.later("the detour", partial(packets.close_detour, process))
         self.undo.later("the proxy", partial(_end, proxy))
         until("the proxy to listen", lambda: expect(log.exists(), "no proxy"), seconds=20)

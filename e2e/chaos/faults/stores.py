@@ -17,16 +17,28 @@ from pathlib import Path
 from typing import Final, Literal
 
 from e2e import commands, machine, tenants
-from e2e.api import Api, ApiError, Obj, UnreachableError
+from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos.faults import packets, parts
-from e2e.chaos.faults.fault import Proof, Reversible, Scene, of_pod, quietly, tenant_ready, tenant_works, write, write_fails
+from e2e.chaos.faults.fault import (
+    Fault,
+    Proof,
+    Reversible,
+    Scene,
+    of_pod,
+    quietly,
+    tenant_ready,
+    tenant_works,
+    write,
+    write_fails,
+)
 from e2e.chaos.faults.naming import LABELS, SELECTOR
 from e2e.chaos.load import STAYERS
 from e2e.poll import until
-from e2e.workloads import expect
+from e2e.workloads import expect, is_ready
 
 _LARGE_BYTES: Final = 960_000
 _NO_SPACE: Final = "database space exceeded"
+_NAMED_SECONDS: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +288,11 @@ class LostVolume(Reversible):
 
 
 @dataclass(frozen=True, slots=True)
-class LostMember(Reversible):
-    """One of the target's three members loses its files; the other two serve, and the loss is named."""
+class LostMember(Fault):
+    """One of the target's three members loses its files; the other two serve, and the controller replaces it.
+
+    Nothing is put back: the old files are those of a member that no longer is one.
+    """
 
     member: int = 2
     seconds: float = 30.0
@@ -287,25 +302,32 @@ class LostMember(Reversible):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         files = _Files(scene, self.member)
-        self.undo.later("the files of the member", files.put_back)
-        killed, text = files.change(_removed)
-        failures, tries, end = 0, 0, time.monotonic() + self.seconds
-        while time.monotonic() < end:
+        doomed = files.processes()
+        with parts.frozen(files.processes, "etcd of the member"):
+            until("etcd to stand still", lambda: expect(all(p.state == "T" for p in doomed), "it runs"), seconds=10)
+            shutil.rmtree(files.data)
+            killed = machine.kill(doomed, f"etcd of member {self.member}")
+        failures, tries, named, end = 0, 0, "", time.monotonic() + self.seconds
+        # It may be replaced before the time is over, and is named only until then.
+        while time.monotonic() < end or not named:
             failures += bool(write_fails(scene.target.api, timeout=10))
             tries += 1
+            named = named or _member_named(scene)
+            if time.monotonic() > end + _NAMED_SECONDS:
+                break
             time.sleep(0.3)
-        named = until("the loss to be named", partial(_member_named, scene), seconds=90)
-        return [killed, (failures < tries * 0.2, f"{text}; {failures} of {tries} writes to the others failed"), (True, named)]
+        text = f"the member's files are gone; {failures} of {tries} writes to the others failed"
+        return [killed, (failures < tries * 0.2, text), (bool(named), named or "no condition of the Tenant named the loss")]
 
-
-def _removed(data: Path) -> str:
-    shutil.rmtree(data)
-    return "the member's files are gone"
+    def recovered(self, scene: Scene) -> None:
+        ready = sum(is_ready(pod) for pod in parts.pods_named(scene.host, scene.target.plane, "plane-"))
+        named = _member_named(scene)
+        expect(not named and ready >= 3, f"{ready} members are ready; {named}")
+        tenant_ready(scene)
+        tenant_works(scene.target)
 
 
 def _member_named(scene: Scene) -> str:
-    conditions: list[Obj] = list(tenants.conditions(scene.host.get("Tenant", scene.target.name)).values())
-    texts = [f"{item['type']}={item['status']} {item['reason']}: {item.get('message', '')}" for item in conditions]
-    found = [text for text in texts if "MembersDown" in text]
-    expect(bool(found), "; ".join(texts)[:300])
-    return found[0][:200]
+    """What the Tenant says about a member that is missing; empty if it says nothing."""
+    found = tenants.conditions(scene.host.get("Tenant", scene.target.name)).get("Degraded")
+    return "" if found is None else f"Degraded={found['status']} {found['reason']}: {found.get('message', '')}"[:200]
