@@ -124,6 +124,17 @@ def write_fails(api: Api, *, timeout: float = 3.0) -> str:
     return ""
 
 
+def write_anew_fails(tenant: Tenant, *, timeout: float = 5.0) -> str:
+    """The error of a small write by a new connection; empty if it was accepted.
+
+    A connection that is kept stays with one API server of a plane of three, whatever has become of its member.
+    """
+    try:
+        return write_fails(Api(tenant.kubeconfig, timeout=timeout), timeout=timeout)
+    except OSError as exc:
+        return str(exc) or type(exc).__name__
+
+
 def quietly(call: Callable[[], object]) -> None:
     """Cleaning up after a fault must not hide what the experiment found."""
     try:
