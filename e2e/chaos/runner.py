@@ -214,6 +214,14 @@ class Runner:
             went_on = experiment.may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
+        except KeyboardInterrupt:
+            # Without its span, what the fault did to its target would be counted against the experiment before.
+            end = time.monotonic()
+            self.records.append(Span(experiment.name, owner, begin, end, lifted or end, experiment.may_lose))
+            self.records.append(
+                Finding(experiment.name, experiment.title, None, pods_went_on=False, note="interrupted", at=end)
+            )
+            raise
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")

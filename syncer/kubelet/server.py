@@ -171,8 +171,8 @@ class Kubelet:
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str, *, upgrades: bool) -> None:
         """Refuse a request.
 
-        API servers pass on the text of a refused log with its status. Of a refused upgrade they pass on a Status object, and
-        anything else as an internal error.
+        API servers pass on the text of a refused log with its status. Of a refused upgrade they pass on a Status object to
+        clients of SPDY, and its message within an internal error to those of WebSocket.
         """
         answer = (
             http1.response(status, json.dumps(_status(status, text)).encode(), "application/json")
@@ -189,7 +189,9 @@ class Kubelet:
             return
         target = self._find(found)
         if self._streams >= self._limit:
-            raise BadRequestError(429, f"{self._limit} streams are open already: close one and try again")
+            # The number is in the text because API servers of 1.36 pass on the text alone.
+            words = f"too many sessions (429): {self._limit} of this tenant are open (exec, attach, port-forward, logs)"
+            raise BadRequestError(429, f"{words}; end one and try again")
         self._streams += 1
         metrics.KUBELET_STREAMS.set(self._streams)
         try:

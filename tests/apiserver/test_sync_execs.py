@@ -10,7 +10,7 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,8 @@ from tests.kit.ports import free_port
 from tests.kit.syncerbed import SyncerBed, until
 from tests.kit.vanishing import deafen, hurry, noticed_after
 
-_UPGRADE = (
+_SPDY = (("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", "v5.channel.k8s.io"))
+_WEBSOCKET = (
     ("Upgrade", "websocket"),
     ("Sec-WebSocket-Version", "13"),
     ("Sec-WebSocket-Key", "Y2hhb3MtY2hhb3MtY2hhbw=="),
@@ -73,9 +74,10 @@ class Bench:
     bed: SyncerBed
     node: Node
 
-    async def exec(self, client: Client, pod: str = "crowd") -> RawConnection:
+    async def exec(self, client: Client, pod: str = "crowd", how: Iterable[tuple[str, str]] = _WEBSOCKET) -> RawConnection:
         path = f"/api/v1/namespaces/{self.bed.space}/pods/{pod}/exec"
-        return await client.upgrade(path, [("command", "sleep"), ("stdout", "true"), ("container", "main")], _UPGRADE)
+        params = [("command", "sleep"), ("stdout", "true"), ("container", "main")]
+        return await client.upgrade(path, params, how, method="POST" if how is _SPDY else "GET")
 
 
 def _address() -> str:
@@ -143,8 +145,10 @@ async def test_the_session_beyond_the_bound_is_told_429_and_its_place_comes_back
         late = await bench.exec(plane_client)
         answer = await told(late, 20)
         await late.close()
-        assert (answer.get("code"), answer.get("reason")) == (429, "TooManyRequests"), answer
-        assert f"{STREAMS} streams are open already" in str(answer["message"])
+        assert f"too many sessions (429): {STREAMS} of this tenant are open" in str(answer.get("message")), answer
+        with pytest.raises(ApiError) as refused:
+            await bench.exec(plane_client, how=_SPDY)
+        assert (refused.value.status, refused.value.reason) == (429, "TooManyRequests")
         assert bench.node.open == STREAMS, "the others go on, and the host was not asked"
         await opened.pop().close()
 
@@ -161,8 +165,7 @@ async def test_the_session_beyond_the_bound_is_told_429_and_its_place_comes_back
             connection.writer.transport.abort()
 
 
-async def test_what_is_not_there_is_told_with_its_own_status(bench: Bench, plane_client: Client) -> None:
-    """Not as an internal error of the server."""
+async def test_what_is_not_there_is_told_in_words_and_with_its_status(bench: Bench, plane_client: Client) -> None:
     name = f"absent-{secrets.token_hex(2)}"
     await bench.bed.create(bench.bed.pod(name))
     with pytest.raises(ApiError) as refused:
@@ -171,7 +174,10 @@ async def test_what_is_not_there_is_told_with_its_own_status(bench: Bench, plane
     assert bench.bed.session is not None
     bench.bed.session.kubelet._lookup = lambda _key: None
     answer = await told(await bench.exec(plane_client), 20)
-    assert (answer.get("code"), answer.get("reason")) == (404, "NotFound"), answer
+    assert "crowd: not on a node" in str(answer.get("message")), answer
+    with pytest.raises(ApiError) as absent:
+        await bench.exec(plane_client, how=_SPDY)
+    assert absent.value.status == 404
 
 
 async def test_a_session_whose_api_server_has_vanished_gives_its_place_back(

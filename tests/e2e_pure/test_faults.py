@@ -94,17 +94,17 @@ def test_a_full_disk_refuses_the_files_of_a_program_and_not_its_network(tmp_path
 
 
 def test_a_refused_exec_is_told_by_the_message_of_its_last_channel() -> None:
-    status = json.dumps({"status": "Failure", "code": 429, "message": "64 streams are open already"}).encode()
+    status = json.dumps({"status": "Failure", "code": 429, "message": "too many sessions (429): 64"}).encode()
     long = b"\x01" + b"o" * 70_000
     data = bytearray(b"\x82\x02\x01o" + b"\x82\x7f" + len(long).to_bytes(8) + long)
     told = b"\x03" + status
-    data += b"\x82\x7e" + len(told).to_bytes(2) + told + b"\x88\x02\x03"
+    data += b"\x88\x02\x03\xe8" + b"\x82\x7e" + len(told).to_bytes(2) + told + b"\x88\x02\x03"
     assert list(execs.messages(data)) == [b"\x01o", long, told]
     assert bytes(data) == b"\x88\x02\x03", "the frame that is not whole yet stays"
     session = execs.Session(http.client.HTTPSConnection("127.0.0.1"), 101)
     session._data += b"\x82\x7e" + len(told).to_bytes(2) + told
     session.look(0)
-    assert (session.code, session.ended) == (429, "64 streams are open already")
+    assert (session.code, session.ended) == (429, "too many sessions (429): 64")
 
 
 def test_a_log_of_strace_says_what_was_injected() -> None:

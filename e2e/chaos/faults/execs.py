@@ -6,6 +6,7 @@ import ssl
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,7 +34,10 @@ _POD: Final = "exec-crowd"
 
 
 def messages(data: bytearray) -> Iterator[bytes]:
-    """The contents of the whole frames at the beginning of `data`, which are taken away from it. Pure but for that."""
+    """The contents of the whole frames at the beginning of `data`, which are taken away from it. Pure but for that.
+
+    Control frames are left out: a close frame begins with a byte that looks like a channel's.
+    """
     while len(data) >= 2:
         length, start = data[1] & 0x7F, 2
         if length >= 126:
@@ -43,9 +47,10 @@ def messages(data: bytearray) -> Iterator[bytes]:
             length = struct.unpack("!H" if start == 4 else "!Q", data[2:start])[0]
         if len(data) < start + length:
             return
-        content = bytes(data[start : start + length])
+        content, control = bytes(data[start : start + length]), bool(data[0] & 0x08)
         del data[: start + length]
-        yield content
+        if not control:
+            yield content
 
 
 @dataclass(slots=True)
@@ -178,9 +183,10 @@ class OpenExecs(Fault):
         finally:
             for session in held:
                 session.close()
-        told = [session for session in held if session.status == 429 or session.code == 429]
+        # API servers of 1.36 pass on the words of a refusal alone.
+        told = [session for session in held if session.status == 429 or "(429)" in session.ended]
         running = [session for session in held if session.status == 101 and not session.ended]
-        words = next((session.ended for session in told if session.ended), "")
+        ends = Counter(f"{session.code or session.status} {session.ended[:100]}".strip() for session in held if session.ended)
         others_failed = [error for _, error in others if error]
         slowest = max((seconds for seconds, _ in others), default=0.0)
         return [
@@ -190,7 +196,7 @@ class OpenExecs(Fault):
             ),
             (
                 len(told) >= (self.sessions - len(running)) * 0.9,
-                f"{len(told)} others were told 429: {words[:100] or 'no words'}; {len(broken)} got no answer",
+                f"{len(told)} others were told 429; {len(broken)} got no answer; told most: {ends.most_common(2)}",
             ),
             (
                 not scene.others or (bool(others) and not others_failed),

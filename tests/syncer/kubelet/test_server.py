@@ -272,10 +272,10 @@ async def test_streams_are_capped(bench: Bench) -> None:
     # What API servers pass on of a refused upgrade.
     status = json.loads(refused.partition(b"\r\n\r\n")[2])
     assert (status["kind"], status["code"], status["reason"]) == ("Status", 429, "TooManyRequests")
-    assert "2 streams are open already" in status["message"]
+    assert "too many sessions (429): 2 of this tenant are open" in status["message"]
     # And of a refused log.
     log = await bench.ask("GET /containerLogs/ns/web/main HTTP/1.1\r\nHost: x\r\n\r\n")
     assert log.startswith(b"HTTP/1.1 429")
-    assert log.partition(b"\r\n\r\n")[2].startswith(b"2 streams are open already")
+    assert log.partition(b"\r\n\r\n")[2].startswith(b"too many sessions (429): 2 of this tenant")
     for writer in held:
         writer.close()
