@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bulkhead.kube.connection import Answer, Bounds, Connection, Stream
+from bulkhead.kube.keepalive import keep_alive
 from bulkhead.kube.request import Server
 
 _CONNECT_SECONDS: Final = 10.0
@@ -108,7 +109,8 @@ class Calls:
     async def _connect(self) -> Connection:
         loop, server = asyncio.get_running_loop(), self._server
         async with asyncio.timeout(_CONNECT_SECONDS):
-            _, connection = await loop.create_connection(
+            transport, connection = await loop.create_connection(
                 lambda: Connection(self._open), server.host, server.port, ssl=self._tls, server_hostname=server.tls_name
             )
+        keep_alive(transport)
         return connection

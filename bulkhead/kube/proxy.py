@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from bulkhead.kube.connection import Stream
 from bulkhead.kube.errors import ApiError, ProtocolError, TooLarge, from_response
+from bulkhead.kube.keepalive import keep_alive
 from bulkhead.kube.transport import Transport, mapped
 
 CHUNK_BYTES = 64 * 1024
@@ -99,6 +100,7 @@ async def open_upgrade(
             reader, writer = await asyncio.open_connection(
                 server.host, server.port, ssl=transport.tls, server_hostname=server.tls_name, limit=_HEAD_LIMIT_BYTES
             )
+            keep_alive(writer.transport)
             try:
                 writer.write(request)
                 await writer.drain()

@@ -191,8 +191,9 @@ def mapped(call: str, limit: float) -> Iterator[None]:
         yield
     except KubeError:
         raise
-    except TimeoutError as error:
-        raise Timeout(f"{call}: no answer within {limit:g} s") from error
     except OSError as error:
+        if isinstance(error, TimeoutError) and error.errno is None:
+            raise Timeout(f"{call}: no answer within {limit:g} s") from error
+        # Among them the kernel's own timeout, of a peer that has vanished (`keepalive`).
         # Connections and TLS: all of their errors are of this one.
         raise unreachable(f"{call}: {type(error).__name__}: {error}"[:500]) from error

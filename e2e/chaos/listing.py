@@ -49,7 +49,8 @@ call that made it that the fault is there. Then it puts everything back, and wai
 seconds that it may take, and until no trace is left. Without proof it has failed.
 
 {shown} of them passed in a run that was recorded (`python -m e2e.chaos.shown`): the last column has the day, the tenants, when
-the target worked again, and how many of the others' requests and other work failed.
+the target worked again, how many of the others' requests and other work failed, and the p99 of the slowest of them, before the
+first fault and during this one.
 """
 
 
@@ -79,7 +80,8 @@ def _row(item: Experiment, seen: Mapping[str, Any] | None) -> str:
 def _shown(seen: Mapping[str, Any] | None) -> str:
     if seen is None:
         return ""
-    return f"{seen['on']}, {seen['tenants']} tenants: {seen['recovered_s']} s; {seen['failed']} of {seen['requests']} failed"
+    text = f"{seen['on']}, {seen['tenants']} tenants: {seen['recovered_s']} s; {seen['failed']} of {seen['requests']} failed"
+    return f"{text}; p99 {seen['baseline_ms']} to {seen['worst_ms']} ms" if "worst_ms" in seen else text
 
 
 def main() -> int:

@@ -173,13 +173,14 @@ class Runner:
                 return
             done.append(turn.experiment.name)
             target = opened[turn.member.name]
-            if self._experiment(turn.experiment, target):
+            others = tuple(tenant for name, tenant in opened.items() if name != target.name)
+            if self._experiment(turn.experiment, target, others):
                 self._afterwards(turn.experiment, target, turn.member)
             time.sleep(self.pace.settle)
 
-    def _experiment(self, experiment: Experiment, target: Tenant) -> bool:
+    def _experiment(self, experiment: Experiment, target: Tenant, others: tuple[Tenant, ...]) -> bool:
         """One experiment, from its hypothesis until no trace of its fault is left. False if it cannot be made here."""
-        scene = Scene(self.host, target, NEWCOMER, self.note)
+        scene = Scene(self.host, target, NEWCOMER, self.note, others)
         owner = _OWNERS.get(experiment.target, target.name)
         hypothesis = hypothesis_of(experiment)
         self.note(f"{experiment.title} (target: {owner})")
@@ -213,10 +214,20 @@ class Runner:
             went_on = experiment.may_lose or stayers(target) == before
             # The next fault would measure whatever is left of this one.
             until("every trace of the fault to be gone", partial(experiment.fault.over, scene), seconds=120, note=self._detail)
+        except KeyboardInterrupt:
+            # Without its span, what the fault did to its target would be counted against the experiment before.
+            end = time.monotonic()
+            self.records.append(Span(experiment.name, owner, begin, end, lifted or end, experiment.may_lose))
+            self.records.append(
+                Finding(experiment.name, experiment.title, None, pods_went_on=False, note="interrupted", at=end)
+            )
+            raise
         except Exception as exc:  # noqa: BLE001 -- a mistake in one fault must not cost what was observed of all others
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
-        time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
+        # In the span of an experiment at least one pod of each tenant has to come and go.
+        least = max(self.pace.least_span, turn_period(len(others) + 1) + 2.0)
+        time.sleep(max(0.0, least - (time.monotonic() - begin)))
         end = time.monotonic()
         self.records.append(Span(experiment.name, owner, begin, end, lifted, experiment.may_lose))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))

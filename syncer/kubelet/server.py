@@ -22,6 +22,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import proxy
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError, Timeout
+from bulkhead.kube.keepalive import keep_alive
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
@@ -39,7 +40,17 @@ _log = logging.getLogger(__name__)
 STREAMS: Final = 64
 CONNECTIONS: Final = 256
 _STUCK_SECONDS: Final = 120.0
-_REASONS: Final = {404: "NotFound", 405: "MethodNotAllowed", 503: "ServiceUnavailable"}
+# Of a Status, by its code.
+_REASONS: Final = {
+    400: "BadRequest",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    408: "Timeout",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 _ANSWER_HEADERS: Final = frozenset(
     {"upgrade", "connection", "x-stream-protocol-version", "sec-websocket-accept", "sec-websocket-protocol"}
 )
@@ -98,6 +109,8 @@ class Kubelet:
             writer.transport.abort()
             return
         self._connections += 1
+        # A session whose API server has vanished would hold its place for good.
+        keep_alive(writer.transport)
         try:
             await self._converse(reader, writer)
         except OSError:
@@ -107,11 +120,12 @@ class Kubelet:
             await http1.close(writer)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        verb, status = "unknown", 200
+        verb, status, upgrades = "unknown", 200, False
         try:
             request = await http1.read_request(reader)
             if request is None:
                 return
+            upgrades = request.wants_upgrade()
             if request.path.startswith("/apis/"):
                 verb = "metrics"
                 status = await self._measure(request, writer)
@@ -124,13 +138,13 @@ class Kubelet:
             await self._serve(found, request, reader, writer)
         except BadRequestError as error:
             status = error.status
-            await self._refuse(writer, status, str(error))
+            await self._refuse(writer, status, str(error), upgrades=upgrades)
         except ApiError as error:
             status = error.status if error.status >= 400 else 502
-            await self._refuse(writer, status, refusals.plain(error.message, "the pod"))
+            await self._refuse(writer, status, refusals.plain(error.message, "the pod"), upgrades=upgrades)
         except KubeError as error:
             status = 504 if isinstance(error, Timeout) else 502
-            await self._refuse(writer, status, "host API: not reachable now")
+            await self._refuse(writer, status, "host API: not reachable now", upgrades=upgrades)
         finally:
             metrics.KUBELET_REQUESTS.labels(verb, str(status)).inc()
 
@@ -141,15 +155,7 @@ class Kubelet:
             document = await self._answer(question(request))
         except BadRequestError as error:
             status = error.status
-            document = {
-                "kind": "Status",
-                "apiVersion": "v1",
-                "metadata": {},
-                "status": "Failure",
-                "message": str(error),
-                "reason": _REASONS.get(status, "BadRequest"),
-                "code": status,
-            }
+            document = _status(status, str(error))
         writer.write(http1.response(status, json.dumps(document).encode(), "application/json"))
         async with asyncio.timeout(_STUCK_SECONDS):
             await writer.drain()
@@ -162,8 +168,18 @@ class Kubelet:
         async with asyncio.timeout(_STUCK_SECONDS):
             await writer.drain()
 
-    async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
-        writer.write(http1.response(status, text.encode()))
+    async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str, *, upgrades: bool) -> None:
+        """Refuse a request.
+
+        API servers pass on the text of a refused log with its status. Of a refused upgrade they pass on a Status object to
+        clients of SPDY, and its message within an internal error to those of WebSocket.
+        """
+        answer = (
+            http1.response(status, json.dumps(_status(status, text)).encode(), "application/json")
+            if upgrades
+            else http1.response(status, text.encode())
+        )
+        writer.write(answer)
         await writer.drain()
 
     async def _serve(self, found: Route, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -173,7 +189,9 @@ class Kubelet:
             return
         target = self._find(found)
         if self._streams >= self._limit:
-            raise BadRequestError(429, f"{self._limit} streams are open already: close one and try again")
+            # The number is in the text because API servers of 1.36 pass on the text alone.
+            words = f"too many sessions (429): {self._limit} of this tenant are open (exec, attach, port-forward, logs)"
+            raise BadRequestError(429, f"{words}; end one and try again")
         self._streams += 1
         metrics.KUBELET_STREAMS.set(self._streams)
         try:
@@ -224,3 +242,16 @@ class Kubelet:
         writer.write(http1.response_head(101, answered))
         await writer.drain()
         await proxy.splice((reader, writer), (connection.reader, connection.writer))
+
+
+def _status(code: int, message: str) -> Obj:
+    """A failure as API servers tell it."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS.get(code, "BadRequest" if code < 500 else "InternalError"),
+        "code": code,
+    }

@@ -1,6 +1,7 @@
 """The pure parts of faults: the rules and commands that they use, what they read as proof, and how they are put back."""
 
 import base64
+import http.client
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, disks, keys, packets, parts, stores, syncers, traces, webhooks
+from e2e.chaos.faults import clocks, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
 from e2e.poll import until
@@ -79,6 +80,31 @@ def test_strace_ends_with_the_process_that_started_it() -> None:
     assert words[:4] == ("setpriv", "--pdeathsig", "TERM", "--")
     assert "inject=fsync,fdatasync:delay_exit=500000" in words
     assert words[words.index("-p") + 1] == "42"
+
+
+def test_a_full_disk_refuses_the_files_of_a_program_and_not_its_network(tmp_path: Path) -> None:
+    folder = tmp_path / "member"
+    folder.mkdir()
+    with (folder / "db").open("w"), (tmp_path / "other").open("w"), (folder / "0.wal").open("w"):
+        found = disks.open_files(Process(os.getpid(), "python", 1), "/member/")
+    assert found == [str(folder / "0.wal"), str(folder / "db")]
+    words = disks.strace(Process(42, "etcd", 1), "write", "error=ENOSPC", Path("log"), found)
+    assert words.count("-P") == 2
+    assert set(found) < set(words)
+
+
+def test_a_refused_exec_is_told_by_the_message_of_its_last_channel() -> None:
+    status = json.dumps({"status": "Failure", "code": 429, "message": "too many sessions (429): 64"}).encode()
+    long = b"\x01" + b"o" * 70_000
+    data = bytearray(b"\x82\x02\x01o" + b"\x82\x7f" + len(long).to_bytes(8) + long)
+    told = b"\x03" + status
+    data += b"\x88\x02\x03\xe8" + b"\x82\x7e" + len(told).to_bytes(2) + told + b"\x88\x02\x03"
+    assert list(execs.messages(data)) == [b"\x01o", long, told]
+    assert bytes(data) == b"\x88\x02\x03", "the frame that is not whole yet stays"
+    session = execs.Session(http.client.HTTPSConnection("127.0.0.1"), 101)
+    session._data += b"\x82\x7e" + len(told).to_bytes(2) + told
+    session.look(0)
+    assert (session.code, session.ended) == (429, "too many sessions (429): 64")
 
 
 def test_a_log_of_strace_says_what_was_injected() -> None:

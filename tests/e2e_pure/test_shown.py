@@ -8,19 +8,27 @@ import yaml
 from e2e.chaos import shown
 from e2e.chaos.experiments import EXPERIMENTS
 
-QUIET = {"requests": 10, "errors": 0, "failed_work": 0}
+QUIET = {"requests": 10, "errors": 0, "failed_work": 0, "baseline_p99_ms": 21.4, "p99_ms": 30.2}
 
 
 def run(**changes: Any) -> dict[str, Any]:
     found = {
         "experiment": "etcd-frozen", "passed": True, "evidence": ["it stood still"], "recovered_s": 0.98,
-        "neighbours": {"b": QUIET, "host": QUIET | {"errors": 1, "failed_work": 1}},
+        "neighbours": {"b": QUIET, "host": QUIET | {"errors": 1, "failed_work": 1, "p99_ms": 99.6}},
     }  # fmt: skip
     return {"started": "2026-11-26T14:04:14+00:00", "tenants": ["a", "b"], "experiments": [found | changes]}
 
 
 def test_a_run_that_passed_is_noted_with_what_the_others_saw() -> None:
-    entry = {"on": "2026-11-26", "tenants": 2, "recovered_s": 1.0, "requests": 20, "failed": 2}
+    entry = {
+        "on": "2026-11-26",
+        "tenants": 2,
+        "recovered_s": 1.0,
+        "requests": 20,
+        "failed": 2,
+        "baseline_ms": 21,
+        "worst_ms": 100,
+    }
     assert shown.with_run({}, run()) == {"etcd-frozen": entry}
 
 

@@ -3,7 +3,9 @@
 Nothing but the traced program is affected, and it runs on untraced when strace ends, also if strace is killed.
 """
 
+import contextlib
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -24,10 +26,25 @@ from e2e.workloads import expect
 _SYNCS: Final = "fsync,fdatasync"
 
 
-def strace(process: Process, calls: str, inject: str, log: Path) -> tuple[str, ...]:
-    """The command that traces a program with all its threads; it ends with this process. Pure."""
+def strace(process: Process, calls: str, inject: str, log: Path, files: Sequence[str] = ()) -> tuple[str, ...]:
+    """The command that traces a program with all its threads; it ends with this process. Pure.
+
+    `files` are the paths, as the program sees them, to which the calls have to go; all calls without any.
+    """
     tracer = ("strace", "-f", "-q", "-T", "-p", str(process.pid), "-e", f"trace={calls}")
-    return ("setpriv", "--pdeathsig", "TERM", "--", *tracer, "-e", f"inject={calls}:{inject}", "-o", str(log))
+    only = [word for path in files for word in ("-P", path)]
+    return ("setpriv", "--pdeathsig", "TERM", "--", *tracer, "-e", f"inject={calls}:{inject}", *only, "-o", str(log))
+
+
+def open_files(process: Process, part: str) -> list[str]:
+    """The paths of a program's open files that contain `part`, as the program sees them."""
+    found = set()
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            path = str(link.readlink())
+            if part in path and link.is_file():
+                found.add(path)
+    return sorted(found)
 
 
 def injected(log: str) -> tuple[int, int, float]:
@@ -51,13 +68,22 @@ class _Disk(Reversible):
 
     seconds: float = 20.0
 
-    def _trace(self, scene: Scene, calls: str, inject: str) -> Path:
-        """Trace the target's etcd; returns strace's log."""
+    def _trace(self, scene: Scene, calls: str, inject: str, files: str = "") -> Path:
+        """Trace the target's etcd, or its calls to the open files whose paths contain `files`; returns strace's log."""
         process = until("etcd of the target", lambda: _first(scene), seconds=30)
         log = Path(tempfile.mkdtemp(prefix="bulkhead-strace-")) / "calls"
-        tracer = subprocess.Popen(strace(process, calls, inject, log), stderr=subprocess.DEVNULL)
+        only = open_files(process, files) if files else []
+        if files and not only:
+            raise OSError(f"etcd (process {process.pid}) has no open file with {files!r} in its path")
+        tracer = subprocess.Popen(strace(process, calls, inject, log, only), stderr=subprocess.DEVNULL)
+        self.undo.later("the log of strace", partial(shutil.rmtree, log.parent, ignore_errors=True))
         self.undo.later("strace", partial(_detach, tracer))
-        until("strace to hold etcd", lambda: expect(traced_by(process) > 0, "not traced"), seconds=10)
+        # An etcd that cannot write ends so soon that it is never seen traced; the log shows what it was refused.
+        until(
+            "strace to hold etcd",
+            lambda: expect(traced_by(process) > 0 or (log.exists() and log.stat().st_size > 0), "not traced"),
+            seconds=10,
+        )
         return log
 
     def over(self, scene: Scene) -> None:
@@ -100,10 +126,11 @@ class FailingDisk(_Disk):
 
     error: str = "EIO"
     calls: str = _SYNCS
+    files: str = ""  # only calls to the open files with this in their paths: a full disk refuses no network
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         doomed = _first(scene)
-        log = self._trace(scene, self.calls, f"error={self.error}:when=3+")
+        log = self._trace(scene, self.calls, f"error={self.error}:when=3+", self.files)
         failure, end = "", time.monotonic() + self.seconds
         while time.monotonic() < end:
             failure = failure or write_fails(scene.target.api)

@@ -23,12 +23,13 @@ Proof = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a fault may use: the host as its admin, the target, and a way to report progress."""
+    """What a fault may use: the host as its admin, the target, the other tenants as their users, and a way to report."""
 
     host: Api
     target: Tenant
     newcomer: str  # the name of a tenant that does not exist yet
     note: Callable[[str], None]
+    others: tuple[Tenant, ...] = ()
 
 
 class LiftError(AssertionError):
@@ -121,6 +122,17 @@ def write_fails(api: Api, *, timeout: float = 3.0) -> str:
     except (ApiError, UnreachableError) as exc:
         return str(exc) or type(exc).__name__
     return ""
+
+
+def write_anew_fails(tenant: Tenant, *, timeout: float = 5.0) -> str:
+    """The error of a small write by a new connection; empty if it was accepted.
+
+    A connection that is kept stays with one API server of a plane of three, whatever has become of its member.
+    """
+    try:
+        return write_fails(Api(tenant.kubeconfig, timeout=timeout), timeout=timeout)
+    except OSError as exc:
+        return str(exc) or type(exc).__name__
 
 
 def quietly(call: Callable[[], object]) -> None:

@@ -1,5 +1,6 @@
 """Partitions, loss, a narrow line and delay between the parts of the target, and a tenant without DNS or a registry."""
 
+import shutil
 import subprocess
 import tempfile
 import time
@@ -12,7 +13,18 @@ from typing import Final, Literal
 from e2e import workloads
 from e2e.api import Obj
 from e2e.chaos.faults import packets, parts
-from e2e.chaos.faults.fault import Fault, Proof, Reversible, Scene, quietly, tenant_ready, tenant_works, write, write_fails
+from e2e.chaos.faults.fault import (
+    Fault,
+    Proof,
+    Reversible,
+    Scene,
+    quietly,
+    tenant_ready,
+    tenant_works,
+    write,
+    write_anew_fails,
+    write_fails,
+)
 from e2e.chaos.faults.naming import LABELS, SELECTOR, marker
 from e2e.poll import until
 from e2e.workloads import expect, is_ready
@@ -85,12 +97,12 @@ def _restarts_of_syncer(scene: Scene) -> int:
     return sum(sum(workloads.restarts(pod).values()) for pod in pods if pod["status"].get("containerStatuses"))
 
 
-def _effort(scene: Scene, seconds: float) -> tuple[int, int, float]:
+def _effort(scene: Scene, seconds: float, *, anew: bool = False) -> tuple[int, int, float]:
     """Writes of the target for a while: how many there were, how many failed, and the longest in seconds."""
     count, failed, longest, end = 0, 0, 0.0, time.monotonic() + seconds
     while time.monotonic() < end:
         begin = time.monotonic()
-        failed += bool(write_fails(scene.target.api, timeout=10))
+        failed += bool(write_anew_fails(scene.target) if anew else write_fails(scene.target.api, timeout=10))
         longest = max(longest, time.monotonic() - begin)
         count += 1
         time.sleep(0.1)
@@ -113,7 +125,7 @@ class MemberApart(Reversible):
         others = [packets.address(pod) for pod in pods.values()]
         self.undo.later("the table of drops", packets.clear)
         packets.drop([rule for other in others for rule in packets.between(alone, other)])
-        count, failed, longest = _effort(scene, self.seconds)
+        count, failed, longest = _effort(scene, self.seconds, anew=True)
         lost = packets.dropped()
         text = f"{failed} of {count} writes failed, the longest took {longest:.1f} s"
         return [(lost > 0, f"{lost} packets between {alone} and {others} were dropped"), (failed < count / 2, text)]
@@ -188,6 +200,7 @@ class Delay(Reversible):
         normal = self._time_to_address(scene)
         proxy = packets.start_proxy(process, _PROXY_PORT, _MARK, self.delay, log)
         # The proxy ends first: without the table, the end of its connections would not reach the syncer.
+        self.undo.later("the proxy's log", partial(shutil.rmtree, log.parent, ignore_errors=True))
         self.undo.later("the detour", partial(packets.close_detour, process))
         self.undo.later("the proxy", partial(_end, proxy))
         until("the proxy to listen", lambda: expect(log.exists(), "no proxy"), seconds=20)

@@ -6,8 +6,8 @@ is read from the host's API.
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -160,13 +160,18 @@ def memory_limit(process: Process) -> Path:
     return knob(process, "memory", "memory.limit_in_bytes", "memory.max")
 
 
-def refused_processes(process: Process) -> int:
-    """How often the kernel refused a process to the pod of this one, at the kubelet's limit.
+def refused_processes(processes: Iterable[Process]) -> int:
+    """How often the kernel refused a process to the pods of these ones, at the kubelet's limit.
 
-    The limit is the pod's. cgroup v1 counts at the container that asked, v2 at the pod whose limit it was.
+    The limit is the pod's. cgroup v1 counts at the container that asked, which is not the one of `pause`; v2 at the pod whose
+    limit it was.
     """
-    container = knob(process, "pids", "pids.events")
-    lines = [line for path in (container, container.parent.parent / "pids.events") for line in _read(path).splitlines()]
+    counters: set[Path] = set()
+    for process in processes:
+        with suppress(OSError):  # it has ended
+            container = knob(process, "pids", "pids.events")
+            counters |= {container, container.parent.parent / "pids.events"}
+    lines = [line for path in counters for line in _read(path).splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("max "))
 
 

@@ -17,16 +17,30 @@ from pathlib import Path
 from typing import Final, Literal
 
 from e2e import commands, machine, tenants
-from e2e.api import Api, ApiError, Obj, UnreachableError
+from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos.faults import packets, parts
-from e2e.chaos.faults.fault import Proof, Reversible, Scene, of_pod, quietly, tenant_ready, tenant_works, write, write_fails
-from e2e.chaos.faults.naming import LABELS, SELECTOR
+from e2e.chaos.faults.fault import (
+    Fault,
+    Proof,
+    Reversible,
+    Scene,
+    of_pod,
+    quietly,
+    tenant_ready,
+    tenant_works,
+    write,
+    write_anew_fails,
+    write_fails,
+)
+from e2e.chaos.faults.naming import LABELS, SELECTOR, marker
 from e2e.chaos.load import STAYERS
 from e2e.poll import until
-from e2e.workloads import expect
+from e2e.workloads import expect, is_ready
 
 _LARGE_BYTES: Final = 960_000
 _NO_SPACE: Final = "database space exceeded"
+_NAMED_SECONDS: Final = 90.0
+_FEW_OBJECTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +54,14 @@ class FullStore(Reversible):
         self.undo.later("the large objects", partial(_empty, scene))
         begin = time.monotonic()
         with ThreadPoolExecutor(self.writers, "fill") as pool:
-            answers = list(pool.map(partial(_fill, scene.target.api), range(self.writers), [self.objects] * self.writers))
+            answers = list(pool.map(partial(_fill, scene.target.api), [self.objects] * self.writers))
         took, made = time.monotonic() - begin, sum(count for count, _ in answers)
         refusal = next((text for _, text in answers if text), "")
         scene.note(f"    {made} objects of {_LARGE_BYTES // 1000} kB in {took:.0f} s; waiting for the controller to see it")
-        named = tenants.wait_condition(scene.host, scene.target.name, "Ready", status="False", reason="StoreFull", seconds=130)
+        named = until("a store that is full for good", partial(_brimming, scene), seconds=130, interval=2.0)
         return [
             (_NO_SPACE in refusal, f"after {made} large objects the API answered: {refusal[:120]}"),
-            (True, f"the Tenant says {named['reason']}: {named['message'][:120]}"),
+            (True, f"the Tenant says {named[:140]}"),
         ]
 
     def recovered(self, scene: Scene) -> None:
@@ -56,11 +70,19 @@ class FullStore(Reversible):
         tenant_works(scene.target)
 
 
-def _fill(api: Api, writer: int, most: int) -> tuple[int, str]:
-    """How many large objects the API took from this writer, and its answer when it took no more."""
+def _brimming(scene: Scene) -> str:
+    """What the Tenant says of its full store; the controller makes one with mere holes writable, so it is filled again."""
+    _fill(scene.target.api, _FEW_OBJECTS)
+    ready = tenants.conditions(scene.host.get("Tenant", scene.target.name)).get("Ready", {})
+    expect(ready.get("reason") == "StoreFull", f"Ready is {ready}")
+    return f"{ready['reason']}: {ready['message']}"
+
+
+def _fill(api: Api, most: int) -> tuple[int, str]:
+    """How many large objects the API took, and its answer when it took no more."""
     for number in range(most):
         text = base64.b64encode(os.urandom(_LARGE_BYTES * 3 // 4)).decode()
-        metadata = {"name": f"large-{writer}-{number}", "namespace": "default", "labels": dict(LABELS)}
+        metadata = {"name": f"large-{marker()}", "namespace": "default", "labels": dict(LABELS)}
         try:
             api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}})
         except ApiError as error:
@@ -276,8 +298,11 @@ class LostVolume(Reversible):
 
 
 @dataclass(frozen=True, slots=True)
-class LostMember(Reversible):
-    """One of the target's three members loses its files; the other two serve, and the loss is named."""
+class LostMember(Fault):
+    """One of the target's three members loses its files; the other two serve, and the controller replaces it.
+
+    Nothing is put back: the old files are those of a member that no longer is one.
+    """
 
     member: int = 2
     seconds: float = 30.0
@@ -287,25 +312,32 @@ class LostMember(Reversible):
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
         files = _Files(scene, self.member)
-        self.undo.later("the files of the member", files.put_back)
-        killed, text = files.change(_removed)
-        failures, tries, end = 0, 0, time.monotonic() + self.seconds
-        while time.monotonic() < end:
-            failures += bool(write_fails(scene.target.api, timeout=10))
+        doomed = files.processes()
+        with parts.frozen(files.processes, "etcd of the member"):
+            until("etcd to stand still", lambda: expect(all(p.state == "T" for p in doomed), "it runs"), seconds=10)
+            shutil.rmtree(files.data)
+            killed = machine.kill(doomed, f"etcd of member {self.member}")
+        failures, tries, named, end = 0, 0, "", time.monotonic() + self.seconds
+        # It may be replaced before the time is over, and is named only until then.
+        while time.monotonic() < end or not named:
+            failures += bool(write_anew_fails(scene.target))
             tries += 1
+            named = named or _member_named(scene)
+            if time.monotonic() > end + _NAMED_SECONDS:
+                break
             time.sleep(0.3)
-        named = until("the loss to be named", partial(_member_named, scene), seconds=90)
-        return [killed, (failures < tries * 0.2, f"{text}; {failures} of {tries} writes to the others failed"), (True, named)]
+        text = f"the member's files are gone; {failures} of {tries} writes to the others failed"
+        return [killed, (failures < tries / 2, text), (bool(named), named or "no condition of the Tenant named the loss")]
 
-
-def _removed(data: Path) -> str:
-    shutil.rmtree(data)
-    return "the member's files are gone"
+    def recovered(self, scene: Scene) -> None:
+        ready = sum(is_ready(pod) for pod in parts.pods_named(scene.host, scene.target.plane, "plane-"))
+        named = _member_named(scene)
+        expect(not named and ready >= 3, f"{ready} members are ready; {named}")
+        tenant_ready(scene)
+        tenant_works(scene.target)
 
 
 def _member_named(scene: Scene) -> str:
-    conditions: list[Obj] = list(tenants.conditions(scene.host.get("Tenant", scene.target.name)).values())
-    texts = [f"{item['type']}={item['status']} {item['reason']}: {item.get('message', '')}" for item in conditions]
-    found = [text for text in texts if "MembersDown" in text]
-    expect(bool(found), "; ".join(texts)[:300])
-    return found[0][:200]
+    """What the Tenant says about a member that is missing; empty if it says nothing."""
+    found = tenants.conditions(scene.host.get("Tenant", scene.target.name)).get("Degraded")
+    return "" if found is None else f"Degraded={found['status']} {found['reason']}: {found.get('message', '')}"[:200]

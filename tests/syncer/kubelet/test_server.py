@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -266,6 +267,15 @@ async def test_streams_are_capped(bench: Bench) -> None:
         writer.write(head.encode())
         await reader.readuntil(b"\r\n\r\n")
         held.append(writer)
-    assert (await bench.ask(head)).startswith(b"HTTP/1.1 429")
+    refused = await bench.ask(head)
+    assert refused.startswith(b"HTTP/1.1 429")
+    # What API servers pass on of a refused upgrade.
+    status = json.loads(refused.partition(b"\r\n\r\n")[2])
+    assert (status["kind"], status["code"], status["reason"]) == ("Status", 429, "TooManyRequests")
+    assert "too many sessions (429): 2 of this tenant are open" in status["message"]
+    # And of a refused log.
+    log = await bench.ask("GET /containerLogs/ns/web/main HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert log.startswith(b"HTTP/1.1 429")
+    assert log.partition(b"\r\n\r\n")[2].startswith(b"too many sessions (429): 2 of this tenant")
     for writer in held:
         writer.close()

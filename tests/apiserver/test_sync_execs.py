@@ -1,0 +1,211 @@
+"""Many execs at once, through the real API servers of a plane and of the host: a bound that is told, and places that come back.
+
+The syncer's kubelet and the node's are played at an address of this machine, because API servers proxy to no loopback address.
+The node's kubelet accepts every exec and then says nothing.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.keepalive import keep_alive
+from bulkhead.kube.proxy import RawConnection
+from bulkhead.kube.resources import NODES
+from bulkhead.kube.websocket import Messages
+from syncer.kubelet import server
+from syncer.kubelet.server import STREAMS
+from tests.kit.background import background
+from tests.kit.pki import Authority
+from tests.kit.ports import free_port
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.vanishing import deafen, hurry, noticed_after
+
+_SPDY = (("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", "v5.channel.k8s.io"))
+_WEBSOCKET = (
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "Y2hhb3MtY2hhb3MtY2hhbw=="),
+    ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
+)
+_ERROR_CHANNEL = 3
+_PARALLEL = 8
+
+
+@dataclass
+class Node:
+    """A kubelet that accepts each upgrade."""
+
+    open: int = 0
+    most: int = 0
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.open += 1
+        self.most = max(self.most, self.open)
+        self.writers.add(writer)
+        try:
+            writer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+                b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\n\r\n"
+            )
+            while await reader.read(1 << 14):
+                pass
+        except OSError:
+            pass
+        finally:
+            self.open -= 1
+            self.writers.discard(writer)
+            writer.close()
+
+
+@dataclass
+class Bench:
+    bed: SyncerBed
+    node: Node
+
+    async def exec(self, client: Client, pod: str = "crowd", how: Iterable[tuple[str, str]] = _WEBSOCKET) -> RawConnection:
+        path = f"/api/v1/namespaces/{self.bed.space}/pods/{pod}/exec"
+        params = [("command", "sleep"), ("stdout", "true"), ("container", "main")]
+        return await client.upgrade(path, params, how, method="POST" if how is _SPDY else "GET")
+
+
+def _address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the address
+        address = str(probe.getsockname()[0])
+    if address.startswith("127."):
+        pytest.skip("this machine has no address but loopback")
+    return address
+
+
+@pytest.fixture
+async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A tenant with a running pod on a node whose kubelet is played."""
+    address, port, kubelet_port = _address(), free_port(), free_port()
+    cert, key = Authority("kubelet").issue("kubelet", addresses=(address,))
+    (tmp_path / "kubelet.pem").write_bytes(cert + key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "kubelet.pem")
+    node = Node()
+    async with SyncerBed.open(host_client, plane_client, shimAddress=address, shimPort=port) as bed:
+        assert bed.session is not None
+        status = {
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
+        }
+        await host_client.patch(NODES, bed.node, {"status": status}, subresource="status")
+        listening = await asyncio.start_server(node.answer, address, kubelet_port, ssl=tls)
+        async with listening, background(bed.session.kubelet.serve(address, port, tls)):
+            await bed.running("crowd")
+            await bed.caught_up()
+            yield Bench(bed, node)
+            for writer in list(node.writers):
+                writer.transport.abort()
+
+
+async def told(connection: RawConnection, seconds: float) -> dict[str, object]:
+    """What an API server says of an exec that has ended or was refused; empty if it goes on for so long."""
+    came = Messages()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while data := await connection.reader.read(1 << 14):
+                for _, content in came.feed(data):
+                    if content[:1] == bytes([_ERROR_CHANNEL]):
+                        found: dict[str, object] = json.loads(content[1:])
+                        return found
+    return {}
+
+
+async def test_the_session_beyond_the_bound_is_told_429_and_its_place_comes_back(bench: Bench, plane_client: Client) -> None:
+    opened: list[RawConnection] = []
+    places = asyncio.Semaphore(_PARALLEL)
+
+    async def enter() -> None:
+        async with places:
+            opened.append(await bench.exec(plane_client))
+
+    try:
+        await asyncio.gather(*(enter() for _ in range(STREAMS)))
+
+        async def full() -> bool:
+            return bench.node.open == STREAMS
+
+        await until(full, f"{STREAMS} execs at the node")
+        late = await bench.exec(plane_client)
+        answer = await told(late, 20)
+        await late.close()
+        assert f"too many sessions (429): {STREAMS} of this tenant are open" in str(answer.get("message")), answer
+        with pytest.raises(ApiError) as refused:
+            await bench.exec(plane_client, how=_SPDY)
+        assert (refused.value.status, refused.value.reason) == (429, "TooManyRequests")
+        assert bench.node.open == STREAMS, "the others go on, and the host was not asked"
+        await opened.pop().close()
+
+        async def freed() -> bool:
+            return bench.node.open < STREAMS
+
+        await until(freed, "the place of an exec that has ended")
+        again = await bench.exec(plane_client)
+        opened.append(again)
+        await until(full, "the next exec at the node")
+        assert bench.node.most == STREAMS
+    finally:
+        for connection in opened:
+            connection.writer.transport.abort()
+
+
+async def test_what_is_not_there_is_told_in_words_and_with_its_status(bench: Bench, plane_client: Client) -> None:
+    name = f"absent-{secrets.token_hex(2)}"
+    await bench.bed.create(bench.bed.pod(name))
+    with pytest.raises(ApiError) as refused:
+        await bench.exec(plane_client, name)
+    assert refused.value.status == 400, "a pod without a node has no exec"
+    assert bench.bed.session is not None
+    bench.bed.session.kubelet._lookup = lambda _key: None
+    answer = await told(await bench.exec(plane_client), 20)
+    assert "crowd: not on a node" in str(answer.get("message")), answer
+    with pytest.raises(ApiError) as absent:
+        await bench.exec(plane_client, how=_SPDY)
+    assert absent.value.status == 404
+
+
+async def test_a_session_whose_api_server_has_vanished_gives_its_place_back(
+    bench: Bench, plane_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench.bed.session is not None
+    kubelet = bench.bed.session.kubelet
+    callers: list[asyncio.BaseTransport] = []
+
+    def noted(transport: asyncio.BaseTransport) -> None:
+        keep_alive(transport)
+        callers.append(transport)
+
+    monkeypatch.setattr(server, "keep_alive", noted)
+    session = await bench.exec(plane_client)
+
+    async def one() -> bool:
+        return kubelet._streams == 1
+
+    await until(one, "a session")
+    (caller,) = callers
+    assert 0 < noticed_after(caller) <= 30
+    hurry(caller)
+    deafen(caller)
+
+    async def none() -> bool:
+        return kubelet._streams == 0
+
+    # API servers give up on a node that says nothing after 30 s, which would not show here: their end does not arrive.
+    await until(none, "its place", 25)
+    session.writer.transport.abort()
