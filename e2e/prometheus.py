@@ -14,7 +14,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,7 @@ class Prometheus:
     """One that runs."""
 
     folder: Path
+    tenants: tuple[str, ...]
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an instant query. Raises ValueError, with its words, for one that it refuses."""
@@ -47,13 +48,13 @@ class Prometheus:
         return result
 
     def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
-        alerts = self._get("alerts")["data"]["alerts"]
-        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+        """The names of the alerts that fire for its tenants, or for no tenant in particular."""
+        firing = [alert["labels"] for alert in self._get("alerts")["data"]["alerts"] if alert["state"] == "firing"]
+        return {labels["alertname"] for labels in firing if labels.get("tenant") in {None, *self.tenants}}
 
     def look_again(self, host: Api) -> None:
         """Scrape the pods that there are now."""
-        (self.folder / "targets.json").write_text(json.dumps(_targets(host)))
+        (self.folder / "targets.json").write_text(json.dumps(_targets(host, self.tenants)))
 
     def _get(self, path: str, **params: str) -> dict[str, Any]:
         asked = f"http://{_ADDRESS}/api/v1/{path}?{urllib.parse.urlencode(params)}"
@@ -66,8 +67,11 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running(host: Api, rules: Path | None = None, *, hold: float = 1.0) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes. `hold`: alerts wait for this part of the time that the rules want."""
+def running(host: Api, tenants: Iterable[str], rules: Path | None = None, *, hold: float = 1.0) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the controller and the syncers of some tenants. Others come and go, and may be in trouble.
+
+    `hold`: alerts wait for this part of the time that the rules want.
+    """
     program = _program()
     with tempfile.TemporaryDirectory(prefix="bulkhead-prometheus-") as made:
         folder = Path(made)
@@ -81,7 +85,7 @@ def running(host: Api, rules: Path | None = None, *, hold: float = 1.0) -> Itera
             (folder / "rules.yaml").write_text(yaml.safe_dump(_sooner(yaml.safe_load(rules.read_text()), hold)))
             config["rule_files"] = ["rules.yaml"]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        prometheus = Prometheus(folder)
+        prometheus = Prometheus(folder, tuple(tenants))
         prometheus.look_again(host)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -108,14 +112,16 @@ def _scrapes(prometheus: Prometheus) -> None:
         raise NotYetError(f"{there} targets, not reached: {down}")
 
 
-def _targets(host: Api) -> list[dict[str, Any]]:
-    """Each pod with metrics, and the tenant of a syncer."""
+def _targets(host: Api, tenants: Collection[str]) -> list[dict[str, Any]]:
+    """Each pod with metrics of the platform and of these tenants, and the tenant of a syncer."""
     found = []
     for pod in [*host.list("Pod", labels=_CONTROLLER), *host.list("Pod", labels=_SYNCERS)]:
         address = pod.get("status", {}).get("podIP")
+        tenant = pod["metadata"]["labels"].get("bulkhead.dev/tenant")
+        if tenant and tenant not in tenants:
+            continue
         if address and pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
             labels = {"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
-            tenant = pod["metadata"]["labels"].get("bulkhead.dev/tenant")
             found.append({"targets": [f"{address}:{_METRICS_PORT}"], "labels": labels | ({"tenant": tenant} if tenant else {})})
     return found
 
