@@ -26,11 +26,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
     # These kill or stop the controller, or count its restarts.
-    "controller": ("test_chaos_command", "test_controller_rights", "test_dashboards", "test_deletion", "test_large_pods"),
+    "controller": ("test_controller_rights", "test_dashboards", "test_deletion", "test_large_pods"),
     # These share a tenant of a class that allows every address (`shared`).
     "everywhere": ("test_canaries", "test_egress"),
     # These change the host as a whole, or judge all of it: no other test runs meanwhile.
     ALONE: (
+        "test_chaos_command",
         "test_doctor",
         "test_exposure",
         "test_power_cut",
