@@ -9,6 +9,7 @@ ServiceMonitor and PodMonitors give.
 import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import urllib.error
@@ -25,7 +26,6 @@ from e2e.api import Api
 from e2e.poll import NotYetError, until
 
 _CACHE: Final = Path("build/e2e/prometheus")
-_ADDRESS: Final = "127.0.0.1:19790"
 _METRICS_PORT: Final = 8080
 _SCRAPE_SECONDS: Final = 5
 _CONTROLLER: Final = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
@@ -38,6 +38,7 @@ class Prometheus:
 
     folder: Path
     tenants: tuple[str, ...]
+    address: str
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an instant query. Raises ValueError, with its words, for one that it refuses."""
@@ -57,7 +58,7 @@ class Prometheus:
         (self.folder / "targets.json").write_text(json.dumps(_targets(host, self.tenants)))
 
     def _get(self, path: str, **params: str) -> dict[str, Any]:
-        asked = f"http://{_ADDRESS}/api/v1/{path}?{urllib.parse.urlencode(params)}"
+        asked = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(params)}"
         try:
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -85,24 +86,35 @@ def running(host: Api, tenants: Iterable[str], rules: Path | None = None, *, hol
             (folder / "rules.yaml").write_text(yaml.safe_dump(_sooner(yaml.safe_load(rules.read_text()), hold)))
             config["rule_files"] = ["rules.yaml"]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        prometheus = Prometheus(folder, tuple(tenants))
+        prometheus = Prometheus(folder, tuple(tenants), _free_address())
         prometheus.look_again(host)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={_ADDRESS}"],
+                [
+                    program,
+                    "--config.file=prometheus.yml",
+                    "--storage.tsdb.path=data",
+                    f"--web.listen-address={prometheus.address}",
+                ],
                 cwd=folder,
                 stdout=log,
                 stderr=log,
             )
         try:
-            until("Prometheus to scrape", lambda: _scrapes(prometheus), seconds=60)
+            until("Prometheus to scrape", lambda: _scrapes(prometheus, host), seconds=60, interval=1.0)
             yield prometheus
         finally:
             process.terminate()
             process.wait(30)
 
 
-def _scrapes(prometheus: Prometheus) -> None:
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def _scrapes(prometheus: Prometheus, host: Api) -> None:
+    prometheus.look_again(host)  # a pod of before may be gone
     try:
         down = [found["metric"]["instance"] for found in prometheus.query("up") if found["value"][1] != "1"]
         there = len(prometheus.query("up"))

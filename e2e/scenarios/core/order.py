@@ -26,7 +26,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
     # These kill or stop the controller, or count its restarts.
-    "controller": ("test_controller_rights", "test_dashboards", "test_deletion", "test_large_pods"),
+    "controller": (
+        "test_controller_rights",
+        "test_deletion",
+        "test_large_pods",
+        "test_dashboards::test_the_worst_alerts_fire_for_their_faults_and_end",
+    ),
     # These share a tenant of a class that allows every address (`shared`).
     "everywhere": ("test_canaries", "test_egress"),
     # These change the host as a whole, or judge all of it: no other test runs meanwhile.
@@ -45,6 +50,7 @@ LONGEST_FIRST = (
     "gpus",
     "test_audit_webhook",
     "everywhere",
+    "test_dashboards",
     "test_store_full",
     "test_oidc",
     "test_preflight",
