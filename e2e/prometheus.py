@@ -114,7 +114,7 @@ def _free_address() -> str:
 
 
 def _scrapes(prometheus: Prometheus, host: Api) -> None:
-    prometheus.look_again(host)  # a pod of before may be gone
+    prometheus.look_again(host)  # an earlier pod may be gone
     try:
         down = [found["metric"]["instance"] for found in prometheus.query("up") if found["value"][1] != "1"]
         there = len(prometheus.query("up"))
