@@ -27,12 +27,13 @@ NOT_IN_TEST := host simulation outage ways browser $(LAYERS)
 any = $(subst $() $(), or ,$(strip $(1)))
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
-# Scenarios of the core suite wait for planes, so two run at a time.
+# Scenarios of the core suite wait for planes, so three run at a time; each process has two tenants of its own.
 SUITE ?= core
+SCENARIO_PROCESSES ?= 3
 SUITES := core slurm nodes install upgrade devices registry durable
 UP.core := host up
 UP.slurm := host up --slurm
-PROCESSES.core := -n 2
+PROCESSES.core := -n $(SCENARIO_PROCESSES)
 # QUICK=1: what the fixed part of .ci/run has time for, one way through each part of the platform.
 QUICK.core := newcomer nodes quota ledger flavors oidc controller_rights
 CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/test_$(each).py),e2e/scenarios/$(SUITE))

@@ -9,12 +9,13 @@ ServiceMonitor and PodMonitors give.
 import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,6 @@ from e2e.api import Api
 from e2e.poll import NotYetError, until
 
 _CACHE: Final = Path("build/e2e/prometheus")
-_ADDRESS: Final = "127.0.0.1:19790"
 _METRICS_PORT: Final = 8080
 _SCRAPE_SECONDS: Final = 5
 _CONTROLLER: Final = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
@@ -37,6 +37,8 @@ class Prometheus:
     """One that runs."""
 
     folder: Path
+    tenants: tuple[str, ...]
+    address: str
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an instant query. Raises ValueError, with its words, for one that it refuses."""
@@ -47,16 +49,16 @@ class Prometheus:
         return result
 
     def firing(self) -> set[str]:
-        """The names of the alerts that fire."""
-        alerts = self._get("alerts")["data"]["alerts"]
-        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+        """The names of the alerts that fire for its tenants, or for no tenant in particular."""
+        firing = [alert["labels"] for alert in self._get("alerts")["data"]["alerts"] if alert["state"] == "firing"]
+        return {labels["alertname"] for labels in firing if labels.get("tenant") in {None, *self.tenants}}
 
     def look_again(self, host: Api) -> None:
         """Scrape the pods that there are now."""
-        (self.folder / "targets.json").write_text(json.dumps(_targets(host)))
+        (self.folder / "targets.json").write_text(json.dumps(_targets(host, self.tenants)))
 
     def _get(self, path: str, **params: str) -> dict[str, Any]:
-        asked = f"http://{_ADDRESS}/api/v1/{path}?{urllib.parse.urlencode(params)}"
+        asked = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(params)}"
         try:
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -66,8 +68,11 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running(host: Api, rules: Path | None = None, *, hold: float = 1.0) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes. `hold`: alerts wait for this part of the time that the rules want."""
+def running(host: Api, tenants: Iterable[str], rules: Path | None = None, *, hold: float = 1.0) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the controller and the syncers of some tenants. Others come and go, and may be in trouble.
+
+    `hold`: alerts wait for this part of the time that the rules want.
+    """
     program = _program()
     with tempfile.TemporaryDirectory(prefix="bulkhead-prometheus-") as made:
         folder = Path(made)
@@ -81,24 +86,35 @@ def running(host: Api, rules: Path | None = None, *, hold: float = 1.0) -> Itera
             (folder / "rules.yaml").write_text(yaml.safe_dump(_sooner(yaml.safe_load(rules.read_text()), hold)))
             config["rule_files"] = ["rules.yaml"]
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        prometheus = Prometheus(folder)
+        prometheus = Prometheus(folder, tuple(tenants), _free_address())
         prometheus.look_again(host)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={_ADDRESS}"],
+                [
+                    program,
+                    "--config.file=prometheus.yml",
+                    "--storage.tsdb.path=data",
+                    f"--web.listen-address={prometheus.address}",
+                ],
                 cwd=folder,
                 stdout=log,
                 stderr=log,
             )
         try:
-            until("Prometheus to scrape", lambda: _scrapes(prometheus), seconds=60)
+            until("Prometheus to scrape", lambda: _scrapes(prometheus, host), seconds=60, interval=1.0)
             yield prometheus
         finally:
             process.terminate()
             process.wait(30)
 
 
-def _scrapes(prometheus: Prometheus) -> None:
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def _scrapes(prometheus: Prometheus, host: Api) -> None:
+    prometheus.look_again(host)  # an earlier pod may be gone
     try:
         down = [found["metric"]["instance"] for found in prometheus.query("up") if found["value"][1] != "1"]
         there = len(prometheus.query("up"))
@@ -108,14 +124,16 @@ def _scrapes(prometheus: Prometheus) -> None:
         raise NotYetError(f"{there} targets, not reached: {down}")
 
 
-def _targets(host: Api) -> list[dict[str, Any]]:
-    """Each pod with metrics, and the tenant of a syncer."""
+def _targets(host: Api, tenants: Collection[str]) -> list[dict[str, Any]]:
+    """Each pod with metrics of the platform and of these tenants, and the tenant of a syncer."""
     found = []
     for pod in [*host.list("Pod", labels=_CONTROLLER), *host.list("Pod", labels=_SYNCERS)]:
         address = pod.get("status", {}).get("podIP")
+        tenant = pod["metadata"]["labels"].get("bulkhead.dev/tenant")
+        if tenant and tenant not in tenants:
+            continue
         if address and pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
             labels = {"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
-            tenant = pod["metadata"]["labels"].get("bulkhead.dev/tenant")
             found.append({"targets": [f"{address}:{_METRICS_PORT}"], "labels": labels | ({"tenant": tenant} if tenant else {})})
     return found
 

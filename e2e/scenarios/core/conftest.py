@@ -1,7 +1,7 @@
 """Fixtures of the core suite: the host with the chart, two tenants that exist during the whole run, and tenants created ahead.
 
-The suite runs in two processes over one host (`-n 2`). Each has its own alice and bob. The first process installs, the other
-waits for it. `order` says which tests may run at the same time, and `turns` enforces it.
+The suite runs in three processes over one host (`-n 3`). Each has its own alice and bob. The first process installs, the
+others wait for it. `order` says which tests may run at the same time, and `turns` enforces it.
 """
 
 import fcntl
@@ -110,9 +110,12 @@ def _no_namespace(host: Api, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def fleet(host: Api) -> Iterator[Fleet]:
+def fleet(request: pytest.FixtureRequest, host: Api, worker_id: str) -> Iterator[Fleet]:
     """All tenants of this process. At its end all of them are gone, so that the next run on this host measures no deletions."""
     made = Fleet(host)
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    for name in sorted(STANDING & wanted):
+        made.order(_standing(name, worker_id))
     yield made
     made.close()
 

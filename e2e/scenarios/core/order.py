@@ -25,12 +25,19 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),
-    # These kill the controller, or count its restarts.
-    "controller": ("test_controller_rights", "test_deletion", "test_large_pods"),
-    # These change the host as a whole: no other test runs meanwhile.
+    # These kill or stop the controller, or count its restarts.
+    "controller": (
+        "test_controller_rights",
+        "test_deletion",
+        "test_large_pods",
+        "test_dashboards::test_the_worst_alerts_fire_for_their_faults_and_end",
+    ),
+    # These share a tenant of a class that allows every address (`shared`).
+    "everywhere": ("test_canaries", "test_egress"),
+    # These change the host as a whole, or judge all of it: no other test runs meanwhile.
     ALONE: (
         "test_chaos_command",
-        "test_dashboards",
+        "test_doctor",
         "test_exposure",
         "test_power_cut",
         "test_preflight::test_policies_that_are_not_enforced_are_found_out",
@@ -39,10 +46,12 @@ GROUPS: Mapping[str, Sequence[str]] = {
 # The longest groups start first, so that no process is left with a long group at the end. Groups that run alone come last, when
 # no other test has to wait for them.
 LONGEST_FIRST = (
+    "controller",
     "gpus",
     "test_audit_webhook",
+    "everywhere",
+    "test_dashboards",
     "test_store_full",
-    "controller",
     "test_oidc",
     "test_preflight",
     "test_login",

@@ -194,9 +194,10 @@ def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tena
     host.apply(credential("second"))
 
     def probe() -> None:
+        tenants.hurry(host, tenant.name)
         workloads.expect(arrives(write(tenant))[2] == "second", "the former token")
 
-    # The kubelet writes the file within 90 s, and the API server reads it once a minute.
+    # The kubelet writes the file within 90 s, here at once, and the API server reads it once a minute.
     until("the other token to be used", probe, seconds=240, interval=2)
     after = host.get("Pod", "plane-0", tenant.plane)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]

@@ -6,20 +6,20 @@ two positive controls: a pod of the host is heard everywhere, and each way is he
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import pytest
 
 from e2e import canaries, tenants, ways, workloads
-from e2e.api import Api, Obj
+from e2e.api import Api
 from e2e.canaries import Canaries
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
 from e2e.poll import until
+from e2e.scenarios.core.shared import EVERYWHERE
+from e2e.scenarios.core.shared import with_every_address as ahead
 from e2e.tenants import Tenant
 
-CLASS = "e2e-outbound"
-AT_ONCE = 8
+AT_ONCE = 24  # each attempt waits for deadlines, and computes nothing meanwhile
 OWN_PORTS = {way: 8450 + number for number, way in enumerate(ways.WAYS)}
 # A probe each 10 ms, to one place after the other. It ignores SIGTERM, so it goes on until it is killed.
 PROBES = """
@@ -40,20 +40,14 @@ def listening(host: Api) -> Iterator[Canaries]:
         yield made
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class that allows every address: what stays closed, no list has to name."""
-    isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
-    return fleet.order_of_own_class(CLASS, gpus=0, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
-
-
 @pytest.fixture(scope="module")
 def outbound(fleet: Fleet) -> Iterator[Tenant]:
+    """A tenant of a class that allows every address: what stays closed, no list has to name."""
     tenant = fleet.take(ahead(fleet))
     tenant.api.apply(workloads.pod("home", canaries.listener(*OWN_PORTS.values())))
     workloads.wait_running(tenant.api, "home")
     yield tenant
-    fleet.leave(CLASS)
+    tenant.api.delete("Pod", "home", "default", grace=0)
 
 
 def test_no_plane_connects_to_the_host_whatever_its_admin_says(host: Api, outbound: Tenant, listening: Canaries) -> None:
@@ -68,12 +62,15 @@ def test_no_plane_connects_to_the_host_whatever_its_admin_says(host: Api, outbou
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda attempt: ways.WAYS[attempt[0]](outbound.api, *attempt[1:]), attempts))
         counted = canaries.counted()
+
         # The positive control of each way: the tenant's own listener hears it, at a port of this way alone.
-        own = [(way, f"home-{number}", home, OWN_PORTS[way]) for number, way in enumerate(ways.WAYS)]
-        list(pool.map(lambda attempt: ways.WAYS[attempt[0]](outbound.api, *attempt[1:]), own))
-    printed = kubectl(outbound.kubeconfig, "logs", "home", "--tail=-1").out
-    heard = {way: canaries.clients(printed, port) for way, port in OWN_PORTS.items()}
-    assert {way: set(peers) for way, peers in heard.items()} == {way: {plane} for way in ways.WAYS}, printed
+        def heard_at_home() -> None:
+            silent = ways.WAYS.keys() - heard(outbound).keys()
+            own = [(way, f"home-{OWN_PORTS[way]}", home, OWN_PORTS[way]) for way in silent]
+            list(pool.map(lambda attempt: ways.WAYS[attempt[0]](outbound.api, *attempt[1:]), own))
+            workloads.expect(heard(outbound) == {way: {plane} for way in ways.WAYS}, f"{heard(outbound)}")
+
+        until("the tenant's own listener to hear each way", heard_at_home, seconds=60)
     assert listening.heard()[before:] == []
     # The API server tried, and nothing of it arrived.
     assert counted.sent >= len(places), counted
@@ -81,12 +78,18 @@ def test_no_plane_connects_to_the_host_whatever_its_admin_says(host: Api, outbou
     listening.control()
 
 
+def heard(tenant: Tenant) -> dict[str, set[str]]:
+    """The ways by which the tenant's own listener was reached, and from where."""
+    printed = kubectl(tenant.kubeconfig, "logs", "home", "--tail=-1").out
+    return {way: set(found) for way, port in OWN_PORTS.items() if (found := canaries.clients(printed, port))}
+
+
 def test_a_pod_reaches_the_host_nowhere_also_while_its_tenant_is_deleted(
     host: Api, fleet: Fleet, alice: Tenant, listening: Canaries, fresh_name: str
 ) -> None:
     """Policies go last: until a pod's last moment, nothing of what it sends arrives."""
-    fleet.order(tenants.manifest(fresh_name, gpus=0, tenant_class=CLASS))
-    tenant = fleet.take(tenants.manifest(fresh_name, gpus=0, tenant_class=CLASS))
+    fleet.order(tenants.manifest(fresh_name, gpus=0, tenant_class=EVERYWHERE))
+    tenant = fleet.take(tenants.manifest(fresh_name, gpus=0, tenant_class=EVERYWHERE))
     alice.api.apply(workloads.pod("neighbour", canaries.listener(canaries.PORT)))
     tenant.api.apply(workloads.pod("home", canaries.listener(canaries.PORT)))
     neighbour = str(workloads.wait_running(alice.api, "neighbour")["status"]["podIP"])

@@ -179,6 +179,8 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
         workloads.expect(any(item["type"] == "Available" and item["status"] == "True" for item in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
+    # Another admin: the controller writes that into the plane now, and not in its next round, minutes later.
+    host.patch("Tenant", tenant.name, {"spec": {"access": {"admins": [{"name": "another"}]}}})
     # Before the controller gives up reading an answer, one may have been refused.
     tenants.wait_condition(host, tenant.name, "PlaneReady", status="False", says="longer than", seconds=240)
 

@@ -1,11 +1,11 @@
 """The dashboards and the alerts before a real Prometheus that scrapes the host while tenants work and lend.
 
-A panel without data fails, unless its board says why it may be empty. The worst alerts are fired by their fault.
+A panel without data fails, unless its board says why it may be empty. The worst alerts are fired by their fault. Other tests
+run beside it, so what is judged is the host and the two tenants of this file.
 """
 
 import contextlib
 import json
-import re
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -24,8 +24,9 @@ from e2e.prometheus import Prometheus
 from e2e.tenants import Tenant
 
 CLASS = COHORT = "e2e-observed"
-LENDER, BORROWER = "e2e-lender", "e2e-borrows"
-NOMINAL = 4
+LENDER, BORROWER = "e2e-lends", "e2e-borrows"
+NOMINAL = 2
+NODE = "gpu-sim-3"  # one node for all pods, so that tests that need whole nodes find three others
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "charts" / "bulkhead" / "dashboards"
 REVIEWED = ROOT / "tests" / "observing" / "boards"
@@ -42,7 +43,10 @@ def ahead(fleet: Fleet) -> dict[str, Obj]:
     fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     fleet.lend(COHORT, {"reclaim": {"minRuntime": "0s", "within": "30s"}})
     own = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
-    return {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (LENDER, BORROWER)}
+    wanted = {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (LENDER, BORROWER)}
+    for manifest in wanted.values():
+        fleet.order(manifest)
+    return wanted
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,8 @@ def load(lender: Tenant, borrower: Tenant) -> None:
 
 
 def _pod(tenant: Tenant, name: str) -> None:
-    tenant.api.create(workloads.pod(name, workloads.pod_spec(gpus=2, where=workloads.SIMULATED)))
+    spec = workloads.pod_spec(gpus=1, where={"kubernetes.io/hostname": NODE}, tolerations=[workloads.TOLERATION])
+    tenant.api.create(workloads.pod(name, spec))
 
 
 def shipped() -> dict[tuple[str, str], list[str]]:
@@ -97,10 +102,11 @@ def test_no_panel_is_empty_that_should_not_be(host: Api, lender: Tenant, borrowe
     queries, reasons = shipped(), may_be_empty()
     assert len(queries) > 80
     assert reasons.keys() <= queries.keys()
-    with prometheus.running(host, RULES) as scraping:
+    with prometheus.running(host, (LENDER, BORROWER), RULES) as scraping:
         load(lender, borrower)
 
         def filled() -> None:
+            scraping.look_again(host)  # other tests end the controller's pods
             # Writes and reads, so that latency is that of enough requests, and reconciles of every kind go on.
             for number in range(40):
                 lender.api.apply(
@@ -113,17 +119,17 @@ def test_no_panel_is_empty_that_should_not_be(host: Api, lender: Tenant, borrowe
                 if (board, title) not in reasons and not _has_data(scraping.query(query))
             ]
             workloads.expect(not empty, f"without data: {empty}")
+            waiting = scraping.query(f'bulkhead_ledger_tenant_wait_seconds{{tenant="{BORROWER}", what="longest"}}')
+            workloads.expect(any(float(found["value"][1]) > 10 for found in waiting), f"the borrower's longest wait: {waiting}")
 
         # Figures of planes need two looks, which are a minute apart, and usage is stored every half minute.
         until("every panel to have data", filled, seconds=420, interval=10.0)
         # A panel that may be empty is asked as well: Prometheus refuses what it does not understand.
         empty = {where: reasons[where] for where in reasons if not any(map(scraping.query, queries[where]))}
         print(f"{len(queries)} panels; without data, as reviewed: {sorted(empty)}")
-        waiting = scraping.query(f'bulkhead_ledger_tenant_wait_seconds{{tenant="{BORROWER}", what="longest"}}')
-        assert float(waiting[0]["value"][1]) > 10
         assert not scraping.query(f'bulkhead_ledger_tenant_wait_seconds{{tenant="{LENDER}"}}')
         wrong = scraping.firing() - {"BulkheadGPUsIdleWhileWanted"}
-        assert wrong == set(), "a host at work fires alerts"
+        assert wrong == set(), "tenants at work fire alerts, or the host does"
 
 
 def _has_data(series: list[dict[str, Any]]) -> bool:
@@ -131,16 +137,16 @@ def _has_data(series: list[dict[str, Any]]) -> bool:
     return any(found["value"][1] != "NaN" for found in series)
 
 
-def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, lender: Tenant) -> None:
+def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, alice: Tenant) -> None:
     # A twentieth of the times: a minute becomes three seconds.
-    with prometheus.running(host, RULES, hold=0.05) as scraping, _thawed(host, lender):
+    with prometheus.running(host, (alice.name,), RULES, hold=0.05) as scraping, _thawed(host, alice):
 
         def down() -> None:
-            _freeze(host, lender)
+            _freeze(host, alice)
             _fires(scraping, "BulkheadPlaneDown")
 
         until("the plane to be told down", down, seconds=300, interval=5.0)
-    with prometheus.running(host, RULES, hold=0.05) as scraping:
+    with prometheus.running(host, (alice.name,), RULES, hold=0.05) as scraping:
         until("the plane to be told up", lambda: _silent(scraping, "BulkheadPlaneDown"), seconds=300, interval=5.0)
         with _without_controller(host):
             until("no leader to be told", lambda: _fires(scraping, "BulkheadNoLeader"), seconds=180, interval=5.0)
@@ -150,11 +156,6 @@ def test_the_worst_alerts_fire_for_their_faults_and_end(host: Api, lender: Tenan
             _silent(scraping, "BulkheadNoLeader")
 
         until("the leader to be back", back, seconds=300, interval=5.0)
-        told = commands.bulkhead("doctor", "-o", "json", kubeconfig=machine.KUBECONFIG, check=False)
-        checks = {check["check"]: check for check in json.loads(told.out)["checks"]}
-        assert [name for name, check in checks.items() if check["state"] == "failed"] == [], told.out
-        assert checks["tenants.certificates"]["state"] == "ok", checks["tenants.certificates"]
-        assert re.search(r"the first ends \d{4}-", checks["tenants.certificates"]["cause"])
 
 
 def _fires(scraping: Prometheus, name: str) -> None:

@@ -55,7 +55,9 @@ def pinned(node: str) -> Obj:
     return workloads.pod_spec(where={"kubernetes.io/hostname": node}, tolerations=[workloads.TOLERATION])
 
 
-def test_a_pool_becomes_one_tenants_alone_and_goes_back(host: Api, alice: Tenant, space: str, pool: list[str]) -> None:
+def test_a_pool_becomes_one_tenants_alone_and_goes_back_also_when_the_tenant_goes(
+    host: Api, alice: Tenant, space: str, pool: list[str]
+) -> None:
     first, _ = pool
     alice.api.create(workloads.pod("before", pinned(first), namespace=space))
     workloads.wait_running(alice.api, "before", namespace=space)
@@ -83,9 +85,10 @@ def test_a_pool_becomes_one_tenants_alone_and_goes_back(host: Api, alice: Tenant
     alice.api.create(workloads.pod("after", pinned(first), namespace=space))
     workloads.wait_running(alice.api, "after", namespace=space)
 
-
-def test_the_nodes_of_a_tenant_that_is_deleted_go_back(host: Api, pool: list[str]) -> None:
-    tenants.create(host, NAME, gpus=0, tenant_class=CLASS, nodes={"dedicated": True, "selector": {POOL: "own"}})
+    # The nodes of a tenant that is deleted go back, too.
+    tenants.empty(host, dora)
+    alice.api.delete("Pod", "after", space, grace=0)
+    host.patch("Tenant", NAME, {"spec": {"nodes": nodes}})
     expect(host, pool, (True, True), (True, True))
     tenants.remove(host, NAME)
     expect(host, pool, (False, False), (False, False))

@@ -7,6 +7,7 @@ import pytest
 from e2e import machine, names, tenants, workloads
 from e2e.api import Api
 from e2e.chaos.faults.parts import component_processes
+from e2e.fleet import Fleet
 from e2e.poll import until
 from e2e.tenants import Tenant
 
@@ -34,17 +35,16 @@ def test_a_tenant_with_a_broken_plane_goes_without_a_trace(host: Api, tenant: Te
     tenants.remove(host, tenant.name, seconds=150)
 
 
-def test_deletion_in_mid_provisioning_leaves_nothing(host: Api, fresh_name: str) -> None:
+def test_deletion_at_once_and_in_mid_provisioning_leaves_nothing(host: Api, fresh_name: str, fleet: Fleet) -> None:
+    at_once = f"{fresh_name}-at-once"
+    host.create(tenants.manifest(at_once, gpus=1))
+    fleet.leave(at_once)
     host.create(tenants.manifest(fresh_name, gpus=1))
     space = names.plane_namespace(fresh_name)
     until("provisioning to begin", lambda: host.get("Namespace", space), seconds=30, interval=0.05)
     assert not tenants.is_ready(host.get("Tenant", fresh_name))
     tenants.remove(host, fresh_name)
-
-
-def test_deletion_at_once_leaves_nothing(host: Api, fresh_name: str) -> None:
-    host.create(tenants.manifest(fresh_name, gpus=1))
-    tenants.remove(host, fresh_name)
+    tenants.wait_gone(host, at_once)
 
 
 @pytest.mark.fresh(gpus=1)

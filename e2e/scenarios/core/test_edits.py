@@ -1,44 +1,50 @@
 """Edits of a Tenant: a refused edit changes nothing on the host, and objects in use cannot be deleted."""
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
 
-from e2e import names, tenants, workloads
+from e2e import tenants, workloads
 from e2e.api import Api, ApiError, Obj
+from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
+NAME = "e2e-edited"
 LIMIT = 2
 
 
-def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, fresh_name: str) -> None:
-    offer = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": fresh_name}}
-    host.create(offer | {"spec": host.get("TenantClass", "standard")["spec"]})
-    try:
-        tenant = tenants.create(host, fresh_name, gpus=LIMIT, tenant_class=fresh_name)
-        before = runs(host, tenant)
-        quota = {"cohort": "demoo", "resources": {GPU: {"nominal": 0}}}
-        host.patch("Tenant", fresh_name, {"spec": {"quota": quota, "isolation": {"userNamespaces": True}}})
-        until(
-            "the edit to be refused",
-            lambda: says(host, fresh_name, "OutOfBounds", "this edit is not applied"),
-            seconds=60,
-        )
-        holds("what runs", lambda: workloads.expect(runs(host, tenant) == before, str(runs(host, tenant))), seconds=5)
-        host.patch("Tenant", fresh_name, {"spec": {"quota": {"cohort": None}, "isolation": None}})
-        until("the corrected edit to count", lambda: workloads.expect(runs(host, tenant)[0] == "0", "not yet"), seconds=60)
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    """A tenant of a class of its own."""
+    return fleet.order_of_own_class(NAME, gpus=LIMIT)
 
-        # The class names its users a second later, and a deletion is refused with their names.
-        def noted() -> None:
-            found = host.get("TenantClass", fresh_name).get("status") or {}
-            workloads.expect(found.get("tenantNames") == [fresh_name], str(found))
 
-        until("the class to say who uses it", noted, seconds=60)
-        with pytest.raises(ApiError, match=f"TenantClass {fresh_name} is in use by Tenant {fresh_name}"):
-            host.delete("TenantClass", fresh_name)
-    finally:
-        tenants.remove(host, fresh_name)
-        host.delete("TenantClass", fresh_name)
+@pytest.fixture
+def tenant(fleet: Fleet) -> Iterator[Tenant]:
+    yield fleet.take(ahead(fleet))
+    fleet.leave(NAME)
+
+
+def test_an_edit_that_is_refused_changes_nothing_and_its_class_stays(host: Api, tenant: Tenant) -> None:
+    before = runs(host, tenant)
+    quota = {"cohort": "demoo", "resources": {GPU: {"nominal": 0}}}
+    host.patch("Tenant", NAME, {"spec": {"quota": quota, "isolation": {"userNamespaces": True}}})
+    until("the edit to be refused", lambda: says(host, NAME, "OutOfBounds", "this edit is not applied"), seconds=60)
+    holds("what runs", lambda: workloads.expect(runs(host, tenant) == before, str(runs(host, tenant))), seconds=5)
+    host.patch("Tenant", NAME, {"spec": {"quota": {"cohort": None}, "isolation": None}})
+    until("the corrected edit to count", lambda: workloads.expect(runs(host, tenant)[0] == "0", "not yet"), seconds=60)
+
+    # The class names its users a second later, and a deletion is refused with their names.
+    def noted() -> None:
+        found = host.get("TenantClass", NAME).get("status") or {}
+        workloads.expect(found.get("tenantNames") == [NAME], str(found))
+
+    until("the class to say who uses it", noted, seconds=60)
+    with pytest.raises(ApiError, match=f"TenantClass {NAME} is in use by Tenant {NAME}"):
+        host.delete("TenantClass", NAME)
 
 
 def runs(host: Api, tenant: Tenant) -> tuple[str, str, tuple[str, ...]]:

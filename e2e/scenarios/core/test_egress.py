@@ -7,19 +7,19 @@ host refers to it.
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 
 import pytest
 
 from e2e import tenants, workloads
-from e2e.api import Api, Obj
+from e2e.api import Api
 from e2e.commands import kubectl, run
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import with_every_address as ahead
 from e2e.tenants import Tenant
 from workstation.hostcluster.component import NODE_ADDRESS
 
-CLASS = "e2e-outward"
 OUTSIDE, SERVER, METADATA = "198.18.77.77", "198.18.77.78", "169.254.77.77"
 VOLUME = "e2e-outward-server"
 
@@ -40,20 +40,14 @@ def listening() -> Iterator[int]:
         run(["ip", "address", "delete", f"{address}/32", "dev", "lo"])
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class that allows every address."""
-    isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
-    return fleet.order_of_own_class(CLASS, gpus=1, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
-
-
 @pytest.fixture(scope="module")
 def outward(fleet: Fleet) -> Iterator[Tenant]:
+    """A tenant of a class that allows every address."""
     tenant = fleet.take(ahead(fleet))
     tenant.api.apply(workloads.pod("walker"))
     workloads.wait_running(tenant.api, "walker")
     yield tenant
-    fleet.leave(CLASS)
+    tenant.api.delete("Pod", "walker", "default", grace=0)
 
 
 def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, listening: int) -> None:
@@ -73,7 +67,7 @@ def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, l
         if address != neighbour:
             socket.create_connection((address, port), timeout=5).close()  # the node itself reaches it
         holds(f"{what} out of reach", partial(opens, outward, address, port, wanted=False), seconds=1)
-    outside()
+    until("what is outside to be reached again", outside, seconds=20)
     condition = tenants.conditions(host.get("Tenant", outward.name))["EgressApplied"]
     assert condition["status"] == "True"
 
@@ -109,7 +103,7 @@ def test_no_server_of_the_hosts_volumes_is_reached(
     until("the machine to be reached", partial(opens, outward, SERVER, listening, wanted=True), seconds=30)
     volume(SERVER)
     until("the server to be closed", partial(opens, outward, SERVER, listening, wanted=False), seconds=60)
-    opens(outward, OUTSIDE, listening, wanted=True)
+    until("what is outside to be reached", partial(opens, outward, OUTSIDE, listening, wanted=True), seconds=20)
     assert "StorageClosed" not in tenants.conditions(host.get("Tenant", outward.name))
     volume("nfs.example.org")
     said = tenants.wait_condition(host, outward.name, "StorageClosed", status="False", reason="ServersByName")

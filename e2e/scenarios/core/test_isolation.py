@@ -50,8 +50,8 @@ def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, 
         until(f"alice's own pod to reach {address}", own, seconds=30)
         until(f"bob's pod to reach {at_home}, its own server", same, seconds=30)
         holds(f"bob's pod kept away from {address}", other, seconds=2)
-        own()
-        same()
+        until(f"alice's own pod to reach {address} again", own, seconds=30)
+        until(f"bob's pod to reach {at_home} again", same, seconds=30)
 
 
 def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, visitor: Tenant, server: str) -> None:

@@ -96,8 +96,9 @@ def test_item_79_pods_of_a_tenant_reach_its_node_ports_and_those_of_another_do_n
         own = partial(answers, tenant, protocol, doors(tenant)[protocol], tenant.name)
         until(f"{tenant.name}'s pod to reach its own node port by {protocol}", own, seconds=30)
     holds(f"bob's pod kept away from {door}", partial(answers, bob, protocol, door, ""), seconds=5)
-    answers(alice, protocol, door, alice.name)
-    answers(bob, protocol, doors(bob)[protocol], bob.name)
+    for tenant in (alice, bob):
+        own = partial(answers, tenant, protocol, doors(tenant)[protocol], tenant.name)
+        until(f"{tenant.name}'s pod to reach its own node port by {protocol} again", own, seconds=30)
 
 
 @pytest.mark.usefixtures("served")

@@ -1,6 +1,6 @@
 """Users of an identity provider (Dex) sign in to a tenant's API while they may; a broken provider affects no other.
 
-A plane uses a changed configuration after its kubelet has synced (90 s) and its API server has polled (70 s).
+A plane uses a changed configuration after its kubelet has synced (90 s, here at once) and its API server has polled (70 s).
 """
 
 from collections.abc import Iterator
@@ -74,11 +74,12 @@ def name_of(tenant: Tenant, token: str) -> str:
     return tenants.who(tenants.with_token(tenant.api, token))
 
 
-def becomes(tenant: Tenant, token: str, wanted: str) -> None:
+def becomes(host: Api, tenant: Tenant, token: str, wanted: str) -> None:
     """Wait until the API accepts a token as this user; empty: until it accepts it as no user."""
 
     def probe() -> None:
         if (found := name_of(tenant, token)) != wanted:
+            tenants.hurry(host, tenant.name)
             raise NotYetError(found or "nobody")
 
     until(f"the token at {tenant.name} to be of {wanted or 'nobody'}", probe, seconds=_TAKEN_OVER, interval=1)
@@ -121,12 +122,12 @@ def test_users_sign_in_to_their_tenant_alone_and_its_admins_are_admins(
     ours, theirs = both
     ada, admin = dex.password("ada", f"bulkhead-{OURS}"), dex.browser("root", ["platform"], f"bulkhead-{OURS}")
     before = plane_pod(host)
-    becomes(ours, ada, ADA)
+    becomes(host, ours, ada, ADA)
     assert not may_list_secrets(ours, ada)
     may(ours, admin, wanted=True)
     assert name_of(theirs, ada) == ""
     stranger = dex.password("ada", f"bulkhead-{THEIRS}")
-    becomes(theirs, stranger, ADA)
+    becomes(host, theirs, stranger, ADA)
     assert name_of(ours, stranger) == ""
     change(host, admins=[{"name": ADA}])
     may(ours, admin, wanted=False)
@@ -194,20 +195,20 @@ def called(tenant: Tenant, word: str = "") -> str:
 
 def test_only_a_revoked_user_is_out(host: Api, dex: Dex, ours: Tenant) -> None:
     ada, grace = (dex.password(user, f"bulkhead-{OURS}") for user in ("ada", "grace"))
-    becomes(ours, ada, ADA)
+    becomes(host, ours, ada, ADA)
     change(host, revoked=[{"name": ADA}])
-    becomes(ours, ada, "")
+    becomes(host, ours, ada, "")
     assert name_of(ours, grace) == "corp:grace@example.org"
     assert name_of(ours, dex.password("ada", f"bulkhead-{OURS}")) == ""
     change(host, revoked=None)
-    becomes(ours, ada, ADA)
+    becomes(host, ours, ada, ADA)
 
 
 def test_while_the_provider_is_away_its_tokens_count_and_its_new_keys_replace_the_old(
     host: Api, dex: Dex, ours: Tenant
 ) -> None:
     old = dex.password("ada", f"bulkhead-{OURS}")
-    becomes(ours, old, ADA)
+    becomes(host, ours, old, ADA)
     dex.kill()
 
     def told(here: bool) -> None:
@@ -220,11 +221,11 @@ def test_while_the_provider_is_away_its_tokens_count_and_its_new_keys_replace_th
     before = plane_pod(host)["metadata"]["uid"]
     host.delete("Pod", "plane-0", ours.plane)
     tenants.wait_other_plane(host, ours.name, before)
-    becomes(ours, old, ADA)
+    becomes(host, ours, old, ADA)
     dex.start()
     new = dex.password("ada", f"bulkhead-{OURS}")
-    becomes(ours, new, ADA)
-    becomes(ours, old, "")
+    becomes(host, ours, new, ADA)
+    becomes(host, ours, old, "")
     assert name_of(ours, new) == ADA
     until("the condition to name it no more", lambda: told(False), seconds=60)
 

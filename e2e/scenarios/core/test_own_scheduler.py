@@ -3,33 +3,26 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from e2e import machine, workloads
-from e2e.api import Api, Obj, path_of
+from e2e.api import Api, path_of
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import GANG as SIZE
+from e2e.scenarios.core.shared import with_pod_groups as ahead
 from e2e.tenants import Tenant
 
-NAME = "e2e-own-scheduler"
 MINE = "my-scheduler"
-SIZE = 3
 GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 
 
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant whose cluster has pod groups, by which its own scheduler schedules."""
-    return fleet.order_of_own_class(NAME, gpus=SIZE, scheduling={"podGroups": True})
-
-
 @pytest.fixture(scope="module")
-def carol(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(NAME)
+def carol(fleet: Fleet) -> Tenant:
+    """A tenant whose cluster has pod groups, by which its own scheduler schedules."""
+    return fleet.take(ahead(fleet))
 
 
 @pytest.fixture
@@ -117,6 +110,7 @@ def test_item_37_50_a_gang_of_the_tenants_own_kube_scheduler_runs_whole(host: Ap
         carol.api.delete("Pod", name, "default", grace=0)
         workloads.wait_pod_gone(carol.api, name)
     until("nothing to be left on the host", none_on_host, seconds=60)
+    carol.api.delete("PodGroup", "gang", "default")
 
 
 def _uid(tenant: Tenant, name: str, space: str) -> str:

@@ -1,30 +1,20 @@
 """Gangs of a tenant on the host's scheduler: they start whole or not at all, and nothing of them is left."""
 
-from collections.abc import Iterator
-from functools import cache
-
 import pytest
 
 from e2e import workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
+from e2e.scenarios.core.shared import GANG as SIZE
+from e2e.scenarios.core.shared import with_pod_groups as ahead
 from e2e.tenants import Tenant
-
-NAME = "e2e-podgroups"
-SIZE = 3
-
-
-@cache
-def ahead(fleet: Fleet) -> Obj:
-    """A tenant of a class that offers pod groups."""
-    return fleet.order_of_own_class(NAME, gpus=SIZE, scheduling={"podGroups": True})
 
 
 @pytest.fixture(scope="module")
-def carol(fleet: Fleet) -> Iterator[Tenant]:
-    yield fleet.take(ahead(fleet))
-    fleet.leave(NAME)
+def carol(fleet: Fleet) -> Tenant:
+    """A tenant of a class that offers pod groups."""
+    return fleet.take(ahead(fleet))
 
 
 def gang(name: str) -> Obj:

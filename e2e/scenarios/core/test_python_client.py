@@ -223,8 +223,8 @@ class Candidate:
         self._election = leaderelection.LeaderElection(
             electionconfig.Config(
                 lock,
-                lease_duration=4,
-                renew_deadline=3,
+                lease_duration=6,
+                renew_deadline=5,
                 retry_period=1,
                 onstarted_leading=self._lead,
                 onstopped_leading=self.over.set,
@@ -241,16 +241,16 @@ class Candidate:
 def test_one_leads_and_the_next_when_it_ends(made: client.ApiClient, there: str) -> None:
     api = client.CoordinationV1Api(made)
     first = Candidate("first", api, there)
-    assert first.leads.wait(20)
+    assert first.leads.wait(60)
     second = Candidate("second", api, there)
-    assert not second.leads.wait(6), "the first renews its lease, which is shorter than this"
+    assert not second.leads.wait(8), "the first renews its lease, which is shorter than this"
     assert api.read_namespaced_lease("leader", there).spec.holder_identity == "first"
     first.ends.set()
-    assert first.over.wait(10)
-    assert second.leads.wait(20)
+    assert first.over.wait(60)
+    assert second.leads.wait(60)
     assert api.read_namespaced_lease("leader", there).spec.holder_identity == "second"
     second.ends.set()
-    assert second.over.wait(10)
+    assert second.over.wait(60)
 
 
 def program(kubeconfig: Path, *words: str) -> subprocess.Popen[str]:

@@ -1,16 +1,25 @@
 """Limits hold: under concurrent creates, after pods end, when the limit changes, and for what a tenant does not mention."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import pytest
 
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
+from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
 LIMIT = 4
+THOUSANDS = "e2e-thousands"
+
+
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    """A tenant of a class without a limit of GPUs."""
+    return fleet.order_of_own_class(THOUSANDS, gpus=1000, quota={})
 
 
 @pytest.mark.fresh(gpus=LIMIT)
@@ -90,17 +99,12 @@ def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, tenant: Tenant) 
     until("quota, status and nodes to say none", none, seconds=30)
 
 
-def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, fresh_name: str) -> None:
-    large = {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "TenantClass", "metadata": {"name": fresh_name}}
-    host.create(large | {"spec": host.get("TenantClass", "standard")["spec"] | {"quota": {}}})
-    try:
-        tenant = tenants.create(host, fresh_name, gpus=1000, tenant_class=fresh_name)
-        tenant.api.create(workloads.pod("one", workloads.pod_spec(gpus=1, where=workloads.SIMULATED)))
-        workloads.wait_running(tenant.api, "one")
-        until("the status to show it", lambda: status_shows(host, fresh_name, "1/1000"), seconds=60)
-        tenants.remove(host, fresh_name)
-    finally:
-        host.delete("TenantClass", fresh_name)
+def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, fleet: Fleet) -> None:
+    tenant = fleet.take(ahead(fleet))
+    tenant.api.create(workloads.pod("one", workloads.pod_spec(gpus=1, where=workloads.SIMULATED)))
+    workloads.wait_running(tenant.api, "one")
+    until("the status to show it", lambda: status_shows(host, tenant.name, "1/1000"), seconds=60)
+    fleet.leave(tenant.name)
 
 
 def asking(name: str, **requests: str) -> Obj:

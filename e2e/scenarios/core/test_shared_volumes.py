@@ -231,10 +231,10 @@ def test_nothing_below_a_directory_that_tenants_write_to_is_shared(users: Volume
     tenants.wait_condition(users.host, users.alice.name, "SharesApplied", status="True", seconds=60)
 
 
-def test_a_tenant_that_goes_leaves_the_bytes_and_no_volume(users: Volumes, fresh_name: str) -> None:
+@pytest.mark.fresh(gpus=0)
+def test_a_tenant_that_goes_leaves_the_bytes_and_no_volume(users: Volumes, tenant: Tenant, fresh_name: str) -> None:
     given = users.host.get("SharedVolume", "common")["spec"]["tenants"]
     users.host.patch("SharedVolume", "common", {"spec": {"tenants": [*given, fresh_name]}})
-    tenant = tenants.create(users.host, fresh_name)
     wait_claim(tenant, "shared.ro.common")
     assert users.host.list("PersistentVolume", labels=f"bulkhead.dev/tenant={fresh_name}")
     tenants.remove(users.host, fresh_name)

@@ -13,6 +13,7 @@ import pytest
 
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api
+from e2e.fleet import Fleet
 from e2e.names import GPU
 from e2e.poll import NotYetError, until
 
@@ -37,14 +38,13 @@ def blocks(text: str, kind: str) -> list[str]:
 
 
 @pytest.fixture
-def clean(host: Api) -> Iterator[None]:
+def clean(fleet: Fleet) -> Iterator[None]:
     """Removes what the page creates."""
     yield
     for team in TEAMS:
-        commands.bulkhead("tenant", "delete", team, "--yes", kubeconfig=machine.KUBECONFIG, check=False)
-        tenants.wait_gone(host, team)
-    host.delete("Cohort", "gpus")
-    host.delete("TenantClass", "lending")
+        fleet.leave(team)
+    fleet.discard("Cohort", "gpus")
+    fleet.discard("TenantClass", "lending")
 
 
 def typed(line: str, folder: Path) -> str:
