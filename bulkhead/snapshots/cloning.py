@@ -74,6 +74,7 @@ BEHIND: Final = (
     "leases/",
     "masterleases/",
     "minions/",
+    "peerserverleases/",
     "persistentvolumes/",
     "ranges/",
     "resourceslices/",

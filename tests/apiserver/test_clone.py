@@ -8,7 +8,7 @@ import asyncio
 import base64
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -315,6 +315,13 @@ def hash_of(db: Path) -> str:
     return done.stdout.strip()
 
 
+def worked_on(filling: Filling) -> Callable[[], Awaitable[bool]]:
+    async def is_there() -> bool:
+        return (filling.volume / f"restore-{UID}" / "own" / "member").is_dir()
+
+    return is_there
+
+
 async def test_members_of_a_clone_are_alike_also_if_one_died_meanwhile(pair: Pair, tmp_path: Path) -> None:
     hashes = set()
     for number in range(2):
@@ -324,8 +331,7 @@ async def test_members_of_a_clone_are_alike_also_if_one_died_meanwhile(pair: Pai
         filling.start()
         await filling.send(once(pair.store))
         if number:
-            owned = filling.volume / f"restore-{UID}" / "own" / "member"
-            await until(owned.is_dir, "the data to be worked on")
+            await until(worked_on(filling), "the data to be worked on")
             filling.stop(signal.SIGKILL)
             filling.start()
         await filling.filled()

@@ -179,7 +179,16 @@ def test_the_cluster_and_devices_are_the_clones_own() -> None:
 def test_no_scope_contains_another() -> None:
     scopes = (*WHOLE, *JUDGED)
     assert not [(a, b) for a in scopes for b in scopes if a != b and a.startswith(b)]
-    for named in ("minions/", "leases/", "persistentvolumes/", "ipaddresses/", "servicecidrs/", "masterleases/", "ranges/"):
+    for named in (
+        "minions/",
+        "leases/",
+        "peerserverleases/",
+        "persistentvolumes/",
+        "ipaddresses/",
+        "servicecidrs/",
+        "masterleases/",
+        "ranges/",
+    ):
         assert named in BEHIND
     assert "certificatesigningrequests/" in BEHIND
     assert "pods/" in WHOLE

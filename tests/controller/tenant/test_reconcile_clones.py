@@ -1,4 +1,4 @@
-"""Clones on a real API server, up to the pods that fill volumes, beside a live original; the tests play the workload controllers.
+"""Clones on a real API server, up to the pods that fill volumes; the tests play the host's workload controllers.
 
 Every write is once the controller's last one: whatever it had done, another one goes on, and no empty plane is ever built.
 """
