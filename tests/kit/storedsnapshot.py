@@ -1,4 +1,4 @@
-"""A stored snapshot of a real plane in a directory, and the host that a `bulkhead tenant restore` finds; tests play the controller."""
+"""A stored snapshot of a real plane in a directory, and the host that `bulkhead tenant restore` finds."""
 
 import base64
 import contextlib

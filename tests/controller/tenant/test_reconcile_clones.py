@@ -122,6 +122,25 @@ async def test_what_cannot_become_a_clone_is_refused_and_no_empty_plane_is_made(
     assert "kubectl delete tenant" in str(tenant["status"]["conditions"])
 
 
+async def test_a_request_that_is_deleted_while_it_fills_leaves_no_empty_plane(world: World) -> None:
+    request, bundle = await cloned(world)
+    await make_tenant(world)
+    await world.turns()
+    await world.bring(bundle, request["metadata"]["uid"])
+    for _ in range(4):
+        await world.turns(2)
+        await world.obey()
+    assert await world.filler() is not None
+    await world.client.delete(kinds.TENANT_RESTORES, request["metadata"]["name"])
+    for _ in range(3):
+        await world.turns(2)
+        await world.obey()
+    assert await world.replicas() == (0, 0)
+    assert await world.find(kinds.SECRETS, FORMER_KEY) is None
+    tenant = await world.client.get(kinds.TENANTS, world.name)
+    assert ready(tenant) == ("False", "Restoring")
+
+
 async def test_a_clone_takes_the_place_of_no_plane_and_a_class_can_forbid_it(world: World) -> None:
     await ask(world.client, world.name)
     assert world.controller is not None

@@ -22,7 +22,7 @@ from controller.host.restores import Restores
 from controller.inside.access import PlaneHealth
 from controller.pki.issue import new_encryption_key
 from controller.pki.material import files_of
-from controller.plane.restoring import ENCRYPTION
+from controller.plane.restoring import ENCRYPTION, FORMER_KEY
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.sections import Restoring
 from controller.plane.spec import PLANE
@@ -47,7 +47,7 @@ from controller.restores.decide import (
 from controller.restores.status import Compared
 from controller.tenant.apply import Outdated
 from controller.tenant.facets.restores.comparing import Comparing
-from controller.tenant.facets.restores.host import RestoreHost, brought
+from controller.tenant.facets.restores.host import SECRET, RestoreHost, brought
 from controller.tenant.facets.restores.report import report
 from controller.tenant.observe import Observed
 from controller.tenant.status import Report
@@ -101,6 +101,7 @@ class RestoreBegun(Facet):
             found = await self._opened(request)
         except (RefusedError, SignatureError) as error:
             await self._refuse(turn, request, None, str(error))
+            await self._never_empty(turn)
             return turn
         return await self._step(turn, request, found)
 
@@ -113,8 +114,11 @@ class RestoreBegun(Facet):
         """Raise WaitsError if the Tenant was made for a clone that was not made: an empty plane is not what it is for."""
         tenant = turn.observed.tenant
         of = (tenant["metadata"].get("annotations") or {}).get(labels.CLONE_OF)
-        if of and not (tenant.get("status") or {}).get("planeClusterUID") and not await self.requests.succeeded(turn.tenant):
-            raise WaitsError(f"{clones.abandoned(turn.tenant, of)}")
+        if not of or (tenant.get("status") or {}).get("planeClusterUID") or await self.requests.succeeded(turn.tenant):
+            return
+        if {SECRET, FORMER_KEY} & turn.observed.in_plane(kinds.SECRETS).keys():
+            await self.host.drop_keys(turn.spec)
+        raise WaitsError(clones.abandoned(turn.tenant, str(of)))
 
     async def _opened(self, request: Obj) -> Manifest:
         envelope = str(request["spec"]["manifest"])
@@ -129,6 +133,7 @@ class RestoreBegun(Facet):
         decision, now = decide(facts, self.clock.now()), self.clock.now()
         if decision.step is Step.REFUSE:
             await self._refuse(turn, request, found, decision.why)
+            await self._never_empty(turn)
             return turn
         request = await self._record(request, found, decision, now, str(turn.observed.tenant["metadata"]["uid"]))
         if decision.step is Step.PREPARE and bundle is not None:
