@@ -1,4 +1,4 @@
-"""What of a store becomes a clone's own, and what stays behind: one verdict for each key. Pure.
+"""Which parts of a store become a clone's own, and which stay behind: one verdict for each key. Pure.
 
     a clone is the plane as it would be if all of its nodes were lost at one moment, with empty volumes
 
@@ -53,7 +53,7 @@ class CloneError(ValueError):
 class What(StrEnum):
     """What happens to an object, for people."""
 
-    ANEW = "pods that their controllers start anew"
+    RECREATED = "pods that their controllers create again"
     ALONE = "pods that no controller makes again"
     CLAIMS = "volume claims that get new, empty volumes"
     SNAPSHOTS = "snapshots of volumes that stay behind"
@@ -91,6 +91,8 @@ _CLUSTER, _CRON = "namespaces/kube-system", "cronjobs/"
 WHOLE: Final = (*BEHIND, _PODS, _SNAPSHOTS, _SNAPSHOT_CONTENTS)
 # In this order: which Endpoints are made by a controller shows in the Service.
 JUDGED: Final = (_SERVICES, _ENDPOINTS, _SLICES, _CLAIMS, _RESOURCE_CLAIMS, _SECRETS, _CONFIG_MAPS, _CLUSTER)
+# Of these only the names count.
+NAMES_ONLY: Final = frozenset({_ENDPOINTS, _CONFIG_MAPS})
 # What only a plan counts, beside the rest.
 COUNTED: Final = (_CRON,)
 
@@ -174,9 +176,11 @@ class Cloning:
         return _GONE
 
     def _pod(self, entry: _Entry) -> Verdict:
+        if _is_platforms(entry.value):
+            return self._gone(What.OTHER)
         owners = _owners(entry.value)
         if any(protobuf.is_set(owner, _OWNER_CONTROLS) for owner in owners):
-            return self._gone(What.ANEW)
+            return self._gone(What.RECREATED)
         if len(self.alone) < _MOST_NAMED:
             self.alone.append(entry.name)
         return self._gone(What.ALONE)
@@ -266,6 +270,9 @@ class Cloning:
     def _secret(self, entry: _Entry) -> Verdict:
         key, plain = entry.key, self._opened(entry.key, entry.value)
         message = protobuf.object_in(plain)
+        if _is_platforms(plain):
+            # Keys of a Slurm cluster: the controller makes it again, with those of the clone.
+            return self._gone(What.OTHER)
         if protobuf.field(message, _SECRET_TYPE) == _TOKEN_TYPE:
             # The plane's controller manager signs another token for a Secret of this type that has none.
             plain = protobuf.with_object(plain, protobuf.changed(message, {_SECRET_DATA: ()}))
@@ -308,6 +315,12 @@ def _put(value: bytes, message: bytes) -> Verdict:
 def _with_meta(value: bytes, changes: dict[int, tuple[bytes, ...]]) -> bytes:
     message = protobuf.object_in(value)
     return protobuf.changed(message, {_META: (protobuf.changed(protobuf.field(message, _META), changes),)})
+
+
+def _is_platforms(value: bytes) -> bool:
+    """Whether the controller has made an object, and makes it again."""
+    labelled = protobuf.entries(protobuf.field(protobuf.object_in(value), _META), _LABELS)
+    return labelled.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD
 
 
 def _owners(value: bytes) -> list[bytes]:

@@ -113,7 +113,8 @@ class Volume:
         needed = (2 if self.order.clone is None else 3) * self.order.size + _LOG_BYTES
         if free >= needed:
             return ""
-        way_out = "raise controlPlane.storage.size" if self.order.discard else (
+        no_way_but_one = self.order.discard or self.order.clone is not None
+        way_out = "raise controlPlane.storage.size" if no_way_but_one else (
             "raise controlPlane.storage.size, or give up the present data: --discard-old-data"
         )  # fmt: skip
         return f"the volume of {self.order.member} has {free // _MIB} MiB free, and {-(-needed // _MIB)} are needed: {way_out}"

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bulkhead.snapshots.cloning import JUDGED, REGISTRY, WHOLE, CloneError, Cloning, Own
+from bulkhead.snapshots.cloning import JUDGED, NAMES_ONLY, REGISTRY, WHOLE, CloneError, Cloning, Own
 
-_PAGE: Final = 64
+_PAGE: Final = 16  # objects, each up to 1.5 MiB
 _ANSWER_SECONDS: Final = 300.0
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 60.0
@@ -67,7 +67,7 @@ def _change(store: "Store", cloning: Cloning) -> None:
     for scope in WHOLE:
         store.delete_below(f"{REGISTRY}{scope}")
     for scope in JUDGED:
-        for key, value in store.under(f"{REGISTRY}{scope}"):
+        for key, value in store.under(f"{REGISTRY}{scope}", names_only=scope in NAMES_ONLY):
             verdict = cloning.judge(scope, key, value)
             if verdict.keep:
                 continue
@@ -101,12 +101,12 @@ class Store:
             raise OwningError(f"etcd answered {path} with {answer.status}: {data[:_WORDS].decode('utf-8', 'replace')}")
         return found
 
-    def under(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Every key below a prefix and its value, page by page."""
+    def under(self, prefix: str, *, names_only: bool = False) -> Iterator[tuple[str, bytes]]:
+        """Every key below a prefix and its value, page by page; empty values if only names are asked for."""
         start, end = prefix.encode(), _after(prefix.encode())
         more = True
         while more:
-            body = {"key": _coded(start), "range_end": _coded(end), "limit": str(_PAGE)}
+            body = {"key": _coded(start), "range_end": _coded(end), "limit": str(_PAGE), "keys_only": names_only}
             found = self.ask("/v3/kv/range", body)
             page = [(base64.b64decode(kv["key"]), base64.b64decode(kv.get("value", ""))) for kv in found.get("kvs", ())]
             for key, value in page:

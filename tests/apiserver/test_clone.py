@@ -244,11 +244,11 @@ async def test_nothing_of_nodes_volumes_leases_and_pods_of_the_original_is_there
     assert "dataSourceRef" not in claim["spec"]
     assert (claim["spec"]["storageClassName"], claim["metadata"]["annotations"]) == ("fast", {"mine": "kept"})
 
-    async def anew() -> list[Obj] | None:
+    async def created_again() -> list[Obj] | None:
         found = (await red2.list(kinds.PODS)).items
         return found if len(found) == 2 else None
 
-    for pod in await until(anew, "the pods of the Deployment"):
+    for pod in await until(created_again, "the pods of the Deployment"):
         assert pod["metadata"]["uid"] not in pair.before.values()
         assert "nodeName" not in pod["spec"]
 

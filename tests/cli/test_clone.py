@@ -147,14 +147,14 @@ async def test_a_tenant_that_the_controller_refuses_ends_the_command(cli: Cli, b
             "lastTransitionTime": "2026-06-01T12:00:00Z",
         }
 
-        async def said() -> bool:
+        async def reported() -> bool:
             found = [tenant["metadata"]["name"] for tenant in (await client.list(kinds.TENANTS)).items]
             if clone not in found:
                 return False
             await client.patch(kinds.TENANTS, clone, {"status": {"conditions": [condition]}}, subresource="status")
             return True
 
-        await until(said, "the Tenant of the clone")
+        await until(reported, "the Tenant of the clone")
 
     done, _ = await asyncio.gather(cli(*wanted(backups, name)), refuse())
     assert (done.code, "refused: the service range has no free /22" in done.err) == (1, True), done

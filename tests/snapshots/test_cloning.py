@@ -1,4 +1,4 @@
-"""What of a store becomes a clone's own: every rule, on values as API servers store them; and hostile bytes."""
+"""Which parts of a store become a clone's own: every rule, on values as API servers store them; and hostile bytes."""
 
 import base64
 from typing import Final
@@ -132,7 +132,7 @@ def test_pods_stay_behind_and_those_without_a_controller_are_named() -> None:
         verdict = judging.judge("pods/", f"/registry/pods/default/{name}", stored(meta=meta))
         assert (verdict.keep, verdict.value) == (False, None)
     assert judging.alone == ["default/alone", "default/owned"]
-    assert (judging.counted[What.ANEW], judging.counted[What.ALONE]) == (1, 2)
+    assert (judging.counted[What.RECREATED], judging.counted[What.ALONE]) == (1, 2)
 
 
 def test_secrets_have_the_clones_key_and_tokens_are_gone() -> None:
@@ -149,6 +149,16 @@ def test_secrets_have_the_clones_key_and_tokens_are_gone() -> None:
     made = opened(cloning().judge("secrets/", key, sealed(token)).value)
     assert b"of red" not in made
     assert part(made, 3) == b"kubernetes.io/service-account-token"
+
+
+def test_what_the_platform_has_made_is_made_again() -> None:
+    meta = message(_11=entry("app.kubernetes.io/managed-by", "bulkhead"))
+    judging = cloning()
+    keys = judging.judge("secrets/", "/registry/secrets/slurm/slurm-keys", sealed(stored(meta=meta)))
+    worker = judging.judge("pods/", "/registry/pods/slurm/worker-0", stored(meta=meta))
+    assert (keys.keep, keys.value, worker.keep, worker.value) == (False, None, False, None)
+    assert judging.alone == []
+    assert judging.counted == {What.OTHER: 2}
 
 
 def test_a_secret_that_cannot_be_read_is_refused_and_not_quoted() -> None:
