@@ -141,7 +141,7 @@ class Store:
 
 @contextlib.contextmanager
 def _etcd(folder: Path, tools: Tools) -> Iterator[Store]:
-    client = f"http://127.0.0.1:{tools.port}"
+    client, log = f"http://127.0.0.1:{tools.port}", folder.parent / "etcd.log"
     command = [tools.etcd, "--name=clone", f"--data-dir={folder}", f"--listen-client-urls={client}"]
     command += [f"--advertise-client-urls={client}", f"--listen-peer-urls={_peer(tools)}"]
     command += [f"--initial-advertise-peer-urls={_peer(tools)}", f"--initial-cluster=clone={_peer(tools)}"]
@@ -149,12 +149,14 @@ def _etcd(folder: Path, tools: Tools) -> Iterator[Store]:
         f"--quota-backend-bytes={_MOST_BYTES}",
         "--max-request-bytes=16777216",
         "--unsafe-no-fsync",
+        # As it ends it complains about each listener that it closes; what it says counts only if it does not start.
         "--log-level=error",
+        f"--log-outputs={log}",
     ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         store = Store(tools.port)
         try:
-            _wait(store, lambda: process.poll() is not None)
+            _wait(store, lambda: process.poll() is not None, log)
             store.disarm()
             yield store
             process.send_signal(signal.SIGTERM)
@@ -164,17 +166,15 @@ def _etcd(folder: Path, tools: Tools) -> Iterator[Store]:
             process.kill()
 
 
-def _wait(store: Store, ended: Callable[[], bool]) -> None:
+def _wait(store: Store, ended: Callable[[], bool], log: Path) -> None:
     end = time.monotonic() + _START_SECONDS
     while True:
         try:
             store.ask("/v3/maintenance/status", {})
-        except OSError as error:
+        except (OSError, OwningError) as error:
             if ended() or time.monotonic() > end:
-                raise OwningError("etcd did not start on the data of the snapshot") from error
-        except OwningError:
-            if ended() or time.monotonic() > end:
-                raise
+                words = log.read_text(errors="replace")[-_WORDS:] if log.is_file() else str(error)
+                raise OwningError(f"etcd did not start on the data of the snapshot: {words}") from error
         else:
             return
         time.sleep(_PAUSE_SECONDS)

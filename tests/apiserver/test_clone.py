@@ -57,6 +57,11 @@ def client_of(config: KubeConfig) -> Client:
 
 async def fill_in(client: Client) -> None:
     """Objects that point at the plane that they are in, and some that are only the tenant's."""
+
+    async def has_account() -> bool:
+        return bool((await client.list(kinds.SERVICE_ACCOUNTS, "default")).items)
+
+    await until(has_account, "the service account of the namespace")
     await client.create(kinds.NODES, {"metadata": {"name": "virtual-1"}})
     await client.create(kinds.SERVICES, service("web", selector={"app": "web"}))
     await client.create(kinds.SERVICES, service("headless", selector={"app": "web"}, clusterIP="None"))

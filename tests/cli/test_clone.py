@@ -42,7 +42,7 @@ async def test_a_dry_run_says_what_becomes_the_clones_own_and_makes_nothing(cli:
     for words in (
         f"tenant {name}2: a clone of {name}, from snapshot {name}-one",
         "Its own: identity, slice",
-        f"Kubeconfigs and tokens of {name} are worth nothing at the clone",
+        f"Kubeconfigs and tokens of {name} are worth nothing here, and those of {name}2 nothing there",
         "1 pods that no controller makes again: default/known",
         "1 Services that get addresses of the clone's own slice",
         "all volumes of the clone are empty",

@@ -27,7 +27,9 @@ def clone(backups: Backups, *more: str) -> commands.Outcome:
 
 
 @pytest.fixture
-def no_clone(host: Api) -> Iterator[None]:
+def clone_name(host: Api) -> Iterator[str]:
+    """The name of a tenant that is not there before and after."""
+
     def away() -> None:
         tenants.remove(host, CLONE)
         for request in host.list("TenantRestore"):
@@ -36,7 +38,7 @@ def no_clone(host: Api) -> Iterator[None]:
         host.delete("TenantSnapshot", SNAPSHOT)
 
     away()
-    yield
+    yield CLONE
     away()
 
 
@@ -108,9 +110,8 @@ def asked_with(server: Tenant, user: Obj, folder: Path) -> int:
     return 200
 
 
-@pytest.mark.usefixtures("no_clone")
 def test_a_clone_lives_and_ends_beside_its_original_which_notices_nothing(
-    host: Api, red: Tenant, backups: Backups, tmp_path: Path
+    host: Api, red: Tenant, backups: Backups, clone_name: str, tmp_path: Path
 ) -> None:
     fill(red)
     taken = commands.bulkhead(
@@ -124,7 +125,7 @@ def test_a_clone_lives_and_ends_beside_its_original_which_notices_nothing(
     print(dry.text, flush=True)
     assert dry.code == 0, dry.text
     assert "1 pods that no controller makes again: default/alone" in dry.err
-    assert host.find("Tenant", CLONE) is None
+    assert host.find("Tenant", clone_name) is None
 
     began = time.monotonic()
     done = clone(backups)

@@ -97,7 +97,7 @@ def told(made: ClonePlan, name: str, now: datetime) -> str:
     lines = [
         f"tenant {name}: a clone of {found.tenant}, from snapshot {found.snapshot} of {found.created}, {age} old ({size})",
         "  Its own: identity, slice, names, CAs, key of service accounts, key of Secrets, and UID of kube-system.",
-        f"  Kubeconfigs and tokens of {found.tenant} are worth nothing at the clone, and the clone's nothing at {found.tenant}.",
+        f"  Kubeconfigs and tokens of {found.tenant} are worth nothing here, and those of {name} nothing there.",
         f"  {found.tenant} is not touched. The quota of {name} counts beside its own.",
     ]
     for what in What:
