@@ -25,9 +25,9 @@ from bulkhead.kube.objects import Resource
 from bulkhead.snapshots import cloning, contents
 from bulkhead.snapshots.cloning import CloneError, Cloning, Own
 from controller.plane.sections import Cloned, Restoring
-from controller.plane.spec import API_PORT
+from controller.plane.spec import API_PORT, API_SERVER
 from tests.kit.filling import Filling
-from tests.kit.planeprocess import PlaneProcesses
+from tests.kit.planeprocess import ETCD, KCM, PlaneProcesses
 from tests.kit.servers import binary
 from tests.kit.storecopy import store_of
 from tests.kit.syncerbed import until
@@ -130,6 +130,13 @@ class Pair:
     token: str = ""
 
 
+def start(plane: PlaneProcesses) -> None:
+    plane.start(ETCD, API_SERVER)
+    plane.wait()
+    # It gives up on an API server that needs longer than 30 s.
+    plane.start(KCM)
+
+
 def write_keys(pair: Pair) -> None:
     pair.filling.keys.mkdir(exist_ok=True)
     (pair.filling.keys / "from").write_text(pair.red.keys.encryption_key)
@@ -152,8 +159,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     made = Pair(red, red2, Filling(red2, Restoring(UID, 0, BUMP)))
     write_keys(made)
     try:
-        red.start()
-        red.wait()
+        start(red)
         asyncio.run(_prepare(made))
         yield made
     finally:
@@ -184,8 +190,7 @@ async def _prepare(pair: Pair) -> None:
         await pair.filling.send(once(pair.store))
         await pair.filling.filled()
         pair.filling.stop()
-        pair.red2.start()
-        await asyncio.to_thread(pair.red2.wait)
+        await asyncio.to_thread(start, pair.red2)
 
 
 @pytest.fixture
