@@ -141,6 +141,18 @@ async def test_a_request_that_is_deleted_while_it_fills_leaves_no_empty_plane(wo
     assert ready(tenant) == ("False", "Restoring")
 
 
+async def test_a_clone_whose_tenant_is_made_again_finds_its_plane(world: World) -> None:
+    await make_tenant(world)
+    await world.turns()
+    assert await world.find(kinds.SECRETS, SERVICE_ACCOUNT_SECRET) is None
+    # What the syncer of its plane had written.
+    body = {"metadata": {"name": planeidentity.NAME}, "data": {planeidentity.UID_KEY: "of its plane"}}
+    await world.client.create(kinds.CONFIG_MAPS, body, world.space)
+    await world.turns()
+    assert await world.find(kinds.SECRETS, SERVICE_ACCOUNT_SECRET) is not None
+    assert await world.replicas() == (1, 1)
+
+
 async def test_a_clone_takes_the_place_of_no_plane_and_a_class_can_forbid_it(world: World) -> None:
     await ask(world.client, world.name)
     assert world.controller is not None

@@ -114,7 +114,10 @@ class RestoreBegun(Facet):
         """Raise WaitsError if the Tenant was made for a clone that was not made: an empty plane is not what it is for."""
         tenant = turn.observed.tenant
         of = (tenant["metadata"].get("annotations") or {}).get(labels.CLONE_OF)
-        if not of or (tenant.get("status") or {}).get("planeClusterUID") or await self.requests.succeeded(turn.tenant):
+        if not of or (tenant.get("status") or {}).get("planeClusterUID"):
+            return
+        # A Tenant that was made again has no status, and finds the plane that it has.
+        if await self.host.has_run(turn.spec) or await self.requests.succeeded(turn.tenant):
             return
         if {SECRET, FORMER_KEY} & turn.observed.in_plane(kinds.SECRETS).keys():
             await self.host.drop_keys(turn.spec)

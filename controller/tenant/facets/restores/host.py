@@ -103,6 +103,10 @@ class RestoreHost:
         """The highest revision that the host has seen of the plane."""
         return planeidentity.recorded(await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)).revision
 
+    async def has_run(self, spec: PlaneSpec) -> bool:
+        """Whether a syncer of this plane has ever run."""
+        return bool(planeidentity.recorded(await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)).uid)
+
     async def claim(self, spec: PlaneSpec) -> bool:
         """Create the claims that are missing; whether none was."""
         made, missing = statefulset.claim(spec), []
