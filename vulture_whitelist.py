@@ -99,6 +99,8 @@ _.stored_bytes
 _.start_time
 _.completion_time
 # -- TenantRestore
+_.clone_of
+_.clones
 _.discard_old_data
 _.snapshot_time
 _.filled_time

@@ -4,7 +4,7 @@ A schedule is an interval, and no calendar: the installation spreads its tenants
 with the same schedule do not start at one moment (docs/decisions/0047-snapshots-of-planes.md).
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ _NOT_SHORTER: Final[Rule] = {
 HOURLY: Final = 24
 DAILY: Final = 7
 WEEKLY: Final = 5
+FORBIDDEN: Final = "Forbidden"
 
 Interval = Annotated[str, text(6, r"^[1-9][0-9]{0,4}(m|h)$"), Field(json_schema_extra=rules(_BOUNDED))]
 
@@ -66,3 +67,8 @@ class ClassBackup(ApiModel):
         None, description="The shortest interval that a Tenant may choose; schedule by default."
     )
     retention: Retention | None = Field(None, description="Which of them are kept; a Tenant may keep fewer.")
+    clones: Literal["Allowed", "Forbidden"] | None = Field(
+        None,
+        description="Whether a snapshot of a Tenant of this class may become another Tenant (bulkhead tenant restore --as): a "
+        "clone has all of its Secrets. Allowed by default.",
+    )

@@ -25,6 +25,9 @@ VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
 VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 VIRTUAL_OWNERS: Final = "bulkhead.dev/virtual-owners"  # on pods: their owners in the plane, as JSON
 
+# On a Tenant whose plane is a clone: the tenant and the snapshot that it is made of. It never gets an empty plane instead.
+CLONE_OF: Final = "bulkhead.dev/clone-of"
+
 # Selects the controller's Deployment and its pods, as the chart labels them.
 CONTROLLER: Final = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 

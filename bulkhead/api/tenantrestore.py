@@ -1,4 +1,4 @@
-"""`TenantRestore`: a snapshot that takes the place of a tenant's plane. Types only.
+"""`TenantRestore`: a snapshot that takes the place of a tenant's plane, or becomes another tenant. Types only.
 
 Made by `bulkhead tenant restore`, which alone can decrypt a snapshot. The manifest in it is signed, so the controller believes
 nothing else about the snapshot. Keys arrive in Secret `plane-restore` of the plane's namespace, the store through a pod.
@@ -17,6 +17,11 @@ LONGEST_MANIFEST: Final = 64 * 1024
 MOST_NAMED: Final = 32
 
 _FIXED: Final[Rule] = {"rule": "self == oldSelf", "message": "a restore is of one snapshot: delete this one and make another"}
+_ANOTHER: Final[Rule] = {
+    "rule": "!has(self.cloneOf) || self.cloneOf != self.tenant",
+    "message": "a clone needs another name than its original; leave cloneOf out to restore the Tenant itself",
+    "fieldPath": ".cloneOf",
+}
 _NAME: Final[Rule] = {
     "rule": "self.metadata.name.size() <= 128",
     "message": "the name must have at most 128 characters",
@@ -26,13 +31,18 @@ _NAME: Final[Rule] = {
 class TenantRestoreSpec(ApiModel):
     """What takes the place of what."""
 
-    model_config = model_rules(_FIXED)
+    model_config = model_rules(_FIXED, _ANOTHER)
 
     tenant: Annotated[str, text(names.TENANT_NAME_LIMIT, names.TENANT_NAME_PATTERN)] = Field(
         description="The Tenant whose plane is replaced."
     )
     manifest: Annotated[str, text(LONGEST_MANIFEST)] = Field(
         description="The manifest of the snapshot, as it is stored: signed by this installation."
+    )
+    clone_of: Annotated[str, text(names.TENANT_NAME_LIMIT, names.TENANT_NAME_PATTERN)] | None = Field(
+        None,
+        description="The Tenant of which the snapshot is, if its data becomes a clone: another Tenant, with identity, slice, "
+        "keys and certificates of its own. By default the snapshot is of the same Tenant.",
     )
     discard_old_data: bool = Field(
         False,

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels
 from bulkhead.api.untrusted import mapping, text
+from bulkhead.snapshots.protobuf import ProtobufError, field
 
 Store: TypeAlias = Any  # bytes, or a memory map of the file
 
@@ -31,6 +32,7 @@ _DEEPEST: Final = 32
 _PAGE_SIZES: Final = frozenset({1 << power for power in range(9, 17)})
 _TOMBSTONE_BYTES: Final = 18
 _KUBERNETES: Final = b"k8s\x00"
+_BROKEN: Final = (struct.error, IndexError, RecursionError, ProtobufError)
 
 
 class ContentsError(ValueError):
@@ -43,7 +45,7 @@ def uids(store: Store, resources: Sequence[str]) -> dict[str, dict[str, str]]:
     prefixes = {_PREFIX + resource.encode() + b"/": resource for resource in resources}
     try:
         for revision, value in _bucket(store, b"key"):
-            key = _field(value, 1)
+            key = field(value, 1)
             resource = next((kind for prefix, kind in prefixes.items() if key.startswith(prefix)), "")
             if not resource:
                 continue
@@ -51,10 +53,28 @@ def uids(store: Store, resources: Sequence[str]) -> dict[str, dict[str, str]]:
             if len(revision) == _TOMBSTONE_BYTES:
                 found[resource].pop(name, None)
             else:
-                found[resource][name] = _uid(_field(value, 5))
-    except (struct.error, IndexError, RecursionError) as error:
+                found[resource][name] = _uid(field(value, 5))
+    except _BROKEN as error:
         raise ContentsError("the store is not a file of etcd") from error
     return found
+
+
+def latest(store: Store, prefixes: Sequence[str]) -> Iterator[tuple[str, str, bytes]]:
+    """Prefix, key and value of every key below these prefixes, in the order of their last changes. Raises ContentsError."""
+    wanted = {(_PREFIX + prefix.encode()): prefix for prefix in prefixes}
+    last: dict[bytes, bytes] = {}
+    try:
+        for revision, value in _bucket(store, b"key"):
+            key = field(value, 1)
+            if any(map(key.startswith, wanted)):
+                last[key] = revision
+        for revision, value in _bucket(store, b"key"):
+            key = field(value, 1)
+            if last.get(key) == revision and len(revision) != _TOMBSTONE_BYTES:
+                found = next(prefix for start, prefix in wanted.items() if key.startswith(start))
+                yield found, key.decode("utf-8", "replace"), field(value, 5)
+    except _BROKEN as error:
+        raise ContentsError("the store is not a file of etcd") from error
 
 
 def unknown(host_object: Mapping[str, Any], known: Mapping[str, str]) -> str:
@@ -130,35 +150,4 @@ def _uid(value: bytes) -> str:
     if not value.startswith(_KUBERNETES):
         return ""
     # runtime.Unknown.raw ──> metadata ──> uid
-    return _field(_field(_field(value[len(_KUBERNETES) :], 2), 1), 5).decode("utf-8", "replace")
-
-
-def _field(message: bytes, wanted: int) -> bytes:
-    """The first field of a message with this number, if it is bytes; empty if there is none."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            _, at = _varint(message, at)
-        elif wire == 2:
-            length, at = _varint(message, at)
-            if number == wanted:
-                return message[at : at + length]
-            at += length
-        elif wire in {1, 5}:
-            at += 8 if wire == 1 else 4
-        else:
-            return b""
-    return b""
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        shift += 7
-        if byte < 0x80 or shift > 63:
-            return value, at
+    return field(field(field(value[len(_KUBERNETES) :], 2), 1), 5).decode("utf-8", "replace")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import durations
-from bulkhead.api.backup import DAILY, HOURLY, WEEKLY
+from bulkhead.api.backup import DAILY, FORBIDDEN, HOURLY, WEEKLY
 from controller.plane.sections import Backup
 from controller.sections import section_of
 
@@ -14,7 +14,8 @@ _KEPT: Final = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY}
 
 def backup_of(merged: Section) -> Backup:
     """What applies, from the Tenant's section over its class's. A schedule that cannot be read does not count."""
-    return Backup(every_seconds=durations.seconds(merged.get("schedule")) or 0, **_kept(merged))
+    every, clones = durations.seconds(merged.get("schedule")) or 0, merged.get("clones") != FORBIDDEN
+    return Backup(every_seconds=every, clones=clones, **_kept(merged))
 
 
 def beyond(asked: Section, offer: Section) -> Iterator[tuple[tuple[str, ...], str, Any]]:

@@ -14,6 +14,7 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key
 from bulkhead.snapshots import manifest
 from bulkhead.snapshots.manifest import ManifestError
+from controller.restores import status
 from controller.restores.status import finished
 
 _CACHE_BYTES: Final = 64 * 1024 * 1024
@@ -53,9 +54,18 @@ class Restores:
     async def slice_of(self, tenant: str, *, new: bool) -> str:
         """The slice that the oldest of them needs; empty if there is none. Its signature is checked where it counts."""
         for request in await self.asked(tenant, new=new):
+            if status.clone_of(request):
+                return ""
             with contextlib.suppress(ManifestError, ValueError, TypeError, KeyError):
                 return manifest.read(json.loads(request["spec"]["manifest"])["text"]).service_slice
         return ""
+
+    async def succeeded(self, tenant: str) -> bool:
+        """Whether one of a tenant has succeeded, read from the host."""
+        with contextlib.suppress(NotServed):
+            found = (await self._client.list(kinds.TENANT_RESTORES)).items
+            return any(tenant_of(obj) == tenant and status.succeeded(obj) for obj in found)
+        return False
 
     def _changed(self, change: Change) -> None:
         obj = self._informer.store.get(Key("", change.meta.name))

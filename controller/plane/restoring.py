@@ -1,7 +1,8 @@
 """The pods that fill a plane's volumes with the store of a snapshot while the plane is stopped: one Deployment for each member.
 
 A pod has the volume that the plane's pod has, and nothing else: no Secret, no token, and no way in but a port-forward by the
-host's API. It is ready once its volume is filled (`controller.restores.fill`).
+host's API. That of a clone has two keys in addition: the one that the snapshot's Secrets are encrypted with, and the one that
+takes its place. A pod is ready once its volume is filled (`controller.restores.fill`).
 """
 
 from typing import Final
@@ -10,11 +11,19 @@ from bulkhead.api.objects import Obj
 from controller.plane.etcd import DATA_PATH
 from controller.plane.memberrecord import peer_url, pods_of
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.sections import Restoring
 from controller.plane.spec import RESTORE, PlaneSpec
 
 PORT: Final = 2390
 READY_PORT: Final = 2391
+ETCD_PORT: Final = 2392
+ETCD_PEER_PORT: Final = 2393
+KEYS_PATH: Final = "/keys"
+ENCRYPTION: Final = "encryption.key"
+# The Secret with the key that the snapshot's Secrets are encrypted with; a clone has it only while it is made.
+FORMER_KEY: Final = "plane-clone"
+FORMER_FILE: Final = "former.key"
 MEMBER_LABEL: Final = "bulkhead.dev/member"
 
 
@@ -62,7 +71,16 @@ def _pod(spec: PlaneSpec, order: Restoring, member: str) -> Obj:
         {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{member}"}},
         {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
     ]
+    if order.cloned is not None:
+        container["volumeMounts"].append(mount("keys", KEYS_PATH))
+        volumes.append({"name": "keys", "projected": {"sources": _keys(), "defaultMode": 0o440}})
     return pod_spec(spec, [container], volumes, terminationGracePeriodSeconds=5)
+
+
+def _keys() -> list[Obj]:
+    """One key of each of two Secrets."""
+    wanted = ((FORMER_KEY, FORMER_FILE, "from"), (SERVICE_ACCOUNT_SECRET, ENCRYPTION, "to"))
+    return [{"secret": {"name": name, "items": [{"key": key, "path": path}]}} for name, key, path in wanted]
 
 
 def arguments(spec: PlaneSpec, order: Restoring, member: str) -> list[str]:
@@ -80,4 +98,13 @@ def arguments(spec: PlaneSpec, order: Restoring, member: str) -> list[str]:
         f"--port={PORT}",
         f"--ready-port={READY_PORT}",
     ]
+    if order.cloned is not None:
+        flags += [
+            f"--clone-slice={spec.service_slice}",
+            f"--former-slice={order.cloned.former_slice}",
+            f"--cluster-uid={order.cloned.cluster_uid}",
+            f"--keys={KEYS_PATH}",
+            f"--etcd-port={ETCD_PORT}",
+            f"--etcd-peer-port={ETCD_PEER_PORT}",
+        ]
     return [*flags, "--discard"] if order.discard else flags

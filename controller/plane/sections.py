@@ -274,12 +274,14 @@ class Backup:
 
     every_seconds: seconds between two; 0 for none.
     hourly, daily, weekly: of how many hours, days and weeks the last one is kept.
+    clones: whether the class lets a snapshot become another tenant.
     """
 
     every_seconds: int = 0
     hourly: int = HOURLY
     daily: int = DAILY
     weekly: int = WEEKLY
+    clones: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,18 @@ class Syncing:
 
 
 @dataclass(frozen=True, slots=True)
+class Cloned:
+    """What makes the data of a snapshot that of a clone.
+
+    former_slice: the slice of the plane that it was taken of.
+    cluster_uid: UID of the clone's kube-system.
+    """
+
+    former_slice: str
+    cluster_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restoring:
     """A restore of the plane that is at work: plane and syncer are stopped.
 
@@ -318,6 +332,7 @@ class Restoring:
     bump: by how much revisions are raised.
     discard: whether the old data goes before the new is made.
     filling: whether the pods run that fill the volumes.
+    cloned: how the data becomes that of a clone; None if the plane is the snapshot's own.
     """
 
     restore: str
@@ -325,3 +340,4 @@ class Restoring:
     bump: int
     discard: bool = False
     filling: bool = False
+    cloned: Cloned | None = None

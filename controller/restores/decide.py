@@ -13,7 +13,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from bulkhead.snapshots.cloning import fits
 from bulkhead.snapshots.manifest import Manifest
+from controller.plane.restoring import ENCRYPTION, FORMER_FILE, FORMER_KEY
 
 # Far beyond what a plane writes in its life between two restores.
 BUMP: Final = 1_000_000_000
@@ -21,7 +23,6 @@ BUMP: Final = 1_000_000_000
 GIVE_UP: Final = timedelta(minutes=60)
 # A store beyond the largest quota; as snapshots are taken (`controller.snapshots.take`).
 MOST_BYTES: Final = 16 * 1024**3
-ENCRYPTION: Final = "encryption.key"
 _NOTE: Final = "restored from snapshot"
 
 
@@ -123,6 +124,37 @@ def refusal(found: Manifest, reasons: tuple[str, ...], holder: Holder) -> str:
     return "; ".join((*reasons, *more))
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a clone would be made.
+
+    tenant, of: the clone and its original, as the TenantRestore names them. service_slice: of the clone.
+    taken: whether there was a plane before it began. forbidden: the class that forbids clones; empty if it does not.
+    """
+
+    tenant: str
+    of: str
+    service_slice: str
+    taken: bool = False
+    forbidden: str = ""
+
+
+def clone_refusal(found: Manifest, reasons: tuple[str, ...], place: Place) -> str:
+    """Why a signed snapshot does not become a clone: every reason at once; empty if nothing speaks against it."""
+    more = []
+    if found.tenant != place.of:
+        more.append(f"it is of Tenant {found.tenant}, and not of {place.of}")
+    if found.tenant == place.tenant:
+        more.append("a clone needs another name than its original")
+    if place.taken:
+        more.append(f"Tenant {place.tenant} has a plane already, and a clone takes the place of none")
+    if place.forbidden:
+        more.append(f"TenantClass {place.forbidden} forbids clones (spec.backup.clones)")
+    if not fits(place.service_slice, found.service_slice):
+        more.append(f"its Services have addresses in {found.service_slice}, and slice {place.service_slice} is smaller")
+    return "; ".join((*reasons, *more))
+
+
 def note(snapshot: str, taken: str, restore: str) -> str:
     """The note that keeps the syncer from deleting anything."""
     return f"{_NOTE} {snapshot} of {taken} (TenantRestore {restore})"
@@ -153,4 +185,21 @@ def keys(stored: Mapping[str, Mapping[str, bytes]], there: Mapping[str, Mapping[
     create = {name: files for name, files in stored.items() if name not in there}
     wanted, has = stored.get(account, {}).get(ENCRYPTION, b""), there.get(account, {}).get(ENCRYPTION, b"")
     change = {account: {ENCRYPTION: wanted}} if account in there and wanted != has else {}
+    return Keys(create, change)
+
+
+def clone_keys(
+    stored: Mapping[str, Mapping[str, bytes]], there: Mapping[str, Mapping[str, bytes]], account: str, drawn: str
+) -> Keys:
+    """What to write so that a clone can be made: the key that its Secrets will have, `drawn`, and the one that they had.
+
+    Nothing else of the snapshot's keys comes along, so all CAs and the key of service accounts are the clone's own.
+    """
+    former = {FORMER_FILE: stored.get(account, {}).get(ENCRYPTION, b"")}
+    create: dict[str, Mapping[str, bytes]] = {}
+    if account not in there:
+        create[account] = {ENCRYPTION: drawn.encode()}
+    if FORMER_KEY not in there:
+        create[FORMER_KEY] = former
+    change = {FORMER_KEY: former} if there.get(FORMER_KEY, former) != former else {}
     return Keys(create, change)

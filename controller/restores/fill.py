@@ -1,4 +1,6 @@
-"""The program of the pod that fills one volume of a plane: `python -m controller.restores.fill`. It imports nothing of ours.
+"""The program of the pod that fills one volume of a plane: `python -m controller.restores.fill`.
+
+It imports nothing of ours, except for a clone: then `controller.restores.owning` makes the data its own before etcdutl does.
 
     one connection on loopback ──> restore-<uid>/etcd.db, its digest checked ──> etcdutl ──> restore-<uid>/data
                                         data ──> data-before-<uid>, then restore-<uid>/data ──> data, then `restored`
@@ -35,6 +37,23 @@ _PAUSE_SECONDS: Final = 1.0
 _MIB: Final = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class CloneOrder:
+    """What makes the data that of a clone.
+
+    service_slice, former_slice: where Services have addresses. cluster_uid: of the clone. keys: the folder with the keys of
+    Secrets, `to` and `from`. etcd, port, peer_port: the program that changes the data meanwhile, on the loopback.
+    """
+
+    service_slice: str
+    former_slice: str
+    cluster_uid: str
+    keys: Path
+    etcd: str
+    port: int
+    peer_port: int
+
+
 class FillError(Exception):
     """The volume was not filled; the message says why. The old data is in its place."""
 
@@ -57,6 +76,7 @@ class Order:
     token: str
     discard: bool
     etcdutl: str
+    clone: CloneOrder | None = None
 
 
 class Volume:
@@ -67,6 +87,7 @@ class Volume:
         self._home = order.volume / f"restore-{order.restore}"
         self._file = self._home / "etcd.db"
         self._made = self._home / "data"
+        self._own = self._home / "own"
         self._complete = self._home / "complete"
         self._data = order.volume / "data"
         self._before = order.volume / f"data-before-{order.restore}"
@@ -88,10 +109,12 @@ class Volume:
         found = os.statvfs(self.order.volume)
         free = found.f_bavail * found.f_frsize + (_bytes_of(self._data) if self.order.discard else 0)
         free += _bytes_of(self._home)
-        needed = 2 * self.order.size + _LOG_BYTES
+        # The file, what is made of it, and what is made the clone's own in between.
+        needed = (2 if self.order.clone is None else 3) * self.order.size + _LOG_BYTES
         if free >= needed:
             return ""
-        way_out = "raise controlPlane.storage.size" if self.order.discard else (
+        no_way_but_one = self.order.discard or self.order.clone is not None
+        way_out = "raise controlPlane.storage.size" if no_way_but_one else (
             "raise controlPlane.storage.size, or give up the present data: --discard-old-data"
         )  # fmt: skip
         return f"the volume of {self.order.member} has {free // _MIB} MiB free, and {-(-needed // _MIB)} are needed: {way_out}"
@@ -129,7 +152,11 @@ class Volume:
         if order.discard:
             # The file is whole, and this was asked for: there is no room for both.
             shutil.rmtree(self._data, ignore_errors=True)
-        command = [order.etcdutl, "snapshot", "restore", str(self._file), f"--data-dir={self._made}", f"--name={order.member}"]
+        file = self._file if order.clone is None else self._owned(order.clone)
+        command = [order.etcdutl, "snapshot", "restore", str(file), f"--data-dir={self._made}", f"--name={order.member}"]
+        if order.clone is not None:
+            # A file of a data directory has no digest behind it.
+            command += ["--skip-hash-check"]
         command += [f"--initial-cluster={order.cluster}", f"--initial-advertise-peer-urls={order.peer}"]
         command += [f"--initial-cluster-token={order.token}", f"--bump-revision={order.bump}", "--mark-compacted"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_UNPACK_SECONDS)
@@ -137,9 +164,22 @@ class Volume:
             # Another attempt needs the file from its beginning.
             shutil.rmtree(self._home, ignore_errors=True)
             raise FillError(f"etcdutl ended with {done.returncode}: {done.stderr.strip()[-_WORDS:]}")
+        shutil.rmtree(self._own, ignore_errors=True)
         for folder in (self._made, self._home):
             _sync_tree(folder)
         _write(self._complete, "")
+
+    def _owned(self, clone: CloneOrder) -> Path:
+        """The file of the store, made the clone's own. Raises FillError or OSError."""
+        from bulkhead.snapshots.cloning import CloneError, Own  # noqa: PLC0415
+        from controller.restores.owning import OwningError, Tools, own  # noqa: PLC0415
+
+        former, key = ((clone.keys / name).read_text().strip() for name in ("from", "to"))
+        made = Own(clone.service_slice, clone.former_slice, clone.cluster_uid, key=key, former_key=former)
+        try:
+            return own(self._file, self._own, made, Tools(clone.etcd, self.order.etcdutl, clone.port, clone.peer_port))
+        except (CloneError, OwningError) as error:
+            raise FillError(str(error)) from error
 
     def _swap(self) -> None:
         if self._made.is_dir():
@@ -265,6 +305,12 @@ def read(arguments: Sequence[str]) -> tuple[Order, argparse.Namespace]:
     parser.add_argument("--ready-address", default="0.0.0.0")  # noqa: S104 - the kubelet probes the pod's address
     parser.add_argument("--etcdutl", default="/usr/local/bin/etcdutl")
     parser.add_argument("--discard", action="store_true")
+    for name in ("clone-slice", "former-slice", "cluster-uid"):
+        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--keys", type=Path, default=Path("/keys"))
+    parser.add_argument("--etcd", default="/usr/local/bin/etcd")
+    for name in ("etcd-port", "etcd-peer-port"):
+        parser.add_argument(f"--{name}", type=int, default=0)
     found = parser.parse_args(arguments)
     order = Order(
         volume=found.volume,
@@ -277,8 +323,21 @@ def read(arguments: Sequence[str]) -> tuple[Order, argparse.Namespace]:
         token=found.token,
         discard=found.discard,
         etcdutl=found.etcdutl,
+        clone=_clone(found) if found.clone_slice else None,
     )
     return order, found
+
+
+def _clone(found: argparse.Namespace) -> CloneOrder:
+    return CloneOrder(
+        service_slice=found.clone_slice,
+        former_slice=found.former_slice,
+        cluster_uid=found.cluster_uid,
+        keys=found.keys,
+        etcd=found.etcd,
+        port=found.etcd_port,
+        peer_port=found.etcd_peer_port,
+    )
 
 
 def main() -> None:

@@ -22,6 +22,17 @@ def finished(request: Obj) -> bool:
     return found is not None and found.get("reason") in _ENDED
 
 
+def clone_of(request: Obj) -> str:
+    """The Tenant of which this one becomes a clone; empty if the snapshot is its own."""
+    return str((request.get("spec") or {}).get("cloneOf") or "")
+
+
+def succeeded(request: Obj) -> bool:
+    """Whether the plane has run with the snapshot's data."""
+    found = find_condition(_conditions(request), RestoreCondition.COMPLETE)
+    return found is not None and found.get("reason") == str(RestoreReason.RESTORED)
+
+
 def began(request: Obj) -> datetime | None:
     """When the plane was told to stop; None if it was not."""
     return _moment(request, "startTime")
@@ -91,7 +102,9 @@ def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -
     tenant, unknown = str(request["spec"]["tenant"]), list(compared.unknown)
     message = f"the plane runs with snapshot {found.snapshot} of {found.created}; "
     after = f"to continue, which ends them: bulkhead tenant accept-data {tenant}"
-    if unknown:
+    if of := clone_of(request):
+        message = f"the clone of {of} runs with snapshot {found.snapshot} of {found.created}"
+    elif unknown:
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         message += f"objects of the host that it does not know: {len(unknown)} ({', '.join(unknown[:_SHOWN])}{more}); {after}"
     elif compared.trouble:

@@ -19,6 +19,9 @@ from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
+from tests.kit.storedsnapshot import backups
+
+__all__ = ["backups"]
 
 _BOUNDS = {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 1000}, "memory": {"maxNominal": "1Ti"}}}}
 _CLASS = {"apiVersion": names.API_VERSION, "kind": "TenantClass"}

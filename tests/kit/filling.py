@@ -32,7 +32,13 @@ class Filling:
     etcdutl: str = field(default_factory=lambda: str(binary("etcdutl")))
     port: int = field(default_factory=free_port)
     ready: int = field(default_factory=free_port)
+    etcd_ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
     process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def keys(self) -> Path:
+        """The folder with the keys that the pod of a clone has."""
+        return self.plane.folder / "clone-keys"
 
     @property
     def volume(self) -> Path:
@@ -45,11 +51,14 @@ class Filling:
             f":{ETCD_PEER_PORT}": f":{self.plane.ports[ETCD_PEER_PORT]}",
             f"--port={restoring.PORT}": f"--port={self.port}",
             f"--ready-port={restoring.READY_PORT}": f"--ready-port={self.ready}",
+            f"--etcd-port={restoring.ETCD_PORT}": f"--etcd-port={self.etcd_ports[0]}",
+            f"--etcd-peer-port={restoring.ETCD_PEER_PORT}": f"--etcd-peer-port={self.etcd_ports[1]}",
+            f"--keys={restoring.KEYS_PATH}": f"--keys={self.keys}",
         }
         flags = restoring.arguments(self.plane.spec, self.order, "plane-0")
         for before, after in moved.items():
             flags = [flag.replace(before, after) for flag in flags]
-        flags += [f"--etcdutl={self.etcdutl}", "--ready-address=127.0.0.1"]
+        flags += [f"--etcdutl={self.etcdutl}", f"--etcd={binary('etcd')}", "--ready-address=127.0.0.1"]
         with (self.plane.folder / "fill.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "controller.restores.fill", *flags],

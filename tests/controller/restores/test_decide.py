@@ -7,7 +7,23 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.restores.decide import BUMP, Facts, Holder, bump, decide, keys, note, refusal
+from bulkhead.api.objects import Obj
+from controller.plane.restoring import FORMER_FILE, FORMER_KEY
+from controller.restores import clones, status
+from controller.restores.decide import (
+    BUMP,
+    Facts,
+    Holder,
+    Place,
+    bump,
+    clone_keys,
+    clone_refusal,
+    decide,
+    keys,
+    note,
+    refusal,
+)
+from controller.restores.status import Compared
 from tests.snapshots.samples import made
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -52,3 +68,48 @@ def test_every_reason_is_said_at_once() -> None:
 
 def test_a_note_names_snapshot_and_restore() -> None:
     assert note("one", "2026-06-01", "red-1") == "restored from snapshot one of 2026-06-01 (TenantRestore red-1)"
+
+
+PLACE = Place("red2", "red", "10.112.64.0/22")
+
+
+def test_a_clone_is_refused_for_every_reason_at_once() -> None:
+    found = made(tenant="red", service_slice="10.112.4.0/22")
+    assert clone_refusal(found, (), PLACE) == ""
+    assert clone_refusal(found, (), Place("red2", "blue", "10.112.64.0/22")) == "it is of Tenant red, and not of blue"
+    assert "another name than its original" in clone_refusal(found, (), Place("red", "red", "10.112.64.0/22"))
+    worst = Place("red2", "red", "10.112.64.0/23", taken=True, forbidden="secret")
+    message = clone_refusal(found, ("etcd.age is missing",), worst)
+    for words in (
+        "etcd.age is missing",
+        "has a plane already",
+        "TenantClass secret forbids clones",
+        "10.112.64.0/23 is smaller",
+    ):
+        assert words in message
+
+
+def test_a_clone_has_its_own_key_and_nothing_of_the_snapshots_but_what_reads_its_secrets() -> None:
+    former = {FORMER_FILE: b"old"}
+    first = clone_keys(STORED, {}, "account", "drawn")
+    assert first.create == {"account": {"encryption.key": b"drawn"}, FORMER_KEY: former}
+    # The next controller draws another one, and uses the one that is there.
+    there = {"account": {"encryption.key": b"drawn"}}
+    second = clone_keys(STORED, there, "account", "drawn again")
+    assert (second.create, second.change) == ({FORMER_KEY: former}, {})
+    assert not clone_keys(STORED, there | {FORMER_KEY: former}, "account", "drawn again")
+    other = clone_keys(STORED, there | {FORMER_KEY: {FORMER_FILE: b"of another restore"}}, "account", "drawn again")
+    assert (other.create, other.change) == ({}, {FORMER_KEY: former})
+
+
+def test_a_clone_is_told_as_one_and_its_cluster_uid_does_not_depend_on_the_moment() -> None:
+    found, uid = made(tenant="red", service_slice="10.112.4.0/22"), "11111111-2222-3333-4444-555555555555"
+    request: Obj = {"metadata": {"name": "red2-1"}, "spec": {"tenant": "red2", "cloneOf": "red"}}
+    assert (status.clone_of(request), status.succeeded(request)) == ("red", False)
+    done = request | {"status": status.restored(request, found, Compared(), NOW)}
+    assert status.succeeded(done)
+    assert "the clone of red runs with snapshot" in done["status"]["conditions"][0]["message"]
+    assert clones.cloned(found, uid) == clones.cloned(found, uid)
+    assert clones.cloned(found, uid) != clones.cloned(found, uid.replace("1", "2"))
+    assert clones.cloned(found, uid).former_slice == "10.112.4.0/22"
+    assert "kubectl delete tenant red2" in clones.abandoned("red2", "red/one")

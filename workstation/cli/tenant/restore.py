@@ -1,4 +1,4 @@
-"""`bulkhead tenant restore`: put a snapshot in the place of a tenant's plane, or say what that would do.
+"""`bulkhead tenant restore`: put a snapshot in the place of a tenant's plane or make a clone of it, or say what that would do.
 
     read and check everything ──> say what is lost ──> confirm ──> controller and command work together ──> what is left to do
 The private key stays in this process; the controller gets the decrypted store by a port-forward into the plane's namespace.
@@ -15,12 +15,12 @@ from pathlib import Path
 from bulkhead.api.objects import Obj
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
-from workstation.cli import connection
+from workstation.cli import connection, values
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import Actions
-from workstation.cli.tenant import confirmation, restoreplan
+from workstation.cli.tenant import cloneplan, confirmation, restoreplan
 from workstation.cli.tenant.restoreall import Everything, restore_all
 from workstation.cli.tenant.restoreplan import RestorePlan, Stored
 from workstation.cli.tenant.restorework import Restoring
@@ -29,7 +29,7 @@ from workstation.cli.tenant.snapshotsource import Where, add_where, keys_of, rin
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`tenant restore NAME --from SNAPSHOT --key FILE`."""
+    """`tenant restore NAME --from SNAPSHOT --key FILE`. clone: the name of the clone that it becomes; empty for none."""
 
     host: Host
     tenant: str
@@ -39,6 +39,7 @@ class RestoreRequest:
     confirmed: bool
     discard: bool
     everything: bool
+    clone: str
     scratch: Path | None
     wait: Wait
 
@@ -47,7 +48,7 @@ def add_restore(actions: Actions) -> None:
     """`tenant restore`."""
     parser = actions.add_parser(
         "restore",
-        help="put a snapshot in the place of a tenant's plane",
+        help="put a snapshot in the place of a tenant's plane, or make another tenant of it",
         description="Put a snapshot in the place of a tenant's plane. Everything is checked before anything is changed, and "
         "all that is wrong is listed at once. The tenant's pods run on; what the snapshot does not know is listed, and "
         "stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come from "
@@ -67,6 +68,14 @@ def add_restore(actions: Actions) -> None:
         metavar="SNAPSHOT",
         default="",
         help="the TenantSnapshot; where there is none, IDENTITY/SNAPSHOT as it is stored",
+    )
+    parser.add_argument(
+        "--as",
+        dest="clone",
+        metavar="NAME",
+        type=values.tenant_name,
+        default="",
+        help="make another tenant of it: a clone with identity, slice, keys and certificates of its own; NAME is not there yet",
     )
     add_where(parser)
     parser.add_argument("--target", metavar="URL", default="", help="where IDENTITY/SNAPSHOT is stored: s3://BUCKET/PREFIX")
@@ -88,15 +97,26 @@ def add_restore(actions: Actions) -> None:
 def _request(options: argparse.Namespace) -> RestoreRequest:
     where = where_of(options)
     if options.everything:
-        if options.name or options.snapshot:
-            raise CliError("--all takes neither a tenant nor --from", next_step="give one or the other", code=Exit.USAGE)
+        if options.name or options.snapshot or options.clone:
+            raise CliError(
+                "--all takes neither a tenant nor --from nor --as", next_step="give one or the other", code=Exit.USAGE
+            )
         if not where.target and where.directory is None:
             raise CliError(
                 "--all: where are they stored?", next_step="--target s3://BUCKET/PREFIX, or --directory DIR", code=Exit.USAGE
             )
     elif not (options.name and options.snapshot):
         raise CliError("name a tenant, and its snapshot with --from; or give --all", code=Exit.USAGE)
+    if options.clone and options.clone == options.name:
+        raise CliError(
+            f"--as {options.clone}: a clone needs another name than its original",
+            next_step=f"leave --as out to put the snapshot in the place of tenant {options.name}",
+            code=Exit.USAGE,
+        )
+    if options.clone and options.discard_old_data:
+        raise CliError("--discard-old-data: a clone takes the place of no data", next_step="leave it out", code=Exit.USAGE)
     return RestoreRequest(
+        clone=options.clone,
         host=host_of(options),
         tenant=options.name or "",
         snapshot=options.snapshot,
@@ -113,7 +133,9 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
 def restore(request: RestoreRequest) -> int:
     """`bulkhead tenant restore`."""
     try:
-        return asyncio.run(_everything(request) if request.everything else _restore(request))
+        if request.everything:
+            return asyncio.run(_everything(request))
+        return asyncio.run(_clone(request) if request.clone else _restore(request))
     except KeyboardInterrupt:
         next_step = "run the same command again: it goes on where this one was"
         raise CliError("interrupted", next_step=next_step, code=Exit.INTERRUPTED) from None
@@ -163,10 +185,33 @@ async def _restore(request: RestoreRequest) -> int:
     return Exit.DONE
 
 
+async def _clone(request: RestoreRequest) -> int:
+    name, original = request.clone, request.tenant
+    keys = keys_of(request.where.key)
+    async with connection.host_client(request.host) as client:
+        source, ring = await source_of(client, request.snapshot, request.where), await ring_of(client, request.where.namespace)
+        with tempfile.TemporaryFile(dir=request.scratch) as spool:
+            with Progress() as progress:
+                made = await cloneplan.look(client, original, name, Stored(source, ring, keys, spool), progress)
+            _refuse(request, made.plan)
+            sys.stderr.write(cloneplan.told(made, name, datetime.now(UTC)))
+            if request.dry_run:
+                print(f"tenant {name} can be made of snapshot {request.snapshot}; nothing was changed")
+                return Exit.DONE
+            if made.plan.resumed is not None:
+                sys.stderr.write(f"tenant {name}: going on with restore {made.plan.resumed['metadata']['name']}\n")
+            with Progress() as progress:
+                work = Restoring(client, name, made.plan, spool, progress)
+                done = await work.finish(await work.begin(discard=False), request.wait.seconds)
+    _say(name, done)
+    return Exit.DONE
+
+
 def _refuse(request: RestoreRequest, plan: RestorePlan) -> None:
     if plan.reasons:
         listed = "".join(f"\n  - {plain(reason, 500)}" for reason in plan.reasons)
-        raise CliError(f"tenant {request.tenant}: snapshot {request.snapshot} is refused, and nothing was changed:{listed}")
+        name = request.clone or request.tenant
+        raise CliError(f"tenant {name}: snapshot {request.snapshot} is refused, and nothing was changed:{listed}")
 
 
 def _say(name: str, done: Obj) -> None:

@@ -61,7 +61,8 @@ class RestorePlan:
     """A restore before it begins.
 
     envelope: the manifest as it is signed. tenant: the Tenant; None if it is made. resumed: an unfinished TenantRestore of the
-    same snapshot. reasons: why it is refused; empty if nothing speaks against it.
+    same snapshot. clone_of, made_tenant: the original and the Tenant of a clone. reasons: why it is refused; empty if nothing
+    speaks against it.
     """
 
     envelope: str = ""
@@ -70,6 +71,8 @@ class RestorePlan:
     tenant: Obj | None = None
     resumed: Obj | None = None
     known: Mapping[str, Known] = field(default_factory=dict)
+    clone_of: str = ""
+    made_tenant: Obj | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -85,20 +88,20 @@ class Stored:
 
 async def look(client: Client, tenant: str, stored: Stored, progress: Progress, *, discard: bool) -> RestorePlan:
     """The plan; the store is in `stored.spool` afterwards, if it can be relied on."""
-    there = await _find(client, kinds.TENANTS, tenant)
+    there = await find(client, kinds.TENANTS, tenant)
     reasons: list[str] = []
     plan = RestorePlan(tenant=there)
     try:
-        plan = await _read(plan, tenant, stored, progress)
+        plan = await read(plan, tenant, stored, progress)
     except (RefusedError, SealError, TargetError, ContentsError) as error:
         reasons.append(str(error))
     if plan.manifest is not None:
         reasons += await _of_tenant(client, tenant, plan.manifest, plan.bundle, there)
-        pending = await _pending(client, tenant)
-        resumed = next((request for request in pending if request["spec"]["manifest"] == plan.envelope), None)
+        unfinished = await pending(client, tenant)
+        resumed = next((request for request in unfinished if request["spec"]["manifest"] == plan.envelope), None)
         reasons += [
             f"restore {request['metadata']['name']} of the same tenant is at work: wait for it, or delete that TenantRestore"
-            for request in pending
+            for request in unfinished
             if request is not resumed
         ]
         if resumed is None:
@@ -112,7 +115,7 @@ def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
     """What an admin has to know before they say yes."""
     found = plan.manifest
     assert found is not None  # noqa: S101 - a plan without reasons has one
-    size, age = found.parts[STORE].plain / _MIB, _ago(found.created, now)
+    size, age = found.parts[STORE].plain / _MIB, ago(found.created, now)
     what = f"{size:.1f} MiB, Kubernetes {found.kubernetes}"
     lines = [f"tenant {tenant}: snapshot {found.snapshot} of {found.created}, {age} old ({what})"]
     if plan.tenant is None:
@@ -124,10 +127,10 @@ def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
         if known.both:
             lines.append(f"  {known.both:5} {what}: on the host and in the snapshot; they are adopted and stay as they are.")
         if known.younger:
-            lines.append(f"  {len(known.younger):5} {what}: not in the snapshot: {_few(known.younger)}.")
+            lines.append(f"  {len(known.younger):5} {what}: not in the snapshot: {few(known.younger)}.")
         if known.gone:
             lines.append(
-                f"  {len(known.gone):5} {what}: in the snapshot and not on the host: {_few(known.gone)}. They are made again."
+                f"  {len(known.gone):5} {what}: in the snapshot and not on the host: {few(known.gone)}. They are made again."
             )
     if any(known.younger for known in plan.known.values()):
         lines.append(f"  What is not in the snapshot stays until you accept the data: bulkhead tenant accept-data {tenant}.")
@@ -135,7 +138,8 @@ def told(plan: RestorePlan, tenant: str, now: datetime) -> str:
     return "\n".join([*lines, ""])
 
 
-async def _read(plan: RestorePlan, tenant: str, stored: Stored, progress: Progress) -> RestorePlan:
+async def read(plan: RestorePlan, tenant: str, stored: Stored, progress: Progress) -> RestorePlan:
+    """The plan with manifest, keys and store, all of them read and verified."""
     source, keys = stored.source, stored.keys
     status = mapping(mapping(plan.tenant).get("status"))
     runs = mapping(status.get("versions"))
@@ -164,7 +168,7 @@ async def _of_tenant(client: Client, tenant: str, found: Manifest, bundle: Bundl
         reasons.append(f"it is of Tenant {found.tenant}: bulkhead tenant restore {found.tenant}")
     if there is None:
         wanted = text(mapping(bundle.tenant["spec"]).get("class")) if bundle is not None else ""
-        if wanted and await _find(client, kinds.TENANT_CLASSES, wanted) is None:
+        if wanted and await find(client, kinds.TENANT_CLASSES, wanted) is None:
             reasons.append(f"there is no TenantClass {wanted}, which the Tenant names: create it first")
     else:
         ready = conditions.condition_of(there, ConditionType.READY)
@@ -207,7 +211,8 @@ async def _of_room(client: Client, tenant: str, found: Manifest, *, discard: boo
     return reasons
 
 
-async def _pending(client: Client, tenant: str) -> list[Obj]:
+async def pending(client: Client, tenant: str) -> list[Obj]:
+    """The TenantRestores of this tenant that are not finished."""
     return [request for request in (await client.list(kinds.TENANT_RESTORES)).items if is_pending(request, tenant)]
 
 
@@ -236,20 +241,23 @@ def _virtual(obj: Obj) -> str:
     return f"{text(noted.get(labels.VIRTUAL_NAMESPACE))}/{text(noted.get(labels.VIRTUAL_NAME))}"
 
 
-async def _find(client: Client, resource: Resource, name: str) -> Obj | None:
+async def find(client: Client, resource: Resource, name: str) -> Obj | None:
+    """An object without a namespace; None if it is not there."""
     try:
         return await client.get(resource, name)
     except NotFound:
         return None
 
 
-def _few(found: Iterable[str]) -> str:
+def few(found: Iterable[str]) -> str:
+    """The first of these, and how many more there are."""
     listed = list(found)
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return ", ".join(listed[:_NAMED]) + more
 
 
-def _ago(created: str, now: datetime) -> str:
+def ago(created: str, now: datetime) -> str:
+    """How old something is."""
     try:
         seconds = int((now - datetime.fromisoformat(created).astimezone(UTC)).total_seconds())
     except ValueError:

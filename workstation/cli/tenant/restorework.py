@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import IO, Final
 
-from bulkhead.api import labels, names
-from bulkhead.api.conditions import RestoreCondition, RestoreReason, find_condition
+from bulkhead.api import conditions, labels, names
+from bulkhead.api.conditions import ConditionType, Reason, RestoreCondition, RestoreReason, find_condition
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import is_pending_deletion
 from bulkhead.kube import portforward
@@ -38,6 +38,22 @@ _KEPT: Final = ("labels", "annotations")
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 BROUGHT: Final = "bulkhead.dev/keys-brought"
 _LOOK_SECONDS: Final = 0.5
+# A Tenant that is refused by one of these is not built before a person changes something.
+_REFUSALS: Final = frozenset(
+    {
+        Reason.UNKNOWN_CLASS,
+        Reason.INVALID_NAME,
+        Reason.VERSION_UNAVAILABLE,
+        Reason.OUT_OF_BOUNDS,
+        Reason.IMPOSSIBLE_QUOTA,
+        Reason.NOT_SUPPORTED,
+        Reason.INVALID_CONFIGURATION,
+        Reason.NODES_TAKEN,
+        Reason.NAMESPACE_TAKEN,
+        Reason.ADOPTION_REFUSED,
+        Reason.ADDRESSES_EXHAUSTED,
+    }
+)
 _CHUNK_BYTES: Final = 256 * 1024
 _MIB: Final = 1 << 20
 
@@ -76,6 +92,8 @@ class Restoring:
                     next_step="run the same command again: it goes on",
                     code=Exit.TIMEOUT,
                 )
+            if not reason:
+                await self._refused()
             self._progress.show(f"tenant {self._tenant}: {message or 'the controller has not seen it yet'}")
             if not brought and reason not in {RestoreReason.FILLING, RestoreReason.STARTING}:
                 brought = await self._bring(request)
@@ -90,6 +108,8 @@ class Restoring:
             "metadata": {"name": f"{self._tenant}-{datetime.now(UTC):%Y%m%d-%H%M%S}"},
             "spec": {"tenant": self._tenant, "manifest": self._plan.envelope} | ({"discardOldData": True} if discard else {}),
         }
+        if self._plan.clone_of:
+            body["spec"]["cloneOf"] = self._plan.clone_of
         try:
             return await self._client.create(kinds.TENANT_RESTORES, body)
         except NotServed as error:
@@ -98,6 +118,10 @@ class Restoring:
     async def _make_tenant(self) -> None:
         bundle = self._plan.bundle
         assert bundle is not None  # noqa: S101 - a plan without reasons has one
+        if self._plan.made_tenant is not None:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(kinds.TENANTS, self._plan.made_tenant)
+            return
         meta = {key: dict(value) for key in _KEPT if (value := bundle.tenant["metadata"].get(key))}
         if "annotations" in meta:
             meta["annotations"].pop(_APPLIED, None)
@@ -109,6 +133,20 @@ class Restoring:
         }
         with contextlib.suppress(AlreadyExists):
             await self._client.create(kinds.TENANTS, body)
+
+    async def _refused(self) -> None:
+        """Raise CliError if the controller refuses the Tenant that was made: no restore is looked at then."""
+        try:
+            tenant = await self._client.get(kinds.TENANTS, self._tenant)
+        except NotFound:
+            return
+        found = conditions.condition_of(tenant, ConditionType.READY)
+        if self._plan.clone_of and found.get("status") == "False" and found.get("reason") in _REFUSALS:
+            raise CliError(
+                f"tenant {self._tenant}: refused: {plain(found.get('message') or found['reason'], 1000)}",
+                next_step="nothing was built; correct what it names, and run the same command again; or give it up: "
+                f"kubectl delete tenant {self._tenant}, then delete its TenantRestore",
+            )
 
     async def _read(self, name: str) -> Obj:
         try:

@@ -153,6 +153,8 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
         cached_layer(shop.cache, shop.layer("debian"), root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
         cached_layer(shop.cache, shop.layer("site"), site.name, lambda: python_root.site_entries(site)),
         _program(shop, "etcdutl"),
+        # On it the data of a clone is made the clone's own (controller/restores/owning.py).
+        _program_layer(shop, "etcd", ["etcd"]),
         cached_layer(shop.cache, "own", own.name, lambda: python_root.tree_entries(own, f"{python_root.APP}/")),
     )
     environment = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from bulkhead.api import planerecord
+from bulkhead.api import labels, planerecord
 from bulkhead.api.conditions import timestamp
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -20,28 +20,34 @@ from controller.decide.identity import InDoubtError, runs_as
 from controller.decide.plan import Plan
 from controller.host.restores import Restores
 from controller.inside.access import PlaneHealth
+from controller.pki.issue import new_encryption_key
 from controller.pki.material import files_of
+from controller.plane.restoring import ENCRYPTION, FORMER_KEY
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.sections import Restoring
 from controller.plane.spec import PLANE
-from controller.restores import status
+from controller.restores import clones, status
 from controller.restores.decide import (
     MOST_BYTES,
     Decision,
     Facts,
     Holder,
     Keys,
+    Place,
     Step,
     WaitsError,
     bump,
+    clone_keys,
+    clone_refusal,
     decide,
     keys,
     note,
     refusal,
 )
+from controller.restores.status import Compared
 from controller.tenant.apply import Outdated
 from controller.tenant.facets.restores.comparing import Comparing
-from controller.tenant.facets.restores.host import RestoreHost, brought
+from controller.tenant.facets.restores.host import SECRET, RestoreHost, brought
 from controller.tenant.facets.restores.report import report
 from controller.tenant.observe import Observed
 from controller.tenant.status import Report
@@ -86,6 +92,7 @@ class RestoreBegun(Facet):
         asked = await self.requests.asked(turn.tenant, new=_is_new(turn.observed))
         request = await self.host.request(asked[0]["metadata"]["name"]) if asked else None
         if request is None or status.finished(request):
+            await self._never_empty(turn)
             return turn
         for other in asked[1:]:
             why = f"for TenantRestore {request['metadata']['name']} of the same tenant"
@@ -94,6 +101,7 @@ class RestoreBegun(Facet):
             found = await self._opened(request)
         except (RefusedError, SignatureError) as error:
             await self._refuse(turn, request, None, str(error))
+            await self._never_empty(turn)
             return turn
         return await self._step(turn, request, found)
 
@@ -101,6 +109,19 @@ class RestoreBegun(Facet):
         """That a restore is at work, before anything else."""
         found = seen.turn.of(AtWork)
         return report(found.step if found is not None else None)
+
+    async def _never_empty(self, turn: Turn) -> None:
+        """Raise WaitsError if the Tenant was made for a clone that was not made: an empty plane is not what it is for."""
+        tenant = turn.observed.tenant
+        of = (tenant["metadata"].get("annotations") or {}).get(labels.CLONE_OF)
+        if not of or (tenant.get("status") or {}).get("planeClusterUID"):
+            return
+        # A Tenant that was made again has no status, and finds the plane that it has.
+        if await self.host.has_run(turn.spec) or await self.requests.succeeded(turn.tenant):
+            return
+        if {SECRET, FORMER_KEY} & turn.observed.in_plane(kinds.SECRETS).keys():
+            await self.host.drop_keys(turn.spec)
+        raise WaitsError(clones.abandoned(turn.tenant, str(of)))
 
     async def _opened(self, request: Obj) -> Manifest:
         envelope = str(request["spec"]["manifest"])
@@ -115,30 +136,36 @@ class RestoreBegun(Facet):
         decision, now = decide(facts, self.clock.now()), self.clock.now()
         if decision.step is Step.REFUSE:
             await self._refuse(turn, request, found, decision.why)
+            await self._never_empty(turn)
             return turn
-        request = await self._record(request, found, decision, now)
+        request = await self._record(request, found, decision, now, str(turn.observed.tenant["metadata"]["uid"]))
         if decision.step is Step.PREPARE and bundle is not None:
-            await self._prepare(turn, request, found, bundle, built=facts.built)
+            await self._prepare(turn, request, found, bundle, noted=facts.built and not status.clone_of(request))
         if decision.step is Step.AWAIT_KEYS and not facts.built:
             raise WaitsError(f"a restore waits {status.MESSAGES[Step.AWAIT_KEYS][1]}")
         stopped = decision.step in {Step.STOP, Step.PREPARE, Step.FILL}
         restoring = _restoring(request, found, filling=decision.step is Step.FILL) if stopped else None
-        # The identity counts only where there is no record and no plane.
-        made = (Inherited(found.identity), AtWork(request, found, decision.step))
+        # The identity counts only where there is no record and no plane. A clone gets one of its own.
+        inherited = None if status.clone_of(request) else Inherited(found.identity)
+        made = (inherited, AtWork(request, found, decision.step))
         return replace(turn, spec=replace(turn.spec, restoring=restoring)).plus(*made)
 
     async def _facts(self, turn: Turn, request: Obj, found: Manifest) -> tuple[Facts, Bundle | None]:
         spec, secrets = turn.spec, turn.observed.in_plane(kinds.SECRETS)
         claims = turn.observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS)
         standing = await self.host.look(spec, keys=SERVICE_ACCOUNT_SECRET in secrets or bool(claims))
-        bundle, why = None, refusal(found, *_against(turn, found, await self.signed.ring()))
+        began = status.began(request)
+        taken = standing.built and began is None
+        bundle, why = None, _against(turn, request, found, await self.signed.ring(), taken=taken)
         try:
             bundle = brought(secrets, str(request["metadata"]["uid"]))
         except BundleError as error:
             why = "; ".join(filter(None, (why, f"its keys cannot be read: {error}")))
         if bundle is not None and bundle.record != found.record:
             why = "; ".join(filter(None, (why, "the keys are those of another snapshot")))
-        began = status.began(request)
+        keyless = bundle is not None and not bundle.secrets.get(SERVICE_ACCOUNT_SECRET, {}).get(ENCRYPTION)
+        if keyless and status.clone_of(request):
+            why = "; ".join(filter(None, (why, "the key that its Secrets are encrypted with is missing")))
         facts = Facts(
             refused=why,
             began=began,
@@ -147,30 +174,35 @@ class RestoreBegun(Facet):
             built=standing.built,
             # Where there never was a plane, nothing has to stop: a turn that went on to its keys would draw new ones.
             stopped=standing.quiet and (began is not None or not standing.built),
-            prepared=status.bump_of(request) is not None and bundle is not None and not _missing(turn, bundle),
+            prepared=status.bump_of(request) is not None and bundle is not None and not _missing(turn, request, bundle),
             members=spec.control_plane.replicas,
             full=standing.full,
         )
         return facts, bundle
 
-    async def _record(self, request: Obj, found: Manifest, decision: Decision, now: datetime) -> Obj:
-        """What must be known before it is acted on."""
+    async def _record(self, request: Obj, found: Manifest, decision: Decision, now: datetime, uid: str) -> Obj:
+        """What must be known before it is acted on. `uid` is the Tenant's, which is the identity of a clone."""
         wanted = status.at_work(request, found, decision.step, now)
+        if status.clone_of(request):
+            wanted["identity"] = uid
         if decision.step in {Step.STOP, Step.PREPARE} and status.began(request) is None:
             wanted["startTime"] = timestamp(now)
         if decision.step is Step.FILLED:
             wanted["filledTime"] = timestamp(now)
         return await self.host.report(request, wanted)
 
-    async def _prepare(self, turn: Turn, request: Obj, found: Manifest, bundle: Bundle, *, built: bool) -> None:
-        """Write what is missing, in this order: nothing may start before the note is there. Raises Outdated."""
+    async def _prepare(self, turn: Turn, request: Obj, found: Manifest, bundle: Bundle, *, noted: bool) -> None:
+        """Write what is missing, in this order: nothing may start before the note is there. Raises Outdated.
+
+        `noted`: whether the syncer needs one; a plane that is new to the host has nothing there that could be deleted.
+        """
         spec, secrets = turn.spec, turn.observed.in_plane(kinds.SECRETS)
         uid = str((turn.observed.tenant.get("status") or {}).get("planeClusterUID") or "")
         try:
-            if built:
+            if noted:
                 await self.host.keep_quarantined(spec, _note(request, found), uid)
             await self.host.claim(spec)
-            await self.host.write(spec, _missing(turn, bundle), secrets)
+            await self.host.write(spec, _missing(turn, request, bundle), secrets)
             raised = bump(await self.host.highest_revision(spec))
             await self.host.report(request, {"bump": raised})
         except (AlreadyExists, Conflict) as error:
@@ -200,7 +232,9 @@ class RestoreEnded(Facet):
         work, health = turn.need(AtWork), turn.need(PlaneHealth)
         if work.step not in {Step.START, Step.FILLED} or not (health.ready and health.bootstrapped):
             return turn
-        compared = await self.comparing.compare(turn.spec)
+        # A clone begins with nothing on the host: what is there now is what its plane has asked for.
+        is_clone = bool(status.clone_of(work.request))
+        compared = Compared() if is_clone else await self.comparing.compare(turn.spec)
         if compared.clean:
             await self.host.release(turn.spec, _note(work.request, work.manifest), restored=True)
         await self.host.report(work.request, status.restored(work.request, work.manifest, compared, self.clock.now()))
@@ -218,14 +252,18 @@ def _note(request: Obj, found: Manifest) -> str:
     return note(found.snapshot, found.created, str(request["metadata"]["name"]))
 
 
-def _missing(turn: Turn, bundle: Bundle) -> Keys:
-    secrets = turn.observed.in_plane(kinds.SECRETS)
-    return keys(bundle.secrets, {name: files_of(secret) for name, secret in secrets.items()}, SERVICE_ACCOUNT_SECRET)
+def _missing(turn: Turn, request: Obj, bundle: Bundle) -> Keys:
+    there = {name: files_of(secret) for name, secret in turn.observed.in_plane(kinds.SECRETS).items()}
+    if status.clone_of(request):
+        return clone_keys(bundle.secrets, there, SERVICE_ACCOUNT_SECRET, new_encryption_key())
+    return keys(bundle.secrets, there, SERVICE_ACCOUNT_SECRET)
 
 
 def _restoring(request: Obj, found: Manifest, *, filling: bool) -> Restoring:
+    uid = str(request["metadata"]["uid"])
     return Restoring(
-        restore=str(request["metadata"]["uid"]),
+        cloned=clones.cloned(found, uid) if status.clone_of(request) else None,
+        restore=uid,
         size=found.parts[STORE].plain,
         bump=status.bump_of(request) or 0,
         discard=bool(request["spec"].get("discardOldData")),
@@ -233,15 +271,19 @@ def _restoring(request: Obj, found: Manifest, *, filling: bool) -> Restoring:
     )
 
 
-def _against(turn: Turn, found: Manifest, ring: Ring) -> tuple[tuple[str, ...], Holder]:
-    """What speaks against a snapshot, and the plane whose place it would take."""
+def _against(turn: Turn, request: Obj, found: Manifest, ring: Ring, *, taken: bool) -> str:
+    """What speaks against a snapshot. `taken`: whether there was a plane before this restore began."""
     spec, observed = turn.spec, turn.observed
-    identity = _identity(turn, ring)
+    of = status.clone_of(request)
+    identity = "" if of else _identity(turn, ring)
     etcd = spec.images.etcd.partition("@")[0].rpartition(":")[2]
     taker = Taker(most=MOST_BYTES, identity=identity, kubernetes=spec.version, etcd=etcd)
     # Whether the parts are there is for the command to see: the controller reads nothing of the bucket.
     reasons = judge(found, Stored({name: part.size for name, part in found.parts.items()}), taker)
-    return reasons, Holder(tenant=observed.name, identity=identity, service_slice=spec.service_slice)
+    if of:
+        forbidden = "" if spec.backup.clones else str(observed.tenant["spec"].get("class") or "")
+        return clone_refusal(found, reasons, Place(observed.name, of, spec.service_slice, taken, forbidden))
+    return refusal(found, reasons, Holder(tenant=observed.name, identity=identity, service_slice=spec.service_slice))
 
 
 def _identity(turn: Turn, ring: Ring) -> str:

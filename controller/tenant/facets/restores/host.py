@@ -1,6 +1,7 @@
 """What a restore reads and writes on the host: read afresh, because each step rests on the one before."""
 
 import base64
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from controller.host.owned import SELECTOR
 from controller.pki.material import files_of
 from controller.plane import statefulset
 from controller.plane.memberrecord import pods_of
-from controller.plane.restoring import MEMBER_LABEL
+from controller.plane.restoring import FORMER_KEY, MEMBER_LABEL
 from controller.plane.spec import PLANE, RESTORE, SYNCER, PlaneSpec
 from controller.restores.decide import Keys
 
@@ -102,6 +103,10 @@ class RestoreHost:
         """The highest revision that the host has seen of the plane."""
         return planeidentity.recorded(await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)).revision
 
+    async def has_run(self, spec: PlaneSpec) -> bool:
+        """Whether a syncer of this plane has ever run."""
+        return bool(planeidentity.recorded(await self._find(kinds.CONFIG_MAPS, planeidentity.NAME, spec.namespace)).uid)
+
     async def claim(self, spec: PlaneSpec) -> bool:
         """Create the claims that are missing; whether none was."""
         made, missing = statefulset.claim(spec), []
@@ -129,11 +134,10 @@ class RestoreHost:
             await self._client.patch(kinds.SECRETS, name, body, spec.namespace)
 
     async def drop_keys(self, spec: PlaneSpec) -> None:
-        """Delete the Secret in which the keys came."""
-        try:
-            await self._client.delete(kinds.SECRETS, SECRET, spec.namespace)
-        except NotFound:
-            return
+        """Delete the Secret in which the keys came, and the original's key that a clone had meanwhile."""
+        for name in (SECRET, FORMER_KEY):
+            with contextlib.suppress(NotFound):
+                await self._client.delete(kinds.SECRETS, name, spec.namespace)
 
     async def mirrored(self, spec: PlaneSpec, resource: Resource) -> list[Obj]:
         """The metadata of what the syncer has made of one kind."""
