@@ -4,8 +4,8 @@
       ──> give its claim up ──> remove the member ──> disarm ──> delete the pod ──> replaced like one that lost its volume
 
 While the alarm stands, etcd refuses reads and writes. So the member is removed at once, if every other voter
-answers. An alarm without an ID says that no majority agrees: then nothing is given up, and an admin decides. It stays in the store of the member that they continue from, and ends
-once that is the only one.
+answers. An alarm without an ID says that no majority agrees: then nothing is given up, and an admin decides. That alarm stays
+in the store of the member that they continue from, and ends while it is the only one.
 """
 
 from controller.plane import quorumrecovery

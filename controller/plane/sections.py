@@ -274,12 +274,14 @@ class Backup:
 
     every_seconds: seconds between two; 0 for none.
     hourly, daily, weekly: of how many hours, days and weeks the last one is kept.
+    target: the name of the place where they are stored; empty for that of the installation.
     """
 
     every_seconds: int = 0
     hourly: int = HOURLY
     daily: int = DAILY
     weekly: int = WEEKLY
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
