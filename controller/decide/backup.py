@@ -14,7 +14,8 @@ _KEPT: Final = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY}
 
 def backup_of(merged: Section) -> Backup:
     """What applies, from the Tenant's section over its class's. A schedule that cannot be read does not count."""
-    return Backup(every_seconds=durations.seconds(merged.get("schedule")) or 0, **_kept(merged))
+    every = durations.seconds(merged.get("schedule")) or 0
+    return Backup(every_seconds=every, target=str(merged.get("target") or ""), **_kept(merged))
 
 
 def beyond(asked: Section, offer: Section) -> Iterator[tuple[tuple[str, ...], str, Any]]:
@@ -31,6 +32,11 @@ def beyond(asked: Section, offer: Section) -> Iterator[tuple[tuple[str, ...], st
             )
         elif not seconds or seconds < least:
             yield ("schedule",), f"spec.backup.schedule: {wanted} is shorter than the {shortest} of the class", None
+    target, offered = asked.get("target"), [offer.get("target"), *(offer.get("targets") or ())]
+    if target and target not in offered:
+        names = ", ".join(str(name) for name in offered if name)
+        words = f"is not one of the class's: {names}" if names else "and the class offers none by name; leave it out"
+        yield ("target",), f"spec.backup.target: {target} {words}", None
     for field, most in _kept(offer).items():
         number = section_of(asked, "retention").get(field)
         if number is not None and int(number) > most:
