@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from functools import partial
+from pathlib import Path
 
 from aiohttp import web
 
@@ -70,6 +71,7 @@ from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places, opened
 from controller.snapshots.removal import SnapshotRemovals
 from controller.snapshots.take import Means
 from controller.tenant.apply import Applier
@@ -89,6 +91,7 @@ from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.facets.stranding.facet import Stranding
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import Reconciler
 from controller.tenant.tools import Tools
@@ -176,9 +179,9 @@ class Controller:
         self._snapshots = Snapshots(client, self._queue.add)
         self._restores = Restores(client, self._queue.add)
         restore_host = RestoreHost(client)
-        means = _means(settings, etcds, identity_keys)
-        self._taking = SnapshotTasks(client, self._clock, means)
-        self._removing = SnapshotRemovals(client, self._clock, means, self._taking)
+        places = _places(settings, etcds, identity_keys)
+        self._taking = SnapshotTasks(client, self._clock, places)
+        self._removing = SnapshotRemovals(client, self._clock, places, self._taking)
         tools = Tools(
             client,
             self._owned,
@@ -199,6 +202,7 @@ class Controller:
             Identity(client, self._clock, identity_keys),
             RestoreBegun(self._restores, restore_host, self._clock, identity_keys),
             RestoreEnded(restore_host, self._clock, Comparing(restore_host, self._planes, budget)),
+            Stranding(client, self._snapshots),
             SnapshotSchedule(self._snapshots, self._removing, client, self._clock),
             TenantSnapshots(self._snapshots, self._taking, tools.interior),
             Pulls(client, tools.applier, self._clock, self._pulls),
@@ -366,12 +370,17 @@ class Controller:
         return None if self._synced else "the first list of the host's objects is not complete yet"
 
 
-def _means(settings: Settings, etcds: EtcdAccess, keys: IdentityKeys) -> Means | None:
-    """What snapshots are taken with; None if the installation has no place for them."""
-    if not settings.backup_target:
-        return None
-    place = settings.backup_place
-    return Means(etcds.client, lambda: Target(place), settings.backup_recipients, keys.ring)
+def _places(settings: Settings, etcds: EtcdAccess, keys: IdentityKeys) -> Places:
+    """What snapshots are taken with, at each place that the installation has."""
+    own = None
+    if settings.backup_target:
+        own = Means(etcds.client, partial(Target, settings.backup_place), settings.backup_recipients, keys.ring)
+    folder = Path(settings.backup_credentials)
+    named = {
+        found.name: Means(etcds.client, partial(opened, found, folder), found.recipients, keys.ring)
+        for found in settings.named_targets
+    }
+    return Places(own, named)
 
 
 def _config() -> KubeConfig:

@@ -63,6 +63,9 @@ members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves a
 plane_down = Gauge(
     "bulkhead_tenant_plane_down", "1 while the API server of a plane that was built does not answer.", ["tenant"]
 )
+store_corrupt = Gauge(
+    "bulkhead_tenant_store_corrupt", "1 while a member of the plane's etcd has other data than the others.", ["tenant"]
+)
 store_full = Gauge("bulkhead_tenant_store_full", "1 while the plane's store is full and accepts only deletions.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
@@ -138,6 +141,7 @@ _OF_TENANTS: Final = (
     snapshot_due,
     plane_down,
     store_full,
+    store_corrupt,
     members_down,
     tenant_ready,
     audit_lost,
@@ -184,6 +188,8 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     plane_down.labels(tenant).set(built and plane.get("status") != "True" and plane.get("reason") != Reason.DATA_LOST)
     store = condition_of({"status": status}, ConditionType.STORE_HAS_ROOM)
     store_full.labels(tenant).set(store.get("reason") == Reason.STORE_FULL)
+    degraded = condition_of({"status": status}, ConditionType.DEGRADED)
+    store_corrupt.labels(tenant).set(degraded.get("reason") == Reason.CORRUPT)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
         if what in gpus:

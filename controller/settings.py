@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 import bulkhead
 from bulkhead.api import names
+from bulkhead.snapshots.namedtargets import NamedTarget
+from bulkhead.snapshots.namedtargets import read as read_targets
 from bulkhead.snapshots.place import Place, check_recipient, parse
 from controller.plane.addresses import ALWAYS, LISTED, PODS, REGISTRY, SLICES, STORAGE, Reserved
 from controller.plane.addresses import network as network_of
@@ -84,6 +86,8 @@ class Settings:
     backup_region: str = ""
     backup_plain_http: int = 0
     backup_recipients: tuple[str, ...] = ()  # age public keys that snapshots are encrypted to
+    backup_targets: str = "{}"  # further places by name, as JSON (`bulkhead.snapshots.namedtargets`)
+    backup_credentials: str = "/var/run/secrets/bulkhead/backup"  # a folder with one for each of them
     issuer_proxy: str = ""  # the proxy through which identity providers are contacted
     workers: int = 8
     resync_seconds: int = 120
@@ -130,6 +134,11 @@ class Settings:
             region=self.backup_region,
             plain_http=bool(self.backup_plain_http),
         )
+
+    @property
+    def named_targets(self) -> tuple[NamedTarget, ...]:
+        """The places for snapshots that classes may name. Raises ValueError."""
+        return read_targets(self.backup_targets, self.backup_recipients)
 
     @property
     def _servers(self) -> tuple[tuple[str, str], ...]:
@@ -214,6 +223,7 @@ def _check_networks(settings: Settings) -> None:
 def _check_backup(settings: Settings) -> None:
     for text in settings.backup_recipients:
         _parse("BULKHEAD_BACKUP_RECIPIENTS", text, check_recipient)
+    _parse("BULKHEAD_BACKUP_TARGETS", settings.backup_targets, lambda _: settings.named_targets)
     if not settings.backup_target:
         return
     _parse("BULKHEAD_BACKUP_TARGET", settings.backup_target, lambda _: settings.backup_place)

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from bulkhead.api.fields import ApiModel, Rule, model_rules, rules, text
+from bulkhead.api.names import MOST_TARGETS, TARGET_NAME_LIMIT, TARGET_NAME_PATTERN
 
 _BOUNDED: Final[Rule] = {
     "rule": "duration(self) >= duration('15m') && duration(self) <= duration('168h')",
@@ -25,6 +26,9 @@ WEEKLY: Final = 5
 FORBIDDEN: Final = "Forbidden"
 
 Interval = Annotated[str, text(6, r"^[1-9][0-9]{0,4}(m|h)$"), Field(json_schema_extra=rules(_BOUNDED))]
+
+
+TargetName = Annotated[str, text(TARGET_NAME_LIMIT, TARGET_NAME_PATTERN)]
 
 
 class Retention(ApiModel):
@@ -52,6 +56,9 @@ class Backup(ApiModel):
     retention: Retention | None = Field(
         None, description="Which of them are kept; at most as many as the class keeps. Other snapshots are never deleted."
     )
+    target: TargetName | None = Field(
+        None, description="Where all snapshots of the plane are stored: one of the targets of the class, by default its own."
+    )
 
 
 class ClassBackup(ApiModel):
@@ -71,4 +78,14 @@ class ClassBackup(ApiModel):
         None,
         description="Whether a snapshot of a Tenant of this class may become another Tenant (bulkhead tenant restore --as): a "
         "clone has all of its Secrets. Allowed by default.",
+    )
+    target: TargetName | None = Field(
+        None,
+        description="Where snapshots of its planes are stored: a name in backup.targets of the chart; by default the "
+        "installation's own place.",
+    )
+    targets: Annotated[list[TargetName], Field(max_length=MOST_TARGETS)] | None = Field(
+        None,
+        description="Further targets that a Tenant may choose.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )

@@ -150,6 +150,10 @@ class Reason(_Explained):
         "QuorumLost",
         "Too few members of the plane's etcd are left to serve; nothing is changed by itself.",
     )
+    NODE_LOST = (
+        "NodeLost",
+        "The node of the plane's only member, or of its volume, is gone; the message has the last snapshot and what to do.",
+    )
     SAME_NODE = "SameNode", "Members of a plane of three share a node, so its failure takes them along; the message names both."
     CORRUPT = "Corrupt", "A member of the plane's etcd has other data than the others; the message says what is done about it."
     GROWING = "Growing", "A plane of one member gets two more; the message says how far it is. It serves meanwhile."

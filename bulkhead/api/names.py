@@ -44,6 +44,10 @@ SSH_HOST_KEY: Final = "slurm.bulkhead.dev/ssh-host-key"
 SSH_REFUSED: Final = "slurm.bulkhead.dev/ssh-refused"
 
 TENANT_NAME_LIMIT: Final = 40
+# Places for snapshots that an installation offers by name; a name is a part of the name of a volume.
+TARGET_NAME_LIMIT: Final = 40
+TARGET_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"
+MOST_TARGETS: Final = 16
 TENANT_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 RESERVED_TENANT_NAMES: Final = ("system", "bulkhead-system")
 RESERVED_TENANT_PREFIX: Final = "kube-"

@@ -40,6 +40,9 @@ class TenantSnapshotStatus(ApiModel):
     )
     identity: Annotated[str, text(64)] | None = Field(None, description="Identity of the plane that it is of.")
     location: Annotated[str, text(1024)] | None = Field(None, description="Where its manifest is.")
+    target: Annotated[str, text(64)] | None = Field(
+        None, description="Name of the target in backup.targets of the chart; none for the installation's own place."
+    )
     store_bytes: Bytes | None = Field(None, description="Bytes of the plane's store.")
     stored_bytes: Bytes | None = Field(None, description="Bytes that are stored so far.")
     attempts: Annotated[int, Field(ge=0, le=1000)] | None = Field(None, description="Attempts so far.")

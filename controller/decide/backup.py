@@ -15,7 +15,7 @@ _KEPT: Final = {"hourly": HOURLY, "daily": DAILY, "weekly": WEEKLY}
 def backup_of(merged: Section) -> Backup:
     """What applies, from the Tenant's section over its class's. A schedule that cannot be read does not count."""
     every, clones = durations.seconds(merged.get("schedule")) or 0, merged.get("clones") != FORBIDDEN
-    return Backup(every_seconds=every, clones=clones, **_kept(merged))
+    return Backup(every_seconds=every, clones=clones, target=str(merged.get("target") or ""), **_kept(merged))
 
 
 def beyond(asked: Section, offer: Section) -> Iterator[tuple[tuple[str, ...], str, Any]]:
@@ -32,6 +32,11 @@ def beyond(asked: Section, offer: Section) -> Iterator[tuple[tuple[str, ...], st
             )
         elif not seconds or seconds < least:
             yield ("schedule",), f"spec.backup.schedule: {wanted} is shorter than the {shortest} of the class", None
+    target, offered = asked.get("target"), [offer.get("target"), *(offer.get("targets") or ())]
+    if target and target not in offered:
+        names = ", ".join(str(name) for name in offered if name)
+        words = f"is not one of the class's: {names}" if names else "and the class offers none by name; leave it out"
+        yield ("target",), f"spec.backup.target: {target} {words}", None
     for field, most in _kept(offer).items():
         number = section_of(asked, "retention").get(field)
         if number is not None and int(number) > most:

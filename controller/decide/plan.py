@@ -117,6 +117,7 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
         # Its template is for this number: another pod of a plane of one would found a second cluster.
         "replicas": statefulset.members(spec) and (etcd.members_of(running) or spec.control_plane.replicas),
         "template": template | {"metadata": meta | {"annotations": annotations}},
+        **statefulset.strategy(etcd.members_of(running)),
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)
     told = [_believing(obj, existing.get(config)) for obj in rendered.parts if slot_of(obj) == config]

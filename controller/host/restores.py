@@ -14,10 +14,12 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key
 from bulkhead.snapshots import manifest
 from bulkhead.snapshots.manifest import ManifestError
+from bulkhead.work.remembered import Remembered
 from controller.restores import status
 from controller.restores.status import finished
 
 _CACHE_BYTES: Final = 64 * 1024 * 1024
+_NEW_TENANTS: Final = 1000
 
 
 class Restores:
@@ -27,6 +29,8 @@ class Restores:
         self._client = client
         self._on_tenant = on_tenant
         self._tenants: dict[str, str] = {}
+        # Of a new tenant, by its UID: what the host had when it was first asked for.
+        self._read: Remembered[str, list[Obj]] = Remembered(_NEW_TENANTS)
         # The kind does not exist until the CRDs of an upgrade are in place.
         self._informer = Informer(client, kinds.TENANT_RESTORES, on_change=self._changed, max_bytes=_CACHE_BYTES, optional=True)
 
@@ -39,19 +43,26 @@ class Restores:
         store = self._informer.store
         return _of(tenant, (obj for meta in store.metas() if (obj := store.get(meta.key)) is not None))
 
-    async def asked(self, tenant: str, *, new: bool) -> list[Obj]:
-        """The same. Of a new tenant they are read from the host if none is known yet.
+    async def asked(self, tenant: str, *, new: str = "") -> list[Obj]:
+        """The same. `new` is the UID of a tenant without keys: if none is known yet, they are read from the host, once.
 
         A Tenant that is made for a restore may be seen before its TenantRestore, and would get keys and addresses of its own.
+        The TenantRestore is made first, so one list once the Tenant was seen is enough.
         """
         known = self.pending(tenant)
         if known or not new:
             return known
+        if new not in self._read:
+            self._read[new] = await self._listed(tenant)
+        # One that the copy has and that is not among those above is finished.
+        return [obj for obj in self._read[new] if self._informer.store.get(Key("", obj["metadata"]["name"])) is None]
+
+    async def _listed(self, tenant: str) -> list[Obj]:
         with contextlib.suppress(NotServed):
             return _of(tenant, (await self._client.list(kinds.TENANT_RESTORES)).items)
         return []
 
-    async def slice_of(self, tenant: str, *, new: bool) -> str:
+    async def slice_of(self, tenant: str, *, new: str = "") -> str:
         """The slice that the oldest of them needs; empty if there is none. Its signature is checked where it counts."""
         for request in await self.asked(tenant, new=new):
             if status.clone_of(request):
@@ -72,6 +83,8 @@ class Restores:
         tenant = tenant_of(obj) if obj is not None else self._tenants.get(change.meta.uid, "")
         if change.kind == "deleted":
             self._tenants.pop(change.meta.uid, None)
+            for uid, read in self._read.items():
+                self._read[uid] = [obj for obj in read if obj["metadata"]["uid"] != change.meta.uid]
         else:
             self._tenants[change.meta.uid] = tenant
         if tenant:

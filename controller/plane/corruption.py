@@ -4,7 +4,8 @@
       ──> give its claim up ──> remove the member ──> disarm ──> delete the pod ──> replaced like one that lost its volume
 
 While the alarm stands, etcd refuses reads and writes. So the member is removed at once, if every other voter
-answers. An alarm without an ID says that no majority agrees: then nothing is given up, and an admin decides.
+answers. An alarm without an ID says that no majority agrees: then nothing is given up, and an admin decides. That alarm stays
+in the store of the member that they continue from, and ends while it is the only one.
 """
 
 from controller.plane import quorumrecovery
@@ -33,9 +34,11 @@ def decide(standing: Standing) -> Decision:
 
 def _alarmed(standing: Standing, identity: str) -> Decision:
     member = next((member for member in standing.listed if member.id == identity), None)
+    if identity == UNKNOWN and len(standing.listed) == 1:
+        return Decision(Disarm(identity), corrupt="the only member has no others to differ from, and serves again")
     if identity == UNKNOWN:
         words = "the members have different data, and no majority agrees which is right, so nothing is changed by itself"
-        return Decision(corrupt=f"{words}: restore a snapshot, or stop two pods and continue from the third")
+        return Decision(corrupt=f"{words}: restore a snapshot, or give up two volumes and continue from the third")
     if member is None:
         return Decision(Disarm(identity), corrupt="the member with other data is removed, and the others serve again")
     pod = next((pod for pod, url in standing.urls.items() if url == member.peer_url), "")

@@ -30,9 +30,11 @@ _WITHOUT: Final = "without"
 _DISCARDS: Final = "discards"
 _FORMER: Final = "former"
 # What etcd says if its name is not in the list, with its name behind it. Exactly a member without data says it.
+_REFUSAL: Final = "couldn't find local name"
 # What etcd says if its data is not that of its peers.
 _CORRUPT: Final = "found data inconsistency with peers"
-_REFUSAL: Final = "couldn't find local name"
+# The label by which a StatefulSet's controller says from which template a pod was made.
+_REVISION: Final = "controller-revision-hash"
 # A name that no pod has, and an address that nothing answers.
 _NONE: Final = f"no-member=https://replaced.invalid:{ETCD_PEER_PORT}"
 
@@ -165,6 +167,19 @@ def corrupt(pod: Obj) -> bool:
         if "running" not in mapping(status.get("state"))
         for state in ("state", "lastState")
     )
+
+
+def revision(stateful_set: Obj | None) -> str:
+    """The revision of a StatefulSet's present template; empty while its controller has not seen that."""
+    status = mapping((stateful_set or {}).get("status"))
+    seen = stateful_set is not None and status.get("observedGeneration") == stateful_set["metadata"].get("generation")
+    return text(status.get("updateRevision")) if seen else ""
+
+
+def is_outdated(pod: Obj, present: str) -> bool:
+    """Whether a pod was made from another template than the present one; False if either is unknown."""
+    made = text((pod["metadata"].get("labels") or {}).get(_REVISION))
+    return bool(present and made) and made != present
 
 
 def runs_for(pod: Obj, now: datetime) -> float:

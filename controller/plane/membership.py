@@ -44,6 +44,9 @@ class Pod:
     runs_for: float = 0.0  # seconds since its etcd has started; 0 if it does not run
     corrupt: bool = False  # its etcd ended because it has other data than its peers
     alone: bool = False  # its etcd has the flags of a plane of one member, whose peers cannot reach it
+    ready: bool = True  # as its kubelet says
+    outdated: bool = False  # it was made from another template than the present one
+    stranded: str = ""  # the node on which its volume is and that no longer exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,14 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """Let a pod start again with the present template, if the plane's disruption budget allows it now."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Promote:
     """Let a learner vote; etcd refuses until it has caught up."""
 
@@ -165,7 +176,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Delete the claim of a volume that a recovery gives up."""
+    """Delete the claim of a volume that is given up."""
 
     claim: Claim
 
@@ -177,7 +188,7 @@ class Disarm:
     member: str  # its ID
 
 
-Step: TypeAlias = Write | Remove | Add | Move | Restart | Promote | Quarantine | Discard | Disarm
+Step: TypeAlias = Write | Remove | Add | Move | Restart | Evict | Promote | Quarantine | Discard | Disarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +201,8 @@ class Decision:
     recovering: str = ""  # how far a recovery is
     corrupt: str = ""  # what is done about a member with other data
     growing: str = ""  # how far a plane of one member is on its way to three
+    moving: str = ""  # which member gets another volume, because the node of its own is gone
+    rolling: str = ""  # which pods still have to start again with the present template
 
 
 def decide(standing: Standing) -> Decision:
@@ -247,6 +260,14 @@ def _closed(standing: Standing) -> Decision:
         return _grown(standing, only)
     # A member that answers has its data, whatever an older look at its pod showed.
     lost = [pod for pod in standing.urls if pod in standing.pods and standing.pods[pod].refused and pod not in standing.lists]
+    gone = next((found for pod, found in standing.pods.items() if found.stranded and pod not in standing.lists), None)
+    if gone is not None and not lost:
+        return _moved(standing, gone)
+    return _joining(standing, lost) or _kept(standing, lost)
+
+
+def _joining(standing: Standing, lost: list[str]) -> Decision | None:
+    """The next step of a member that was added and does not vote yet."""
     for pod in standing.urls:
         member = standing.at(pod)
         if member is not None and not member.name:
@@ -255,6 +276,11 @@ def _closed(standing: Standing) -> Decision:
             return Decision(Write(Record(open_for=pod, without=absent, version=standing.record.version)), replacing=pod)
         if member is not None and member.learner and pod not in lost:
             return Decision(Promote(pod, member), replacing=pod)
+    return None
+
+
+def _kept(standing: Standing, lost: list[str]) -> Decision:
+    """The next step of members that vote, or of pods that have none; `lost` have empty volumes."""
     if not lost:
         again = next((pod for pod, found in standing.pods.items() if found.tries and standing.at(pod) is None), "")
         if again:
@@ -265,6 +291,19 @@ def _closed(standing: Standing) -> Decision:
         )
         return Decision(trouble=f"{' and '.join(gone)} {words}") if gone else Decision()
     return _replaced(standing, lost[0])
+
+
+def _moved(standing: Standing, pod: Pod) -> Decision:
+    """The node with a member's volume was deleted: the member gets another one, if all others have what it had."""
+    member = standing.at(pod.name)
+    where = f"the volume of {pod.name} was on node {pod.stranded}, which no longer exists"
+    if member is not None and not member.learner and not standing.all_others_answer(member):
+        return Decision(trouble=f"{where}; it is replaced once every other member answers")
+    words = f"{where}; it gets another one, and the others serve meanwhile"
+    claim = next((claim for claim in standing.claims if claim.pod == pod.name), None)
+    if claim is not None and not claim.ends:
+        return Decision(Discard(claim), moving=words)
+    return Decision(Restart(pod.name, pod.uid) if claim is not None else None, moving=words)
 
 
 def _replaced(standing: Standing, pod: str) -> Decision:

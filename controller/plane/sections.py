@@ -275,6 +275,7 @@ class Backup:
     every_seconds: seconds between two; 0 for none.
     hourly, daily, weekly: of how many hours, days and weeks the last one is kept.
     clones: whether the class lets a snapshot become another tenant.
+    target: the name of the place where they are stored; empty for that of the installation.
     """
 
     every_seconds: int = 0
@@ -282,6 +283,7 @@ class Backup:
     daily: int = DAILY
     weekly: int = WEEKLY
     clones: bool = True
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

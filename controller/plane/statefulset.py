@@ -28,10 +28,16 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": _selector(spec)},
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            **strategy(spec.control_plane.replicas),
             "template": {"metadata": template_meta, "spec": _pod(spec)},
             "volumeClaimTemplates": [claim(spec)],
         },
     }
+
+
+def strategy(replicas: int) -> Obj:
+    """Which pods a changed template replaces: the only one at once; of several, none by itself (`controller.plane.rollout`)."""
+    return {"updateStrategy": {"type": "OnDelete"}} if replicas > 1 else {}
 
 
 def members(spec: PlaneSpec) -> int:

@@ -9,6 +9,7 @@ controller takes unfinished snapshots again from the beginning: nothing of an at
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -25,6 +26,7 @@ from bulkhead.snapshots.target import TargetError
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from controller.snapshots import status
+from controller.snapshots.places import Places
 from controller.snapshots.spec import Order
 from controller.snapshots.status import Progress
 from controller.snapshots.take import Means, take
@@ -35,19 +37,15 @@ ATTEMPTS: Final = 6
 _PAUSE_SECONDS: Final = 5.0
 _LONGEST_PAUSE_SECONDS: Final = 120.0
 _REPORT_SECONDS: Final = 2.0
-UNSET: Final = (
-    "the installation has no place for snapshots: set backup.target and backup.recipients of the chart (docs/backup.md), then "
-    "ask for another snapshot"
-)
 
 
 class SnapshotTasks:
     """The tasks of one controller; close it at the end, and whenever the lease is lost."""
 
-    def __init__(self, client: Client, clock: Clock, means: Means | None) -> None:
+    def __init__(self, client: Client, clock: Clock, places: Places) -> None:
         self._client = client
         self._clock = clock
-        self._means = means
+        self._at = places
         self._places = asyncio.Semaphore(AT_ONCE)
         self._orders: dict[str, Order] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -86,23 +84,24 @@ class SnapshotTasks:
 
     async def _run(self, uid: str) -> None:
         order = self._orders[uid]
-        if self._means is None:
-            await self.fail(order.request, UNSET)
+        means = self._at.at(order.place)
+        if means is None:
+            await self.fail(order.request, f"{self._at.missing(order.place)}; then ask for another snapshot")
         else:
             if self._places.locked():
                 words = f"{AT_ONCE} others are being taken"
                 await self._report(order.request, status.waiting(order.request, words, self._now()))
             async with self._places:
-                await self._attempts(uid, self._means)
+                await self._attempts(uid, order.place, means)
         self._orders.pop(uid, None)
         self._tasks.pop(uid, None)
 
-    async def _attempts(self, uid: str, means: Means) -> None:
+    async def _attempts(self, uid: str, place: str, means: Means) -> None:
         backoff = Backoff(_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         for attempt in range(1, ATTEMPTS + 1):
             order = self._orders[uid]
             try:
-                await self._attempt(order, means, attempt)
+                await self._attempt(order, place, means, attempt)
             except (SealError, BundleError, LayoutError, SignatureError) as error:
                 # None of these changes by itself.
                 await self.fail(order.request, str(error))
@@ -120,8 +119,12 @@ class SnapshotTasks:
                 continue
             return
 
-    async def _attempt(self, order: Order, means: Means, attempt: int) -> None:
-        reporting = _Reporting(self, order.request, attempt)
+    async def _attempt(self, order: Order, place: str, means: Means, attempt: int) -> None:
+        # Where it is has to be known before anything is stored there: else nothing finds it to delete it.
+        await self._report(
+            order.request, status.running(order.request, Progress(attempt, place=place), self._now()), needed=True
+        )
+        reporting = _Reporting(self, order.request, Progress(attempt, place=place))
         watching = asyncio.create_task(reporting.run(), name=f"progress of snapshot {order.name}")
         try:
             made, location = await take(order, means, self._now(), reporting.note)
@@ -157,14 +160,14 @@ class SnapshotTasks:
 class _Reporting:
     """Reports the progress of one attempt from time to time."""
 
-    def __init__(self, tasks: SnapshotTasks, request: Obj, attempt: int) -> None:
+    def __init__(self, tasks: SnapshotTasks, request: Obj, progress: Progress) -> None:
         self._tasks = tasks
         self._request = request
-        self._progress = Progress(attempt)
+        self._progress = progress
 
     def note(self, store: int, stored: int) -> None:
         """An attempt came this far."""
-        self._progress = Progress(self._progress.attempt, store, stored)
+        self._progress = replace(self._progress, store=store, stored=stored)
 
     async def run(self) -> None:
         """Report until cancelled."""

@@ -28,8 +28,8 @@ from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
 from controller.snapshots import status
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places
 from controller.snapshots.schedule import FINALIZER, Plane, has_finalizer, slot_of
-from controller.snapshots.take import Means
 
 _log = logging.getLogger(__name__)
 _PAUSE_SECONDS: Final = 5.0
@@ -47,18 +47,17 @@ class Stored:
 class SnapshotRemovals:
     """The removals of one controller; close it at the end, and whenever the lease is lost."""
 
-    def __init__(self, client: Client, clock: Clock, means: Means | None, tasks: SnapshotTasks) -> None:
+    def __init__(self, client: Client, clock: Clock, places: Places, tasks: SnapshotTasks) -> None:
         self._client = client
         self._clock = clock
-        self._means = means
+        self._at = places
         self._taking = tasks
         self._one = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    @property
-    def has_place(self) -> bool:
-        """Whether snapshots can be stored, and so deleted, at all."""
-        return self._means is not None
+    def has_place(self, name: str) -> bool:
+        """Whether snapshots can be stored at a target, and so deleted; the installation's own has no name."""
+        return self._at.at(name) is not None
 
     def order(self, request: Obj) -> None:
         """Remove what is stored of this object, unless that goes on already."""
@@ -99,10 +98,12 @@ class SnapshotRemovals:
 
     async def _remove(self, request: Obj) -> None:
         name = request["metadata"]["name"]
-        if self._means is None:
-            _log.warning("snapshot %s stays stored: there is no place for snapshots now", name)
+        place = text(mapping(request.get("status")).get("target"))
+        means = self._at.at(place)
+        if means is None:
+            _log.warning("snapshot %s stays stored: %s", name, self._at.missing(place))
             return
-        target, ring = self._means.target(), await self._means.ring()
+        target, ring = means.target(), await means.ring()
         try:
             path = f"{folder(_identity(request), str(name))}/{MANIFEST}"
             found = opened((await target.small(path)).decode("utf-8", "replace"), ring)

@@ -31,6 +31,11 @@ class Order:
         return str(self.request["metadata"]["name"])
 
     @property
+    def place(self) -> str:
+        """The name of the target; empty for that of the installation."""
+        return self.spec.backup.target
+
+    @property
     def uid(self) -> str:
         """Its UID."""
         return str(self.request["metadata"]["uid"])

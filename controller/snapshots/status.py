@@ -18,6 +18,7 @@ class Progress:
     attempt: int = 1
     store: int = 0  # bytes of the store; 0 until etcd reports it
     stored: int = 0
+    place: str = ""  # the name of the target; empty for that of the installation
 
 
 def finished(request: Obj) -> bool:
@@ -42,6 +43,8 @@ def running(request: Obj, progress: Progress, now: datetime) -> Obj:
         "attempts": progress.attempt,
         "storedBytes": progress.stored,
         **({"storeBytes": progress.store} if progress.store else {}),
+        # A target that was recorded before is replaced, also by that of the installation.
+        "target": progress.place or None,
     }
 
 

@@ -32,6 +32,7 @@ from controller.tenant.facets.shares.facet import Shares
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.facets.stranding.facet import Stranding
 from controller.tenant.facets.volumes.facet import Volumes
 from controller.tenant.tools import Tools
 from controller.tenant.turn import Facet
@@ -50,6 +51,7 @@ FACETS: Final[tuple[type[Facet], ...]] = (
     MembersRecorded,  # before the pods that read the record
     Objects,  # after the keys; everything that protects the tenant is in place once this is through
     Presented,
+    Stranding,  # before those that report it: the plane, and its members
     Plane,
     Followers,  # once the plane answers
     Inside,

@@ -79,6 +79,20 @@ async def test_an_alarm_without_a_member_gives_up_nothing(bed: Bed) -> None:
     assert bed.steps == []
 
 
+async def test_an_admin_continues_from_one_member_if_no_majority_agrees(bed: Bed) -> None:
+    """The alarm is in the store of that member, and would close the plane for ever."""
+    await alarm(bed, "0")
+    bed.lose(FIRST, SECOND)
+    bed.ask(THIRD)
+    await bed.whole()
+    kinds = [type(step) for step in bed.steps]
+    assert kinds.count(Disarm) == 1, kinds
+    assert kinds.index(Disarm) < kinds.index(Add)
+    for pod in (FIRST, SECOND, THIRD):
+        assert await bed.has("acknowledged", pod)
+        await bed.put(f"after-{pod}", pod)
+
+
 async def test_a_member_whose_file_has_another_value_does_not_start_and_is_replaced(bed: Bed) -> None:
     await bed.put("damaged", value="the-value-before")
     bed.members.stop(THIRD)

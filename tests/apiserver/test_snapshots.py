@@ -6,7 +6,8 @@ etcd + API server ──> controller's tasks ──> rclone's S3 ──> judged,
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from bulkhead.snapshots.frames import Frames, TornError
 from bulkhead.snapshots.judge import RefusedError, Taker
 from bulkhead.snapshots.layout import MANIFEST, STORE, folder
 from bulkhead.snapshots.manifest import Manifest
+from bulkhead.snapshots.namedtargets import NamedTarget
 from bulkhead.snapshots.sealing import SealError
-from bulkhead.snapshots.target import Target
+from bulkhead.snapshots.target import Target, TargetError
 from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.pki.material import files_of
@@ -35,6 +37,7 @@ from controller.plane.secrets import authority_secrets
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.snapshots import loop
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places, opened
 from controller.snapshots.spec import Order
 from controller.snapshots.take import Means
 from tests.kit.bucket import Bucket, bucket
@@ -86,6 +89,7 @@ class Installation:
     target: Target
     tasks: SnapshotTasks
     addresses: Mapping[str, str]
+    place: str = ""
 
     async def ask(self, name: str) -> Obj:
         """A TenantSnapshot, ordered as the tenant's reconcile does."""
@@ -103,7 +107,8 @@ class Installation:
         keys = self.plane.keys
         tenant = {"metadata": {"name": "red", "uid": SPEC.uid}, "spec": {"class": "standard"}}
         secrets = {str(secret["metadata"]["name"]): files_of(secret) for secret in authority_secrets(SPEC, keys)}
-        self.tasks.order(Order(request, tenant, SPEC, keys, RECORD, secrets, self.addresses))
+        spec = replace(SPEC, backup=replace(SPEC.backup, target=self.place))
+        self.tasks.order(Order(request, tenant, spec, keys, RECORD, secrets, self.addresses))
 
     async def reason(self, name: str) -> tuple[str, str]:
         found = await self.host.get(kinds.TENANT_SNAPSHOTS, name)
@@ -129,10 +134,14 @@ def means(plane: PlaneProcesses, target: Target) -> Means:
 
 @contextlib.asynccontextmanager
 async def installed(
-    host: Client, plane: PlaneProcesses, target: Target, addresses: Mapping[str, str] | None = None
+    host: Client,
+    plane: PlaneProcesses,
+    target: Target,
+    addresses: Mapping[str, str] | None = None,
+    places: Places | None = None,
 ) -> AsyncIterator[Installation]:
     await install(host)
-    tasks = SnapshotTasks(host, SystemClock(), means(plane, target))
+    tasks = SnapshotTasks(host, SystemClock(), places or Places(means(plane, target)))
     try:
         yield Installation(host, plane, target, tasks, addresses or {"plane-0": POD_IP})
     finally:
@@ -220,9 +229,46 @@ async def test_an_installation_without_a_place_says_what_to_set(
     host_client: Client, plane: PlaneProcesses, endpoint: Bucket
 ) -> None:
     async with installed(host_client, plane, endpoint.target()) as here:
-        here.tasks = SnapshotTasks(host_client, SystemClock(), None)
+        here.tasks = SnapshotTasks(host_client, SystemClock(), Places())
         await here.ask("nowhere")
         assert "backup.target" in await here.ends("nowhere", SnapshotReason.FAILED)
+
+
+async def test_tenants_of_two_classes_store_in_two_buckets_with_credentials_of_their_own(
+    host_client: Client, plane: PlaneProcesses, endpoint: Bucket, tmp_path: Path
+) -> None:
+    keys = {name: {"access_key_id": f"{name}keyid", "secret_access_key": f"{name}secretkey"} for name in ("gold", "cold")}
+    with bucket(tmp_path / "gold", key=keys["gold"]) as gold, bucket(tmp_path / "cold", key=keys["cold"]) as cold:
+        buckets = {"gold": gold, "cold": cold}
+        for name, pair in keys.items():
+            (tmp_path / "credentials" / name).mkdir(parents=True)
+            (tmp_path / "credentials" / name / "AWS_ACCESS_KEY_ID").write_text(pair["access_key_id"])
+            (tmp_path / "credentials" / name / "AWS_SECRET_ACCESS_KEY").write_text(pair["secret_access_key"])
+        usual = means(plane, endpoint.target(prefix="usual"))
+        named = {
+            name: replace(usual, target=partial(opened, NamedTarget(name, buckets[name].place(), ()), tmp_path / "credentials"))
+            for name in buckets
+        }
+        async with installed(host_client, plane, endpoint.target(), places=Places(usual, named)) as here:
+            for place in ("gold", "cold", ""):
+                here.place = place
+                await here.ask(f"at-{place or 'usual'}")
+                await here.ends(f"at-{place or 'usual'}", SnapshotReason.STORED)
+            here.place = "elsewhere"
+            await here.ask("at-elsewhere")
+            assert "no target 'elsewhere'" in await here.ends("at-elsewhere", SnapshotReason.FAILED)
+        for name, made in buckets.items():
+            assert {path.split("/")[1] for path in made.objects()} == {f"at-{name}"}
+            status = (await host_client.get(kinds.TENANT_SNAPSHOTS, f"at-{name}"))["status"]
+            assert status["target"] == name
+        assert "target" not in (await host_client.get(kinds.TENANT_SNAPSHOTS, "at-usual"))["status"]
+        assert not [path for path in endpoint.objects() if "at-gold" in path or "at-cold" in path]
+        # Neither can read the other's: what opens one bucket opens no other; the control is that it opens its own.
+        for name, made in buckets.items():
+            assert await manifest_of(Target(made.place(), keys[name]), f"at-{name}")
+            (other,) = set(keys) - {name}
+            with pytest.raises(TargetError, match="cannot read"):
+                await manifest_of(Target(made.place(), keys[other]), f"at-{name}")
 
 
 async def test_faults_are_told_and_tried_again_and_leave_nothing_that_counts(

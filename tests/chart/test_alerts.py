@@ -35,6 +35,7 @@ HEALTHY: Final = {
     'bulkhead_retained_until_timestamp_seconds{tenant="kept"}': "0x180",
     f"bulkhead_tenant_plane_down{{{T}}}": "0x180",
     f"bulkhead_tenant_store_full{{{T}}}": "0x180",
+    f"bulkhead_tenant_store_corrupt{{{T}}}": "0x180",
     f'bulkhead_tenant_store_bytes{{{T},what="used"}}': "700x180",
     f'bulkhead_tenant_store_bytes{{{T},what="quota"}}': "1000x180",
     # promtool's time begins at 1970: in two and a half hours, 30 days are left.
@@ -70,6 +71,7 @@ FAULTS: Final[dict[str, dict[str, str]]] = {
     "BulkheadIssuerSilent": {"bulkhead_controller_issuers_silent": "1x180"},
     "BulkheadTenantDataLost": {f"bulkhead_tenant_data_lost{{{T}}}": "1x180"},
     "BulkheadPlaneDown": {f"bulkhead_tenant_plane_down{{{T}}}": "1x180"},
+    "BulkheadStoreCorrupt": {f"bulkhead_tenant_store_corrupt{{{T}}}": "1x180"},
     "BulkheadStoreFull": {f"bulkhead_tenant_store_full{{{T}}}": "1x180"},
     "BulkheadStoreFilling": {f'bulkhead_tenant_store_bytes{{{T},what="used"}}': "810x180"},
     "BulkheadCertificateEnds": {

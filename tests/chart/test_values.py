@@ -256,9 +256,38 @@ def test_where_snapshots_go_reaches_the_controller() -> None:
     assert str(load(volume).backup_place) == "file:///backups"
 
 
+def test_further_places_reach_the_controller_each_with_credentials_of_its_own() -> None:
+    arguments = (
+        "--set", f"backup.recipients={{{RECIPIENT}}}",
+        "--set", "backup.targets.archive.target=s3://archive/a", "--set", "backup.targets.archive.credentialsSecret=archive-s3",
+        "--set", "backup.targets.cold.volumeClaim=cold",
+    )  # fmt: skip
+    given = environment(*arguments)
+    settings = load(given)
+    assert {found.name: str(found.place) for found in settings.named_targets} == {
+        "archive": "s3://archive/a", "cold": "file:///targets/cold",
+    }  # fmt: skip
+    assert all(found.recipients == (RECIPIENT,) for found in settings.named_targets)
+    (made,) = [
+        obj for obj in rendered(*arguments) if obj["kind"] == "Deployment" and obj["metadata"]["name"] == "bulkhead-controller"
+    ]
+    pod = made["spec"]["template"]["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["target-cold"] == "/targets/cold"
+    assert mounts["credentials-archive"] == f"{settings.backup_credentials}/archive"
+    assert pod["securityContext"]["fsGroup"] == 65532
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets["credentials-archive"] == "archive-s3"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("backup.targets.a.target=s3://backups",), "backup.targets.a.credentialsSecret"),
+        (("backup.targets.a.target=s3://backups", "backup.targets.a.credentialsSecret=s3"), "backup.targets.a.recipients"),
+        (("backup.targets.a.endpoint=https://x",), "set target or volumeClaim"),
+        (("backup.targets.a.target=s3://backups", "backup.targets.a.volumeClaim=x"), "set target or volumeClaim"),
+        (("backup.targets.A_B.volumeClaim=x",), "backup/targets"),
         (("backup.target=s3://backups",), "backup.recipients must have"),
         (("backup.volumeClaim=disk",), "backup.recipients must have"),
         (("backup.target=s3://backups", "backup.volumeClaim=disk", f"backup.recipients={{{RECIPIENT}}}"), "set one of them"),

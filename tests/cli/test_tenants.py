@@ -14,8 +14,10 @@ from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.labels import CONFIRM
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.kit.commandline import Cli, Controller, finish, reads, start
+from tests.kit.syncerbed import until
 from workstation.cli.tenant.description import unlimited
 from workstation.cli.tenant.listing import gpus_in_words
 
@@ -262,6 +264,44 @@ async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, h
     done = await running
     assert done.code in {0, 3}  # deleted before the command read it is fine too
     assert (await cli("tenant", "delete", name, "--yes")).code == 3
+
+
+async def test_delete_waits_while_the_host_has_not_learned_of_classes(
+    cli: Cli, controller: Controller, host_client: Client, name: str
+) -> None:
+    """As for some seconds after an installation; here the kind does not come, and the policy goes."""
+    await controller.tenant(name)
+    policy = f"unlearned-{name}"
+    meta = {"metadata": {"name": policy}}
+    matched = {"apiGroups": ["bulkhead.dev"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["tenants"]}
+    rules = {"resourceRules": [matched], "objectSelector": {"matchLabels": {"learns": name}}}
+    kind = {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "NotThereYet"}
+    spec = {"paramKind": kind, "matchConstraints": rules, "validations": [{"expression": "true"}], "failurePolicy": "Fail"}
+    await host_client.create(kinds.VALIDATING_ADMISSION_POLICIES, meta | {"spec": spec})
+    reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    bound = {"policyName": policy, "validationActions": ["Deny"], "paramRef": reference}
+    await host_client.create(kinds.VALIDATING_ADMISSION_POLICY_BINDINGS, meta | {"spec": bound})
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"labels": {"learns": name}}})
+
+    async def refused() -> bool:
+        try:
+            await host_client.transport.request("DELETE", kinds.TENANTS.path(None, name), params={"dryRun": "All"})
+        except ApiError as error:
+            return "failed to find resource referenced by paramKind" in str(error)
+        return False
+
+    try:
+        await until(refused, "the host to refuse")
+        running = asyncio.create_task(cli("tenant", "delete", name, "--yes", "--no-wait"))
+        await asyncio.sleep(2.0)
+        assert not running.done()
+    finally:
+        await host_client.delete(kinds.VALIDATING_ADMISSION_POLICIES, policy)
+        await host_client.delete(kinds.VALIDATING_ADMISSION_POLICY_BINDINGS, policy)
+    done = await running
+    assert done.code == 0, done.err
+    with pytest.raises(NotFound):
+        await host_client.get(kinds.TENANTS, name)
 
 
 @pytest.mark.parametrize("asks", [True, False])

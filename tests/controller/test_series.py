@@ -182,6 +182,14 @@ def test_a_full_store_is_told_by_its_condition() -> None:
         assert REGISTRY.get_sample_value("bulkhead_tenant_store_full", {"tenant": "red"}) == full
 
 
+def test_members_that_differ_are_told_by_their_condition() -> None:
+    for reason, differs in (("MembersDown", 0), ("Corrupt", 1), ("MemberReplaced", 0)):
+        metrics.report("red", {"conditions": [{"type": "Degraded", "status": "True", "reason": reason}]})
+        assert REGISTRY.get_sample_value("bulkhead_tenant_store_corrupt", {"tenant": "red"}) == differs
+    metrics.report("red", {"conditions": []})
+    assert REGISTRY.get_sample_value("bulkhead_tenant_store_corrupt", {"tenant": "red"}) == 0
+
+
 def test_waits_are_told_by_their_longest_and_their_middle_one() -> None:
     of_ledger.report_waits({"red": [1.0, 2.0, 9.0], "blue": [4.0]})
     of_ledger.report_waits({"red": [2.0, 3.0, 10.0]})

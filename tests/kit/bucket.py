@@ -7,9 +7,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from bulkhead.snapshots.place import Place
@@ -43,12 +44,12 @@ class Bucket:
 
 
 @contextlib.contextmanager
-def bucket(folder: Path, *options: str) -> Iterator[Bucket]:
+def bucket(folder: Path, *options: str, key: Mapping[str, str] = MappingProxyType(KEY)) -> Iterator[Bucket]:
     """A bucket until the end of the block."""
     (folder / BUCKET).mkdir(parents=True, exist_ok=True)
     program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
     made = Bucket(folder, free_port())
-    auth = ",".join(KEY.values())
+    auth = ",".join(key.values())
     command = [program, "serve", "s3", str(folder), f"--addr=127.0.0.1:{made.port}", f"--auth-key={auth}", *options]
     log = folder.parent / f"{folder.name}.log"
     with log.open("wb") as out:

@@ -45,6 +45,7 @@ from controller.tenant.facets.schedule.facet import SnapshotSchedule
 from controller.tenant.facets.slurm.facet import Slurm
 from controller.tenant.facets.snapshots.facet import TenantSnapshots
 from controller.tenant.facets.store.facet import StoreRoom
+from controller.tenant.facets.stranding.facet import Stranding
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
 from controller.tenant.tools import Tools
@@ -114,6 +115,7 @@ class ControllerHost:
         ]
         facets += [Nodes(dedication)] if dedication is not None else []
         facets += [Slurm(slurm)] if slurm is not None else []
+        facets += [Stranding(client, snapshots[0] if snapshots else Snapshots(client, lambda _: None))]
         facets += [TenantSnapshots(*snapshots, tools.interior)] if snapshots is not None else []
         facets += [SnapshotSchedule(snapshots[0], removals, client, clock)] if snapshots and removals else []
         if restores is not None:

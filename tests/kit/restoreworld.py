@@ -98,22 +98,23 @@ class World:
     async def note(self) -> planeidentity.Recorded:
         return planeidentity.recorded(await self.find(kinds.CONFIG_MAPS, planeidentity.NAME))
 
-    async def fill(self) -> None:
+    async def fill(self, number: int = 0) -> None:
         """A filling pod that is ready."""
-        filler = await self.filler()
+        filler = await self.find(kinds.DEPLOYMENTS, f"plane-restore-{number}")
         assert filler is not None
+        name = f"filler-{number}" if number else "filler"
         template = filler["spec"]["template"]
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "filler", "labels": template["metadata"]["labels"]},
+            "metadata": {"name": name, "labels": template["metadata"]["labels"]},
             # As it is: the namespace enforces Pod Security.
             "spec": template["spec"],
         }
         await self.client.create(kinds.PODS, body, self.space)
         await self.client.patch(
             kinds.PODS,
-            "filler",
+            name,
             {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
             self.space,
             subresource="status",

@@ -151,6 +151,7 @@ KNOWN: Final[Mapping[str, Any]] = {
         "credentialsSecret": {},
         "volumeClaim": {},
         "recipients": {},
+        "targets": {},
     },
     "controller": {
         "replicas": {},

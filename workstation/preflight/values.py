@@ -46,7 +46,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
         "hostAPIBy": "Address",
     },
     "exposure": {"domains": []},
-    "backup": {"target": "", "volumeClaim": "", "recipients": []},
+    "backup": {"target": "", "volumeClaim": "", "recipients": [], "targets": {}},
     "controller": {"nodeSelector": {}, "tolerations": []},
 }
 
@@ -74,6 +74,7 @@ class Values:
     with_slurm: bool
     backup_target: str
     backup_recipients: tuple[str, ...]
+    backup_targets: tuple[str, ...]  # the names of further places
 
 
 def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
@@ -115,6 +116,7 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
         with_slurm=bool(_texts(tree, "slurmVersions")),
         backup_target=_backup_target(mapping(tree.get("backup"))),
         backup_recipients=tuple(_texts(mapping(tree.get("backup")), "recipients")),
+        backup_targets=tuple(sorted(str(name) for name in mapping(mapping(tree.get("backup")).get("targets")))),
     )
 
 

@@ -204,8 +204,8 @@ def _rolled_out(host: Api, name: str) -> None:
     plane = host.get("StatefulSet", "plane", names.plane_namespace(name))
     status = plane.get("status", {})
     current = status.get("observedGeneration") == plane["metadata"]["generation"]
-    same = status.get("currentRevision") == status.get("updateRevision")
-    workloads.expect(current and same and status.get("readyReplicas") == plane["spec"]["replicas"], str(status))
+    wanted = plane["spec"]["replicas"]
+    workloads.expect(current and status.get("updatedReplicas") == status.get("readyReplicas") == wanted, str(status))
 
 
 def _resolves(host: Api, name: str) -> None:

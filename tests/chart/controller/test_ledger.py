@@ -134,7 +134,7 @@ async def test_the_controller_admits_notes_and_changes_nothing_else(judged: Clie
 
 def test_each_rule_about_tenants_pods_refuses_something_here() -> None:
     of_deletions = {"ends a pod that has a node only once"}
-    of_evictions = {"evicts pods in tenants' work namespaces only", "evicts a pod by its UID"}
+    of_evictions = {"evicts pods in tenants' work namespaces and members of planes only", "evicts a pod by its UID"}
     words = {patch.words for patch in PATCHES.values() if patch.words} | of_deletions | of_evictions
     rules = [
         rule["message"]
@@ -185,15 +185,22 @@ def eviction(name: str, place: str, **preconditions: str) -> Obj:
     return made | ({"deleteOptions": {"preconditions": preconditions}} if preconditions else {})
 
 
-async def test_the_controller_evicts_one_pod_that_it_names_in_work_namespaces_alone(judged: Client, admin: Client) -> None:
-    for place, words in (
-        (WORK, ""),
-        ("bh-team-a", "evicts pods in tenants' work namespaces only"),
-        ("somebodys", "evicts pods in tenants' work namespaces only"),
+async def test_the_controller_evicts_one_pod_that_it_names_in_work_namespaces_and_members_of_planes(
+    judged: Client, admin: Client
+) -> None:
+    other = "evicts pods in tenants' work namespaces and members of planes only"
+    for place, named, words in (
+        (WORK, "", ""),
+        ("bh-team-a", "plane-0", ""),
+        ("bh-team-a", "plane-2", ""),
+        ("bh-team-a", "plane-3", other),
+        ("bh-team-a", "", other),
+        ("somebodys", "plane-0", other),
+        ("somebodys", "", other),
     ):
         tight = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
         own = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
-        meta = {"name": f"x-{secrets.token_hex(4)}", "namespace": place, "labels": MIRRORED}
+        meta = {"name": named or f"x-{secrets.token_hex(4)}", "namespace": place, "labels": MIRRORED}
         spec = {"containers": [CONTAINER | own], "securityContext": tight, "terminationGracePeriodSeconds": 0}
         made = await admin.create(kinds.PODS, {"metadata": meta, "spec": spec})
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]

@@ -25,6 +25,7 @@ from controller.shares.sources import Sources
 from controller.shares.spec import Item
 from controller.shares.volumes.objects import host_claim, host_volume
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places
 from controller.tenant.announcing import Announcer
 from tests.chart import volume_samples
 from tests.chart.controller.limited import Limited
@@ -95,7 +96,7 @@ async def test_it_reports_on_snapshots_that_others_asked_for(admin: Client, limi
 
         await until(heard, "the tenant to be enqueued")
         assert [found["metadata"]["name"] for found in requests.pending("red")] == ["rights"]
-        await SnapshotTasks(limited, SystemClock(), None).fail(request, "of this test")
+        await SnapshotTasks(limited, SystemClock(), Places()).fail(request, "of this test")
         told = await admin.get(kinds.TENANT_SNAPSHOTS, "rights")
         assert told["status"]["conditions"][0]["reason"] == "Failed"
     # Which of them it makes and deletes, a policy says (test_policies).

@@ -64,6 +64,10 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
     "more snapshots than are kept": (
         backup(schedule="6h", retention={"daily": 3}), backup(retention={"daily": 4, "hourly": 24}),
         ("spec.backup.retention.daily", "4", "3")),
+    "a target that the class does not offer": (
+        backup(schedule="6h", target="a", targets=["b"]), backup(target="c"), ("spec.backup.target", "c", "a, b")),
+    "a target where the class offers none": (
+        backup(schedule="6h"), backup(target="c"), ("spec.backup.target", "c", "leave it out")),
     "a cohort that is not listed": (
         {"quota": {"cohorts": ["others", "more"]}},
         {"quota": {"cohort": "research"}},
@@ -281,6 +285,8 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "less frequent snapshots": (backup(schedule="6h"), backup(schedule="24h")),
     "as frequent ones in other words": (backup(schedule="6h"), backup(schedule="360m")),
     "frequent ones that the class offers": (backup(shortestSchedule="1h"), backup(schedule="1h")),
+    "the target of the class": (backup(schedule="6h", target="a"), backup(target="a")),
+    "a further target of the class": (backup(schedule="6h", targets=["a", "b"]), backup(target="b")),
     "fewer that are kept": (backup(schedule="6h"), backup(retention={"hourly": 0, "weekly": 1})),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip

@@ -63,6 +63,12 @@ def test_an_alarm_without_a_member_decides_nothing() -> None:
     assert "no majority agrees" in found.corrupt
 
 
+def test_an_alarm_without_a_member_ends_once_there_is_only_one() -> None:
+    one = standing(ALL[:1], PODS[:1], corrupt=("0",))
+    assert decide(one).step == Disarm("0")
+    assert decide(standing(ALL[:2], PODS[:2], corrupt=("0",))).step is None
+
+
 def test_a_member_that_answers_has_started_whatever_an_older_look_showed() -> None:
     assert decide(standing(pods=ended())).step is None
 

@@ -59,16 +59,24 @@ class Kubelet:
         template = (await self.client.get(kinds.STATEFUL_SETS, PLANE, self.space))["spec"]
         for pod in PODS[: template["replicas"]]:
             uid, alone = await self._pod(pod, template["template"]["spec"]["containers"][0])
-            refused = not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))
-            end = {"terminated": {"exitCode": 1, "message": self.members.log_tail(pod)}} if refused else self.ends.get(uid, {})
-            self.ends[uid] = end
-            if refused and time.monotonic() < self.waits.setdefault(uid, time.monotonic() + 3.0):
-                state: Obj = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 1}
-            else:
-                self.waits.pop(uid, None)
-                await self._start(pod, alone=alone)
-                state = {"state": {"running": {"startedAt": "2026-06-01T12:00:00Z"}}, "lastState": end}
-            await self._tell(pod, uid, state, ready=self.members.runs(pod))
+            await self.run(pod, uid, alone=alone)
+
+    async def run(self, pod: str, uid: str, *, alone: bool = False) -> None:
+        """Start what should run, and write what became of it."""
+        refused = not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))
+        end = {"terminated": {"exitCode": 1, "message": self.members.log_tail(pod)}} if refused else self.ends.get(uid, {})
+        self.ends[uid] = end
+        if refused and time.monotonic() < self.waits.setdefault(uid, time.monotonic() + 3.0):
+            state: Obj = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 1}
+        else:
+            self.waits.pop(uid, None)
+            await self._start(pod, alone=alone)
+            state = {"state": {"running": {"startedAt": "2026-06-01T12:00:00Z"}}, "lastState": end}
+        await self._tell(pod, uid, state, ready=await self.is_ready(pod))
+
+    async def is_ready(self, pod: str) -> bool:
+        """Whether the pod is ready; here as soon as its process runs."""
+        return self.members.runs(pod)
 
     async def _start(self, pod: str, *, alone: bool) -> None:
         if alone:
@@ -115,7 +123,9 @@ class Kubelet:
     async def _tell(self, pod: str, uid: str, state: Obj, *, ready: bool) -> None:
         container = {"name": "etcd", "image": "x", "imageID": "", "ready": ready, "restartCount": 0} | state
         conditions = [{"type": "Ready", "status": str(ready)}]
-        status = {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}], "containerStatuses": [container], "conditions": conditions}
+        # An eviction of a pod that is pending does not ask its budget.
+        status = {"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}], "conditions": conditions}
+        status |= {"containerStatuses": [container]}
         if self.told.get(uid) != status:
             self.told[uid] = status
             await self.client.patch(kinds.PODS, pod, {"status": status}, self.space, subresource="status")
@@ -163,20 +173,22 @@ async def world(host_client: Client, tmp_path: Path) -> AsyncIterator[World]:
 
 
 @contextlib.asynccontextmanager
-async def world_of(client: Client, folder: Path, replicas: int) -> AsyncIterator[World]:
+async def world_of(
+    client: Client, folder: Path, replicas: int, *, kubelet_of: type[Kubelet] = Kubelet, class_name: str = "healing"
+) -> AsyncIterator[World]:
     """A tenant whose plane has so many members."""
     name = f"heals-{secrets.token_hex(3)}"
     await install(client)
-    offer = tenant_class(controlPlane={"maxReplicas": 3}) | {"metadata": {"name": "healing"}}
+    offer = tenant_class(controlPlane={"maxReplicas": 3}) | {"metadata": {"name": class_name}}
     await client.apply(kinds.TENANT_CLASSES, offer)
-    await ask(client, name, **{"class": "healing", "controlPlane": {"replicas": replicas}})
+    await ask(client, name, **{"class": class_name, "controlPlane": {"replicas": replicas}})
     async with ControllerHost(client) as first:
         await first.settle(name)
     spec = changed(plane_spec(), tenant=name, control_plane={"replicas": 3})
     files = (await client.get(kinds.SECRETS, "pki-etcd", names.plane_namespace(name)))["data"]
     members = EtcdMembers(folder, spec, files)
     access = EtcdAccess(SystemClock(), ports=members.http_ports)
-    kubelet = Kubelet(client, members, name)
+    kubelet = kubelet_of(client, members, name)
     try:
         async with ControllerHost(client, members=Members(access, lambda _, pod: members.peer_url(pod))) as host:
             yield World(host, kubelet, name)

@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.pki.issue import new_authority
 from controller.pki.material import files_of
+from controller.plane import memberrecord
+from controller.plane.memberrecord import Record, Recovery
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.tenant.facets.restores.host import FILE, SECRET, RestoreHost
 from tests.kit.controllerhost import ask, ready
 from tests.kit.restoreworld import OTHER, Dying, Killed, World, restore
-from tests.kit.tenantsamples import plane_spec
+from tests.kit.tenantsamples import changed, plane_spec, tenant_class
 from tests.snapshots.samples import GOLDEN
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.crashes]
@@ -84,6 +87,65 @@ async def test_a_plane_is_stopped_noted_filled_and_started(world: World) -> None
     await world.turns()
     assert await world.replicas() == (1, 1)
     assert (await world.note()).quarantine
+
+
+async def test_a_plane_that_grows_is_restored_with_three_members_and_nothing_goes_on_of_what_it_was_about(world: World) -> None:
+    """A recovery that went on would give up two of the volumes that were just filled."""
+    offer = tenant_class(controlPlane={"maxReplicas": 3}) | {"metadata": {"name": "growing"}}
+    await world.client.apply(kinds.TENANT_CLASSES, offer)
+    await ask(world.client, world.name, **{"class": "growing"})
+    assert world.controller is not None
+    await world.controller.settle(world.name)
+    await world.client.patch(kinds.TENANTS, world.name, {"spec": {"controlPlane": {"replicas": 3}}})
+    await world.controller.settle(world.name)
+    assert await world.replicas() == (3, 1)
+    spec = changed(plane_spec(), tenant=world.name, control_plane={"replicas": 3})
+    asked = memberrecord.data(spec, Record(recovery=Recovery("plane-2", former="a-pod", discards=("a-claim",))))
+    await world.client.patch(kinds.CONFIG_MAPS, memberrecord.CONFIG_MAP, {"data": asked}, world.space)
+    request, bundle = await restore(world)
+    await world.bring(bundle, request["metadata"]["uid"])
+    await world.turns()
+    assert await world.replicas() == (0, 0)
+    await world.obey()
+    await world.turns()
+    record = await world.find(kinds.CONFIG_MAPS, memberrecord.CONFIG_MAP)
+    assert record is not None
+    assert memberrecord.read(record) == replace(Record(), version=record["metadata"]["resourceVersion"])
+    cluster = ",".join(f"{pod}={memberrecord.peer_url(spec, pod)}" for pod in memberrecord.pods_of(spec))
+    for number in range(3):
+        filler = await world.find(kinds.DEPLOYMENTS, f"plane-restore-{number}")
+        assert filler is not None
+        command = filler["spec"]["template"]["spec"]["containers"][0]["command"]
+        assert f"--cluster={cluster}" in command, "each volume is of the same cluster of three"
+        assert await world.find(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-plane-{number}") is not None
+        await world.turns(1)
+        assert await world.replicas() == (0, 0), "every volume has to be filled"
+        await world.fill(number)
+    await world.turns()
+    assert await world.replicas() == (3, 1)
+
+
+async def test_the_restores_of_a_new_tenant_are_read_from_the_host_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await ask(world.client, world.name)
+    assert world.controller is not None
+    monkeypatch.setattr(world.restores, "pending", lambda _: [])
+    listed, before = list[str](), world.client.list
+
+    async def counted(resource: Any, *arguments: Any, **more: Any) -> Any:
+        listed.extend([resource.kind] if resource is kinds.TENANT_RESTORES else [])
+        return await before(resource, *arguments, **more)
+
+    monkeypatch.setattr(world.client, "list", counted)
+    request, _ = await restore(world)
+    await world.turns()
+    assert listed == ["TenantRestore"], "its keys are waited for over several turns"
+    assert ready(await world.client.get(kinds.TENANTS, world.name)) == ("False", "Restoring")
+    monkeypatch.undo()
+    # One that is gone is no longer waited for, nor does its slice count.
+    await world.client.delete(kinds.TENANT_RESTORES, request["metadata"]["name"])
+    await world.turns()
+    assert (await world.restores.asked(world.name, new=request["metadata"]["uid"])) == []
+    assert await world.find(kinds.SECRETS, SERVICE_ACCOUNT_SECRET) is not None
 
 
 @pytest.mark.parametrize("seen", [True, False])

@@ -23,6 +23,7 @@ from bulkhead.snapshots.target import Target, TargetError
 from bulkhead.work.clock import SystemClock
 from controller.host.snapshots import Snapshots
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places
 from controller.snapshots.removal import SnapshotRemovals
 from controller.snapshots.schedule import FINALIZER, Plane, name_of, request, slot
 from controller.snapshots.spec import Order
@@ -146,8 +147,10 @@ async def world(client: Client, tmp_path: Path) -> AsyncIterator[World]:
     enqueued: list[str] = []
     requests, clock = Snapshots(client, enqueued.append), Later()
     means = Means(lambda *_: None, lambda: Closed(Place("file", str(tmp_path))), (RECIPIENT,), ring)  # type: ignore[arg-type, return-value]
-    tasks = Untaken(client, clock, means)
-    removals = SnapshotRemovals(client, clock, means, tasks)
+    archive = Means(lambda *_: None, lambda: Closed(Place("file", str(tmp_path / "archive"))), (RECIPIENT,), ring)  # type: ignore[arg-type, return-value]
+    places = Places(means, {"archive": archive})
+    tasks = Untaken(client, clock, places)
+    removals = SnapshotRemovals(client, clock, places, tasks)
     async with background(requests.run()):
         async with ControllerHost(client, clock=clock, snapshots=(requests, tasks), removals=removals) as controller:
             yield World(client, controller, clock, requests, removals, tmp_path, enqueued)
@@ -289,6 +292,43 @@ async def test_what_is_stored_of_others_stays_whatever_an_object_says(world: Wor
     assert (home / GOLDEN.attempt / "etcd.age").is_file()
 
 
+async def test_what_is_stored_goes_from_where_it_is_whatever_the_class_says_now(world: World) -> None:
+    await ask(world.client, "moved", backup=HOURLY)
+    tenant = await world.settle("moved")
+    plane, name = Plane("moved", tenant["status"]["planeIdentity"]), (await world.of("moved"))[0]
+    usual = await world.taken(name, plane, world.clock.now())
+    (world.store / "archive").mkdir()
+    world.store = world.store / "archive"
+    home = world.stored(name, plane)
+    # As it was recorded before anything was stored there; the class names no target by now.
+    await world.client.patch(kinds.TENANT_SNAPSHOTS, name, {"status": {"target": "archive"}}, subresource="status")
+    await world.seen()
+    await world.client.delete(kinds.TENANT_SNAPSHOTS, name)
+    await world.settle("moved")
+    await world.gone(name)
+    assert not [path for path in home.rglob("*") if path.is_file()]
+    assert (usual / "manifest.json").is_file(), "another place has nothing to do with it"
+
+
+async def test_a_target_that_the_installation_lacks_is_told_and_nothing_is_asked_for(world: World) -> None:
+    offer = tenant_class(backup={"shortestSchedule": "15m", "target": "gone", "targets": ["archive"]})
+    await world.client.apply(kinds.TENANT_CLASSES, offer | {"metadata": {"name": "elsewhere"}})
+    await ask(world.client, "lacks", **{"class": "elsewhere", "backup": HOURLY})
+    told = condition_of(await world.settle("lacks"), "LastSnapshot")
+    assert (told["status"], told["reason"]) == ("False", Reason.NO_BACKUP_PLACE)
+    assert "add target 'gone' to backup.targets" in told["message"]
+    assert await world.of("lacks") == []
+    # A Tenant may choose another one of its class.
+    await world.client.patch(kinds.TENANTS, "lacks", {"spec": {"backup": {"target": "archive"}}})
+    assert condition_of(await world.settle("lacks"), "LastSnapshot")["status"] == "Unknown"
+    assert len(await world.of("lacks")) == 1
+    # One that is not offered is refused, and the accepted one stays.
+    await world.client.patch(kinds.TENANTS, "lacks", {"spec": {"backup": {"target": "of-others"}}})
+    tenant = await world.settle("lacks")
+    assert "spec.backup.target: of-others is not one of the class's: gone, archive" in str(tenant["status"]["conditions"])
+    assert condition_of(tenant, "LastSnapshot")["status"] == "Unknown"
+
+
 async def test_without_a_place_nothing_is_asked_for_and_that_is_said(client: Client) -> None:
     await client.apply(
         kinds.TENANT_CLASSES,
@@ -296,8 +336,8 @@ async def test_without_a_place_nothing_is_asked_for_and_that_is_said(client: Cli
     )
     await ask(client, "nowhere")
     requests, clock = Snapshots(client, lambda _: None), SystemClock()
-    tasks = Untaken(client, clock, None)
-    removals = SnapshotRemovals(client, clock, None, tasks)
+    tasks = Untaken(client, clock, Places())
+    removals = SnapshotRemovals(client, clock, Places(), tasks)
     async with background(requests.run()):
         await asyncio.wait_for(requests._informer.synced(), 60)
         async with ControllerHost(client, snapshots=(requests, tasks), removals=removals) as controller:

@@ -18,6 +18,7 @@ from bulkhead.snapshots.target import Target
 from bulkhead.work.clock import SystemClock
 from controller.host.snapshots import Snapshots
 from controller.snapshots.loop import SnapshotTasks
+from controller.snapshots.places import Places
 from controller.snapshots.spec import Order
 from controller.snapshots.take import Means
 from tests.kit.background import background
@@ -76,7 +77,7 @@ async def world(client: Client, tmp_path: Path) -> AsyncIterator[World]:
     enqueued: list[str] = []
     requests = Snapshots(client, enqueued.append)
     means = Means(lambda *_: None, lambda: Target(Place("file", str(tmp_path))), (RECIPIENT,), ring)  # type: ignore[arg-type, return-value]
-    tasks = Noted(client, SystemClock(), means)
+    tasks = Noted(client, SystemClock(), Places(means))
     tasks.orders = []
     async with background(requests.run()), ControllerHost(client, snapshots=(requests, tasks)) as controller:
         yield World(controller, tasks, client, enqueued)

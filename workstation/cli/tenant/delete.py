@@ -2,20 +2,27 @@
 
 import argparse
 import asyncio
+import time
 from dataclasses import dataclass
+from typing import Final
 
 from bulkhead.api.labels import CONFIRM
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.errors import ApiError, Forbidden, NotFound
 from workstation.cli import connection
 from workstation.cli.arguments import Host, Wait, add_host, add_tenant, add_wait, host_of, wait_of
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import Actions
 from workstation.cli.tenant import confirmation, waiting
+
+# A policy of deletions reads the classes. Until the API server has found their kind, it refuses what the policy is about.
+_UNLEARNED: Final = "failed to find resource referenced by paramKind"
+_LEARNS_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ async def _delete(request: DeleteRequest) -> int:
         if await _asks(client, tenant):
             # Typing the name, or --yes, is the confirmation that its class asks for.
             await client.patch(kinds.TENANTS, name, {"metadata": {"uid": uid, "annotations": {CONFIRM: uid}}})
-        await client.delete(kinds.TENANTS, name, uid=uid)
+        await _let_go(client, name, uid)
         if not request.wait.wanted:
             print(f"tenant {name} is being deleted")
             return Exit.DONE
@@ -78,6 +85,26 @@ async def _delete(request: DeleteRequest) -> int:
             await waiting.until_gone(client, name, uid, seconds=request.wait.seconds, progress=progress)
     print(f"tenant {name} deleted")
     return Exit.DONE
+
+
+async def _let_go(client: Client, name: str, uid: str) -> None:
+    """Delete the Tenant. For some seconds after an installation the host refuses every deletion of one."""
+    deadline = time.monotonic() + _LEARNS_SECONDS
+    with Progress() as progress:
+        while True:
+            try:
+                await client.delete(kinds.TENANTS, name, uid=uid)
+            except ApiError as error:
+                if _UNLEARNED not in str(error):
+                    raise
+                if time.monotonic() > deadline:
+                    words = f"tenant {name} was not deleted: the host's API server does not know the kind TenantClass"
+                    next_step = "kubectl get crd tenantclasses.bulkhead.dev; then delete it again"
+                    raise CliError(words, next_step=next_step) from error
+                progress.show("waiting until the host's API server has learned of the classes of tenants")
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
 
 
 async def _asks(client: Client, tenant: Obj) -> bool:

@@ -9,20 +9,21 @@ from typing import Any, Final
 from bulkhead.api import planeidentity, planemembers
 from bulkhead.api.conditions import ConditionType
 from bulkhead.api.objects import Obj
-from bulkhead.api.podphase import is_pending_deletion
+from bulkhead.api.podphase import is_pending_deletion, is_ready
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Throttled
 from bulkhead.kube.objects import Resource
 from bulkhead.work.clock import Clock
 from controller.decide.storage import claims_of
 from controller.inside.members import Members
-from controller.plane import corruption, etcd, memberrecord, membership
+from controller.plane import etcd, memberrecord, membership, rollout, stranded
 from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
-from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Write
+from controller.plane.membership import Claim, Decision, Discard, Evict, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.stranded import Strandings
 from controller.tenant.facets.members.report import report, spread
 from controller.tenant.interior import Interior
 from controller.tenant.status import Report
@@ -74,7 +75,7 @@ class MembersRecorded(Facet):
 
 @dataclass(frozen=True, slots=True)
 class MembersCared(Facet):
-    """Asks the members, and replaces one that lost its volume or recovers from one, a step at a time."""
+    """Asks the members, replaces one that lost its volume, recovers from one, and rolls out templates, a step at a time."""
 
     name = "members cared for"
     needs = (KeyMaterial, Record)
@@ -90,20 +91,20 @@ class MembersCared(Facet):
             return turn
         record = turn.need(Record)
         standing = await self._look(turn, record)
-        decision = corruption.decide(standing)
+        decision = rollout.decide(standing)
         try:
             # The record may have another version after it.
             standing = replace(standing, record=await self._publish(turn, standing))
-            decision = corruption.decide(standing)
+            decision = rollout.decide(standing)
             for _ in range(_STEPS_IN_A_TURN):
                 if decision.step is None:
                     break
                 record = await self._apply(turn, standing, decision.step)
                 # A pod that was deleted is not seen as such before its informer says so.
-                if isinstance(decision.step, Restart):
+                if isinstance(decision.step, Restart | Evict):
                     break
                 standing = await self._look(turn, record)
-                decision = corruption.decide(standing)
+                decision = rollout.decide(standing)
         except Conflict as error:
             _log.info("the record of members has changed: %s", error, extra={"tenant": turn.tenant})
         except (KubeError, TimeoutError) as error:
@@ -151,12 +152,12 @@ class MembersCared(Facet):
                 return memberrecord.read(await self.client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, body, spec.namespace))
             case Restart(pod, uid):
                 await self._delete(kinds.PODS, pod, spec, uid)
+            case Evict(pod, uid):
+                await self._evict(turn, pod, uid)
             case Quarantine(words):
                 await self._quarantine(spec, words)
             case Discard(claim):
-                _log.warning(
-                    "a recovery gives up the volume of %s (claim %s)", claim.pod, claim.uid, extra={"tenant": turn.tenant}
-                )
+                _log.warning("the volume of %s is given up (claim %s)", claim.pod, claim.uid, extra={"tenant": turn.tenant})
                 await self._delete(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{claim.pod}", spec, claim.uid)
             case membership.Remove(pod, _, is_corrupt) if not is_corrupt and not await self._is_lost(turn, pod):
                 # The informer was late.
@@ -165,6 +166,19 @@ class MembersCared(Facet):
                 keys, addresses = turn.need(KeyMaterial), self.interior.addresses(spec)
                 await self.members.change(spec, keys, addresses, standing, step)
         return standing.record
+
+    async def _evict(self, turn: Turn, pod: str, uid: str) -> None:
+        """The plane's disruption budget may refuse it: then another pod is away, or is about to be."""
+        namespace = turn.spec.namespace
+        body: Obj = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        body["deleteOptions"] = {"preconditions": {"uid": uid}}
+        _log.info("%s starts again with the present template", pod, extra={"tenant": turn.tenant})
+        try:
+            await self.client.create_subresource(kinds.PODS, pod, "eviction", body, namespace)
+        except Throttled as error:
+            _log.info("%s is not evicted now: %s", pod, error, extra={"tenant": turn.tenant})
+        except NotFound:
+            return
 
     async def _quarantine(self, spec: PlaneSpec, words: str) -> None:
         """The syncer deletes nothing until an admin accepts the data: `bulkhead tenant accept-data`."""
@@ -199,7 +213,12 @@ class MembersCared(Facet):
             if silent
             else ""
         )
-        found = report(standing, seen.turn.of(Decision), down)
+        decision, strandings = seen.turn.of(Decision), seen.turn.of(Strandings) or Strandings()
+        if down and (gone := stranded.of_several(seen.turn.spec.namespace, strandings)):
+            down = f"{down}; {gone}"
+        if down and decision is not None and decision.rolling:
+            down = f"{down}; {decision.rolling}"
+        found = report(standing, decision, down)
         names = pods_of(seen.turn.spec) if len(pods_of(seen.turn.spec)) > 1 else ()
         placed = spread(pod for name, pod in seen.named(kinds.PODS).items() if name in names)
         return replace(found, conditions={**found.conditions, ConditionType.MEMBERS_SPREAD: placed})
@@ -212,12 +231,15 @@ def _pods(turn: Turn, now: datetime) -> Iterable[Pod]:
         str(claim["metadata"]["name"]): _capacity(claim) for claim in claims_of(turn.observed.existing.values(), namespace)
     }
     found = (turn.observed.get(kinds.PODS, pod, namespace) for pod in pods_of(spec))
-    return (_pod(pod, sizes, now) for pod in found if pod is not None and not is_pending_deletion(pod))
+    revision = memberrecord.revision(turn.observed.get(kinds.STATEFUL_SETS, PLANE, namespace))
+    strandings = turn.of(Strandings) or Strandings()
+    return (_pod(pod, sizes, revision, strandings, now) for pod in found if pod is not None and not is_pending_deletion(pod))
 
 
-def _pod(pod: Obj, sizes: dict[str, int | None], now: datetime) -> Pod:
+def _pod(pod: Obj, sizes: dict[str, int | None], revision: str, strandings: Strandings, now: datetime) -> Pod:
     meta = pod["metadata"]
     name = str(meta["name"])
+    found = strandings.of(name)
     return Pod(
         name,
         str(meta.get("uid") or ""),
@@ -228,6 +250,9 @@ def _pod(pod: Obj, sizes: dict[str, int | None], now: datetime) -> Pod:
         runs_for=memberrecord.runs_for(pod, now),
         corrupt=memberrecord.corrupt(pod),
         alone=etcd.members_of_pod(pod) == 1,
+        ready=is_ready(pod),
+        outdated=memberrecord.is_outdated(pod, revision),
+        stranded=found.node if found is not None and found.has_volume and not found.exists else "",
     )
 
 

@@ -19,23 +19,29 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
     if standing is None or decision is None:
         return Report(conditions={ConditionType.DEGRADED: None})
-    if decision.recovering:
-        words = f"the plane is recovered from one member: {decision.recovering}"
-        return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.RECOVERING, words)}, again=_SOON_SECONDS)
-    if decision.corrupt:
-        return Report(
-            conditions={ConditionType.DEGRADED: Verdict("True", Reason.CORRUPT, decision.corrupt)}, again=_SOON_SECONDS
-        )
-    if decision.growing:
-        words = f"the plane is on its way from one member to three: {decision.growing}"
-        return Report(conditions={ConditionType.DEGRADED: Verdict("True", Reason.GROWING, words)}, again=_SOON_SECONDS)
+    way = _on_its_way(standing, decision)
+    if way is not None:
+        return Report(conditions={ConditionType.DEGRADED: way}, again=_SOON_SECONDS)
     if not standing.quorate:
         # Perhaps they elect a leader. PlaneReady says if it lasts; what was reported stays.
         return Report(again=_SOON_SECONDS)
     found = verdict(standing, decision, down)
-    busy = decision.step is not None or decision.replacing
+    busy = decision.step is not None or decision.replacing or decision.moving or decision.rolling
     again = _SOON_SECONDS if busy or standing.record.founding else _LATER_SECONDS if found is not None else None
     return Report(conditions={ConditionType.DEGRADED: found}, again=again)
+
+
+def _on_its_way(standing: Standing, decision: Decision) -> Verdict | None:
+    """What is being done about the plane as a whole; None if nothing is."""
+    if decision.recovering:
+        return Verdict("True", Reason.RECOVERING, f"the plane is recovered from one member: {decision.recovering}")
+    if decision.corrupt:
+        return Verdict("True", Reason.CORRUPT, decision.corrupt)
+    if decision.growing:
+        return Verdict("True", Reason.GROWING, f"the plane is on its way from one member to three: {decision.growing}")
+    if decision.rolling and not standing.quorate:
+        return Verdict("True", Reason.MEMBERS_DOWN, f"too few members answer; {decision.rolling}")
+    return None
 
 
 def spread(pods: Iterable[Obj]) -> Verdict | None:
@@ -70,6 +76,8 @@ def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None
     if decision.replacing and not standing.record.founding:
         words = f"{decision.replacing} has an empty volume; it is added as a new member, and the others serve meanwhile"
         return Verdict("True", Reason.MEMBER_REPLACED, words)
+    if decision.moving:
+        return Verdict("True", Reason.MEMBER_REPLACED, decision.moving)
     if decision.trouble:
         return Verdict("True", Reason.MEMBER_LOST, decision.trouble)
     return Verdict("True", Reason.MEMBERS_DOWN, down) if down else None

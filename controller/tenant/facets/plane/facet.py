@@ -9,6 +9,7 @@ from controller.decide.plan import Plan
 from controller.inside.access import PlaneHealth
 from controller.plane.membership import Standing
 from controller.plane.secrets import KeyMaterial
+from controller.plane.stranded import Strandings
 from controller.tenant.facets.plane.report import Found, report
 from controller.tenant.interior import Interior
 from controller.tenant.observe import recorded_identity
@@ -40,6 +41,7 @@ class Plane(Facet):
             identity=turn.of(Recorded) or Recorded(),
             pods=tuple(seen.named(kinds.PODS).values()),
             pull_trouble=pulls.words if pulls is not None else "",
+            strandings=turn.of(Strandings) or Strandings(),
             etcd_quorate=standing is not None and standing.quorate,
         )
         return report(turn.observed.tenant, turn.spec, found)

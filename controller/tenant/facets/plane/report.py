@@ -8,7 +8,9 @@ from bulkhead.api import planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.planeidentity import Recorded
+from controller.plane import stranded
 from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.stranded import Strandings
 from controller.tenant.facets.plane import members
 from controller.tenant.facets.plane.members import Members
 from controller.tenant.status import Report, was_true
@@ -28,6 +30,7 @@ class Found:
     identity: Recorded = field(default_factory=Recorded)  # of its data, as the host has recorded it
     pods: Sequence[Obj] = ()  # of the plane, its syncer and its DNS
     pull_trouble: str = ""
+    strandings: Strandings = field(default_factory=Strandings)
     etcd_quorate: bool = False  # a quorum of its etcd members answers, whatever its pods show
 
 
@@ -79,10 +82,8 @@ def _plane(tenant: Obj, found: Found, seen: Members, *, was: bool, formed: bool)
         return _serving(seen)
     if formed and seen.wanted > 1 and not seen.quorate and not found.etcd_quorate:
         return Verdict("False", Reason.QUORUM_LOST, f"{_of_members(seen, '')}; {_of_lost_quorum(tenant)}")
-    # If a quorum is up, trouble of one of several members is not the reason that a plane does not answer.
-    trouble = None if seen.quorate else seen.trouble
-    if trouble is not None and trouble.reason is not None:
-        return not_starting(trouble.reason, _of_members(seen, trouble.message), found.pull_trouble)
+    if (keeps := _keeps_down(tenant, found, seen, formed=formed)) is not None:
+        return keeps
     silent = found.message or "the plane's pod is not ready"
     if was:
         return Verdict("False", Reason.PLANE_UNREACHABLE, _of_members(seen, silent))
@@ -90,6 +91,18 @@ def _plane(tenant: Obj, found: Found, seen: Members, *, was: bool, formed: bool)
     if not pods:
         return Verdict("False", Reason.PROVISIONING, "the plane's pod is being created")
     return Verdict("False", Reason.WAITING_FOR_PLANE, _of_members(seen, _waiting(pods[0], found)))
+
+
+def _keeps_down(tenant: Obj, found: Found, seen: Members, *, formed: bool) -> Verdict | None:
+    """What keeps the plane's pods from serving and does not end by itself; None if nothing is known of it."""
+    name = str(tenant["metadata"]["name"])
+    if formed and seen.wanted == 1 and (gone := stranded.of_the_only(name, f"bh-{name}", found.strandings)):
+        return Verdict("False", Reason.NODE_LOST, gone)
+    # If a quorum is up, trouble of one of several members is not the reason that a plane does not answer.
+    trouble = None if seen.quorate else seen.trouble
+    if trouble is None or trouble.reason is None:
+        return None
+    return not_starting(trouble.reason, _of_members(seen, trouble.message), found.pull_trouble)
 
 
 def _serving(seen: Members) -> Verdict:

@@ -85,11 +85,11 @@ class RestoreBegun(Facet):
 
     async def wishes(self, observed: Observed) -> str:
         """The slice in which the Services of the snapshot have their addresses."""
-        return await self.requests.slice_of(observed.name, new=_is_new(observed))
+        return await self.requests.slice_of(observed.name, new=_new(observed))
 
     async def reconcile(self, turn: Turn) -> Turn:
         """Take the next step of the oldest restore of this tenant. Raises WaitsError before there is a plane."""
-        asked = await self.requests.asked(turn.tenant, new=_is_new(turn.observed))
+        asked = await self.requests.asked(turn.tenant, new=_new(turn.observed))
         request = await self.host.request(asked[0]["metadata"]["name"]) if asked else None
         if request is None or status.finished(request):
             await self._never_empty(turn)
@@ -202,6 +202,7 @@ class RestoreBegun(Facet):
             if noted:
                 await self.host.keep_quarantined(spec, _note(request, found), uid)
             await self.host.claim(spec)
+            await self.host.close_members(spec)
             await self.host.write(spec, _missing(turn, request, bundle), secrets)
             raised = bump(await self.host.highest_revision(spec))
             await self.host.report(request, {"bump": raised})
@@ -243,9 +244,10 @@ class RestoreEnded(Facet):
         return turn.plus(replace(work, step=Step.COMPARE))
 
 
-def _is_new(observed: Observed) -> bool:
-    """Whether the tenant has no keys yet."""
-    return SERVICE_ACCOUNT_SECRET not in observed.in_plane(kinds.SECRETS)
+def _new(observed: Observed) -> str:
+    """The UID of a tenant without keys; empty for any other."""
+    has_keys = SERVICE_ACCOUNT_SECRET in observed.in_plane(kinds.SECRETS)
+    return "" if has_keys else str(observed.tenant["metadata"]["uid"])
 
 
 def _note(request: Obj, found: Manifest) -> str:

@@ -18,8 +18,8 @@ from bulkhead.snapshots import bundle
 from bulkhead.snapshots.bundle import Bundle, BundleError
 from controller.host.owned import SELECTOR
 from controller.pki.material import files_of
-from controller.plane import statefulset
-from controller.plane.memberrecord import pods_of
+from controller.plane import memberrecord, statefulset
+from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.restoring import FORMER_KEY, MEMBER_LABEL
 from controller.plane.spec import PLANE, RESTORE, SYNCER, PlaneSpec
 from controller.restores.decide import Keys
@@ -121,6 +121,17 @@ class RestoreHost:
             except AlreadyExists:
                 continue
         return not missing
+
+    async def close_members(self, spec: PlaneSpec) -> None:
+        """End what several members were about: founding, a replacement, or a recovery that would go on with new data."""
+        if spec.control_plane.replicas == 1:
+            return
+        found, wanted = await self._find(kinds.CONFIG_MAPS, CONFIG_MAP, spec.namespace), memberrecord.data(spec, Record())
+        if found is None:
+            await self._client.create(kinds.CONFIG_MAPS, memberrecord.config_map(spec, Record()))
+        elif any((found.get("data") or {}).get(key) != text for key, text in wanted.items()):
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            await self._client.patch(kinds.CONFIG_MAPS, CONFIG_MAP, {"metadata": version, "data": wanted}, spec.namespace)
 
     async def write(self, spec: PlaneSpec, keys: Keys, there: Mapping[str, Obj]) -> None:
         """Put keys back. Every write names the version that was read."""

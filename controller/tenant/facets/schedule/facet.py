@@ -48,7 +48,8 @@ class SnapshotSchedule(Facet):
         if not backup.every_seconds:
             return turn.plus(Standing(0, now=now))
         moment = schedule.slot(plane, backup.every_seconds, now)
-        if self.removals.has_place:
+        has_place = self.removals.has_place(backup.target)
+        if has_place:
             await self._ask(schedule.request(plane, moment), listed)
             await self._thin(thinning.surplus(thinning.of(listed, plane), backup)[:_DELETED_AT_ONCE], listed)
         covered = [found for request in listed if (found := schedule.covers(request, plane.identity)) is not None]
@@ -58,7 +59,8 @@ class SnapshotSchedule(Facet):
                 now=now,
                 last=max(covered, default=None),
                 upcoming=moment + timedelta(seconds=backup.every_seconds),
-                has_place=self.removals.has_place,
+                has_place=has_place,
+                target=backup.target,
                 trouble=schedule.trouble(listed, plane),
             )
         )

@@ -25,6 +25,7 @@ class Standing:
     last: datetime | None = None
     upcoming: datetime | None = None
     has_place: bool = True
+    target: str = ""  # the name of the place; empty for that of the installation
     trouble: str = ""
 
 
@@ -54,7 +55,9 @@ def report(tenant: Obj, standing: Standing | None) -> Made:
 
 def _verdict(standing: Standing, *, overdue: bool) -> Verdict:
     if not standing.has_place:
-        return Verdict("False", Reason.NO_BACKUP_PLACE, f"snapshots are scheduled and cannot be stored: {_PLACE}")
+        return Verdict(
+            "False", Reason.NO_BACKUP_PLACE, f"snapshots are scheduled and cannot be stored: {_place(standing.target)}"
+        )
     last = f"the last whole snapshot is of {timestamp(standing.last)}" if standing.last else "there is no whole snapshot yet"
     why = f"; {standing.trouble}" if standing.trouble else ""
     if overdue:
@@ -62,6 +65,10 @@ def _verdict(standing: Standing, *, overdue: bool) -> Verdict:
     if standing.last is None:
         return Verdict("Unknown", Reason.PROVISIONING, f"{last}{why}")
     return Verdict("True", Reason.READY, last)
+
+
+def _place(target: str) -> str:
+    return f"add target {target!r} to backup.targets of the chart, or choose another one (docs/backup.md)" if target else _PLACE
 
 
 def _due(tenant: Obj, standing: Standing) -> datetime:

@@ -1,0 +1,62 @@
+"""The places for snapshots of one installation: its own, which has no name, and those that classes choose by name.
+
+Credentials of a named place are the files of a Secret of its own, read at each use: a rotated Secret counts at once, and no
+place is ever opened with the credentials of another.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bulkhead.snapshots.namedtargets import NamedTarget
+from bulkhead.snapshots.target import Target, TargetError
+from controller.snapshots.take import Means
+
+# The key of a Secret, and what the library calls it.
+_KEYS: Final = {
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+}
+_NEEDED: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_MOST_BYTES: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """own: the installation's, None if it has none; named: those of `backup.targets`."""
+
+    own: Means | None = None
+    named: Mapping[str, Means] = field(default_factory=dict)
+
+    def at(self, name: str) -> Means | None:
+        """What snapshots are taken with at one place; None if there is no such place."""
+        return self.named.get(name) if name else self.own
+
+    def missing(self, name: str) -> str:
+        """Why there is no such place, and what to do."""
+        if name:
+            return f"the installation has no target {name!r}: add it to backup.targets of the chart, or choose another one"
+        return (
+            "the installation has no place for snapshots: set backup.target and backup.recipients of the chart (docs/backup.md)"
+        )
+
+
+def opened(named: NamedTarget, credentials: Path) -> Target:
+    """A named place, with the credentials in its folder. Raises TargetError."""
+    if named.place.scheme == "file":
+        return Target(named.place)
+    found = {}
+    for key, ours in _KEYS.items():
+        try:
+            with (credentials / named.name / key).open("rb") as file:
+                found[ours] = file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+        except FileNotFoundError:
+            if key in _NEEDED:
+                raise TargetError(
+                    f"target {named.name}: its credentialsSecret has no {key}: no other credentials are used for it"
+                ) from None
+        except OSError as error:
+            raise TargetError(f"target {named.name}: its credentials cannot be read: {error.strerror}") from error
+    return Target(named.place, found)

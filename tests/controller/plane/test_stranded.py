@@ -1,0 +1,102 @@
+"""Members whose node is gone: which those are, how they are reported, and what a plane of three does."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.plane import stranded
+from controller.plane.membership import Claim, Decision, Discard, Pod, Restart, decide
+from controller.plane.stranded import Stranded, Strandings, is_away, node_of
+from tests.controller.plane.test_membership import ALL, LOST, PODS, TWO, standing
+
+OLD = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had volume node affinity conflict."
+NEW = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity. preemption: not helpful"
+CLAIM = {"metadata": {"name": f"data-{LOST}", "annotations": {"volume.kubernetes.io/selected-node": "w3"}}}
+TAKEN = datetime(2026, 6, 1, 12, tzinfo=UTC)
+CLAIMS = tuple(Claim(pod, f"claim-{pod}") for pod in PODS)
+ENDING = (*CLAIMS[:2], replace(CLAIMS[2], ends=True))
+
+
+def pod(message: str = "", node: str = "") -> dict[str, object]:
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"metadata": {"name": LOST}, "spec": {"nodeName": node} if node else {}, "status": {"conditions": [unplaced]}}
+
+
+@pytest.mark.parametrize("message", [OLD, NEW])
+def test_a_pod_whose_volume_is_elsewhere_depends_on_that_node(message: str) -> None:
+    assert node_of(pod(message), CLAIM) == ("w3", True)
+    assert node_of(pod(message), None) == ("", False)
+    assert node_of(pod(message), {"metadata": {}}) == ("", False)
+
+
+def test_a_pod_that_may_run_elsewhere_depends_on_no_node() -> None:
+    assert node_of(pod("0/3 nodes are available: 3 Insufficient cpu."), CLAIM) == ("", False)
+    assert node_of(pod(OLD, node="w1"), CLAIM) == ("w1", False)
+    assert node_of({}, CLAIM) == ("", False)
+
+
+@pytest.mark.parametrize("name", ["w3,metadata.name=w1", "W3", "", "w" * 300])
+def test_no_name_but_a_nodes_is_asked_for(name: str) -> None:
+    claim = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": name}}}
+    assert node_of(pod(OLD), claim) == ("", False)
+    assert node_of(pod(node=name), None) == ("", False)
+
+
+def test_a_node_is_away_if_it_is_not_there_or_not_ready() -> None:
+    assert is_away([])
+    assert is_away([{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}])
+    assert not is_away([{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}])
+
+
+def test_of_the_only_member_the_last_snapshot_is_offered() -> None:
+    lost = Strandings((Stranded("plane-0", "w3", exists=False, has_volume=True),), "red-1", TAKEN)
+    words = stranded.of_the_only("red", "bh-red", lost)
+    assert words.startswith("the volume of plane-0 is on node w3, which no longer exists. Bring the node back")
+    assert "the last whole snapshot is red-1 of 2026-06-01T12:00:00Z" in words
+    assert words.endswith("then bulkhead tenant restore red --from red-1 --key FILE")
+    without = stranded.of_the_only("red", "bh-red", replace(lost, snapshot="", taken=None))
+    assert "there is no whole snapshot of it" in without
+    assert "restore" not in without
+    bound = Strandings((Stranded("plane-0", "w3", exists=True, has_volume=False),), "red-1", TAKEN)
+    assert "restore" not in stranded.of_the_only("red", "bh-red", bound), "its volume may be reached from elsewhere"
+    assert "kubectl delete pod plane-0 -n bh-red --grace-period=0 --force" in stranded.of_the_only("red", "bh-red", bound)
+    assert stranded.of_the_only("red", "bh-red", Strandings()) == ""
+
+
+def gone(pods: tuple[str, ...] = (LOST,)) -> dict[str, Pod]:
+    return {name: Pod(name, f"uid-{name}", stranded="w3" if name in pods else "") for name in PODS}
+
+
+def test_a_member_whose_node_was_deleted_gets_another_volume() -> None:
+    found = standing(answer=PODS[:2], pods=gone(), claims=CLAIMS)
+    assert decide(found).step == Discard(CLAIMS[2])
+    assert "was on node w3, which no longer exists; it gets another one" in decide(found).moving
+    assert decide(replace(found, claims=ENDING)).step == Restart(LOST, f"uid-{LOST}")
+    assert decide(replace(found, claims=CLAIMS[:2])).step is None
+    removed = standing(TWO, PODS[:2], pods=gone(), claims=CLAIMS)
+    assert decide(removed).step == Discard(CLAIMS[2])
+
+
+def test_no_volume_is_given_up_while_another_member_is_away() -> None:
+    one = standing(answer=PODS[:1], pods=gone(), claims=CLAIMS)
+    assert decide(one).step is None
+    learns = (*ALL[:1], replace(ALL[1], learner=True), ALL[2])
+    assert not isinstance(decide(standing(learns, PODS[:1], pods=gone(), claims=CLAIMS)).step, Discard)
+    # A quorum with one member silent besides.
+    silent = standing(answer=(PODS[0], LOST), pods=gone((PODS[1],)), lists={PODS[0]: ALL}, claims=CLAIMS)
+    assert decide(silent).step is None
+
+
+def test_a_member_that_answers_is_not_given_up_whatever_an_older_look_showed() -> None:
+    assert decide(standing(pods=gone(), claims=CLAIMS)) == Decision()
+
+
+def test_of_several_members_each_has_what_to_type() -> None:
+    found = Strandings(
+        (Stranded("plane-0", "w1", exists=True, has_volume=False), Stranded("plane-2", "w3", exists=True, has_volume=True))
+    )
+    words = stranded.of_several("bh-red", found)
+    assert "plane-0 is on node w1, which does not answer; if it is off for good: kubectl delete pod plane-0" in words
+    assert "if it is gone for good: kubectl delete pvc data-plane-2 -n bh-red --wait=false && kubectl delete pod" in words
+    assert stranded.of_several("bh-red", Strandings()) == ""
