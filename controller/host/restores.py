@@ -54,8 +54,8 @@ class Restores:
             return known
         if new not in self._read:
             self._read[new] = await self._listed(tenant)
-        # One that the copy has and that is not among those above is finished.
-        return [obj for obj in self._read[new] if self._informer.store.get(Key("", obj["metadata"]["name"])) is None]
+        there = ((obj, self._informer.store.get(Key("", obj["metadata"]["name"]))) for obj in self._read[new])
+        return [obj for obj, now in there if now is None or is_pending(now)]
 
     async def _listed(self, tenant: str) -> list[Obj]:
         with contextlib.suppress(NotServed):

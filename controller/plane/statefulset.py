@@ -11,6 +11,7 @@ from controller.plane.parts import metadata, pod_spec, secret_volume
 from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, PlaneSpec
 
 CONFIG_MAP = "plane-config"
+ON_DELETE = "OnDelete"
 
 
 def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
@@ -37,7 +38,7 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
 
 def strategy(replicas: int) -> Obj:
     """Which pods a changed template replaces: the only one at once; of several, none by itself (`controller.plane.rollout`)."""
-    return {"updateStrategy": {"type": "OnDelete"}} if replicas > 1 else {}
+    return {"updateStrategy": {"type": ON_DELETE}} if replicas > 1 else {}
 
 
 def members(spec: PlaneSpec) -> int:

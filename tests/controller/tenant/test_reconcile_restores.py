@@ -136,7 +136,7 @@ async def test_the_restores_of_a_new_tenant_are_read_from_the_host_once(world: W
         return await before(resource, *arguments, **more)
 
     monkeypatch.setattr(world.client, "list", counted)
-    request, _ = await restore(world)
+    request, _ = await restore(world, service_slice="10.112.72.0/22")
     await world.turns()
     assert listed == ["TenantRestore"], "its keys are waited for over several turns"
     assert ready(await world.client.get(kinds.TENANTS, world.name)) == ("False", "Restoring")

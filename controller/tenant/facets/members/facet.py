@@ -1,5 +1,6 @@
 """The members of a plane of three: the record by which they start, the replacement of one, and the recovery from one."""
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from controller.plane.memberrecord import CONFIG_MAP, Record, pods_of
 from controller.plane.membership import Claim, Decision, Discard, Evict, Pod, Quarantine, Restart, Standing, Write
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
+from controller.plane.statefulset import ON_DELETE
 from controller.plane.stranded import Strandings
 from controller.tenant.facets.members.report import report, spread
 from controller.tenant.interior import Interior
@@ -51,7 +53,22 @@ class MembersRecorded(Facet):
             found = await self.client.get(kinds.CONFIG_MAPS, CONFIG_MAP, spec.namespace)
         except NotFound:
             found = await self._create(turn)
+        await self._end_own_rollout(turn)
         return turn.plus(memberrecord.read(found))
+
+    async def _end_own_rollout(self, turn: Turn) -> None:
+        """The API server has filled in the own rollout of a StatefulSet that is of one member or of an earlier release.
+
+        An apply cannot take away a field that it does not have, and the API server refuses both together.
+        """
+        spec = turn.spec
+        there = turn.observed.get(kinds.STATEFUL_SETS, PLANE, spec.namespace)
+        if there is None or (there["spec"].get("updateStrategy") or {}).get("type") == ON_DELETE:
+            return
+        strategy = {"type": ON_DELETE, "rollingUpdate": None}
+        body = {"metadata": {"uid": there["metadata"]["uid"]}, "spec": {"updateStrategy": strategy}}
+        with contextlib.suppress(NotFound, Conflict):
+            await self.client.patch(kinds.STATEFUL_SETS, PLANE, body, spec.namespace)
 
     async def _create(self, turn: Turn) -> Obj:
         """Open for all only if there was never a plane: no StatefulSet, and no volume."""
