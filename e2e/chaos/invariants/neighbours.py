@@ -63,8 +63,9 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
 
 def too_busy(baseline: Mapping[str, float]) -> list[str]:
     """What says that the machine was too busy before the first fault, by the p99 in seconds of each API."""
+    most = f"more than {MOST_BASELINE * 1000:.0f} ms: the machine is too busy"
     return [
-        f"{owner}: p99 {seconds * 1000:.0f} ms without a fault, more than {MOST_BASELINE * 1000:.0f} ms: the machine is too busy"
+        f"{owner}: p99 {seconds * 1000:.0f} ms without a fault, {most}"
         for owner, seconds in baseline.items()
         if seconds > MOST_BASELINE
     ]
