@@ -8,6 +8,7 @@ that fails takes the entry away.
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 import yaml
 
 from e2e.chaos.experiments import EXPERIMENTS
+from e2e.chaos.invariants import too_busy
 from e2e.machine import RESULTS
 
 FILE: Final = Path(__file__).with_name("shown.yaml")
@@ -31,6 +33,11 @@ Shown = Mapping[str, Mapping[str, Any]]
 def read() -> dict[str, dict[str, Any]]:
     """The entries by experiment."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8")) or {}
+
+
+def unfit(run: Mapping[str, Any]) -> str:
+    """Why nothing can be noted from a run; empty if it can."""
+    return "; ".join(too_busy({owner: float(p99) / 1000 for owner, p99 in run["baseline_p99_ms"].items()}))
 
 
 def with_run(shown: Shown, run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -66,16 +73,20 @@ def text(shown: Shown) -> str:
     return _HEAD + ("".join(lines) or "{}\n")
 
 
-def main() -> None:
+def main() -> int:
     """Note the last run."""
     parser = argparse.ArgumentParser(prog="e2e.chaos.shown", description="Note what the last chaos run has shown.")
     parser.add_argument("run", nargs="?", type=Path, default=RESULTS / "chaos.json", help="its chaos.json")
     run = json.loads(parser.parse_args().run.read_text(encoding="utf-8"))
+    if reason := unfit(run):
+        print(f"nothing is noted of this run, whose bounds would excuse anything: {reason}", file=sys.stderr)
+        return 1
     before = read()
     after = with_run(before, run)
     FILE.write_text(text(after), encoding="utf-8")
     print(f"{len(after)} of {len(EXPERIMENTS)} experiments are shown; {len(before)} were. Next: python -m e2e.chaos.listing")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

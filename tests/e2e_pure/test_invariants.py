@@ -164,6 +164,14 @@ def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
     assert text in found[0].text
 
 
+def test_a_baseline_of_seconds_is_a_violation_and_no_licence() -> None:
+    busy = history(probes("b", 0.010), probes("c", 0.010), span())
+    found = invariants.neighbours_unharmed(busy, BASELINE | {"b": 1.2, invariants.HOST: 1.3})
+    assert [item.text for item in found] == ["b: p99 1200 ms without a fault, more than 1000 ms: the machine is too busy"]
+    of_host = [item.text for item in invariants.host_unharmed(busy, {invariants.HOST: 1.3})]
+    assert "host: p99 1300 ms without a fault, more than 1000 ms: the machine is too busy" in of_host
+
+
 def test_a_tenant_without_a_baseline_is_not_judged_by_any() -> None:
     probed = history(probes("b", 0.010), probes("c", 0.010), span())
     found = invariants.neighbours_unharmed(probed, {"a": 0.010, "b": 0.010})

@@ -48,3 +48,11 @@ def test_the_file_is_in_the_order_of_the_experiments_and_names_no_other() -> Non
     assert list(shown.read()) == [name for name in names if name in shown.read()]
     assert shown.text(shown.read()) == shown.FILE.read_text(encoding="utf-8")
     assert yaml.safe_load(shown.text({})) == {}
+
+
+def test_nothing_is_noted_of_a_run_on_a_busy_machine() -> None:
+    assert shown.unfit(run() | {"baseline_p99_ms": {"a": 999.0, "host": 20.0}}) == ""
+    reason = shown.unfit(run() | {"baseline_p99_ms": {"a": 4706.6, "b": 300.0, "host": 1001.0}})
+    assert reason.startswith("a: p99 4707 ms without a fault, more than 1000 ms")
+    assert "host: p99 1001 ms" in reason
+    assert "b:" not in reason

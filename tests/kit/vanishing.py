@@ -2,8 +2,11 @@
 
 import asyncio
 import ctypes
+import fcntl
 import socket
 import struct
+import sys
+import termios
 from typing import Final
 
 _SO_ATTACH_FILTER: Final = 26
@@ -33,6 +36,11 @@ def noticed_after(transport: asyncio.BaseTransport) -> int:
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
     )
     return idle + each * count
+
+
+def under_way(transport: asyncio.BaseTransport) -> int:
+    """The bytes that the peer has not acknowledged: while there are any, the kernel repeats them and does not ask."""
+    return int.from_bytes(fcntl.ioctl(_socket(transport).fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def _socket(transport: asyncio.BaseTransport) -> socket.socket:

@@ -25,6 +25,7 @@ from e2e.chaos.invariants.neighbours import (
     host_unharmed,
     neighbours_unharmed,
     no_restart_elsewhere,
+    too_busy,
 )
 from e2e.chaos.invariants.pods import one_to_one, only_wanted_deletions
 from e2e.chaos.invariants.proof import faults_proven
@@ -56,6 +57,7 @@ __all__ = [
     "only_wanted_deletions",
     "policies_hold",
     "secrets_kept",
+    "too_busy",
     "within_limits",
 ]
 

@@ -24,6 +24,8 @@ class LatencyBound:
         return self.factor * baseline + self.allowance
 
 
+# A p99 without a fault beyond this excuses whatever a fault does: other work has the machine, and the run shows nothing.
+MOST_BASELINE = 1.0
 POD = "pod"  # the kind of an act: a pod that came and went
 AIM = LatencyBound(1.25, 0.050)  # the design's I4
 # The cores that a fault keeps busy at most: the API servers of the target and of a new tenant with one core each, the host's
@@ -47,6 +49,7 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
     found = [] if history.spans else [Violation("I4", "observer", "no experiment was observed")]
     unknown = [tenant for tenant in history.tenants if tenant not in baseline]
     found += [Violation("I4", "baseline", f"tenant {tenant}: {_NO_BASELINE}") for tenant in unknown]
+    found += [Violation("I4", "baseline", text) for text in too_busy(baseline) if not text.startswith(f"{HOST}:")]
     for span in history.spans:
         for tenant in history.tenants:
             if tenant == span.target:
@@ -58,9 +61,20 @@ def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: 
     return found
 
 
+def too_busy(baseline: Mapping[str, float]) -> list[str]:
+    """What says that the machine was too busy before the first fault, by the p99 in seconds of each API."""
+    most = f"more than {MOST_BASELINE * 1000:.0f} ms: the machine is too busy"
+    return [
+        f"{owner}: p99 {seconds * 1000:.0f} ms without a fault, {most}"
+        for owner, seconds in baseline.items()
+        if seconds > MOST_BASELINE
+    ]
+
+
 def host_unharmed(history: History, baseline: Mapping[str, float], bound: LatencyBound = AIM) -> list[Violation]:
     """I5: the host's API answers as the neighbours' do, and rejects no requests of others by priority and fairness."""
     found = [] if HOST in baseline else [Violation("I5", "baseline", f"host: {_NO_BASELINE}")]
+    found += [Violation("I5", "baseline", text) for text in too_busy({HOST: baseline.get(HOST, 0.0)})]
     for span in history.spans:
         if span.target == HOST:
             continue
