@@ -14,10 +14,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.created: list[dict[str, Any]] = []
         self.stays: set[str] = set()
 
     def create(self, obj: dict[str, Any]) -> None:
         self.asked.append(f"create {obj['metadata']['name']}")
+        self.created.append(obj)
 
     def delete(self, kind: str, name: str) -> None:
         self.asked.append(f"delete {kind} {name}")
@@ -83,3 +85,15 @@ def test_a_tenant_that_could_not_be_created_fails_each_test_that_takes_it(
         made.take(tenants.manifest("one"))
     made.close()
     assert host.asked[-1] == "gone one"
+
+
+def test_planes_request_less_cpu_than_usual_unless_the_test_says_how_much(host: Recorder) -> None:
+    made, small = Fleet(host), tenants.manifest("small", controlPlane={"storage": {"quota": "100Mi"}})  # type: ignore[arg-type]
+    large = tenants.manifest("large", controlPlane={"resources": {"apiServer": {"requests": {"cpu": "50m"}}}})
+    for wanted in (small, large):
+        made.take(wanted)
+    first, second = (obj["spec"]["controlPlane"] for obj in host.created)
+    assert first["storage"] == {"quota": "100Mi"}
+    assert first["resources"]["apiServer"] == {"requests": {"cpu": "20m"}}
+    assert second == large["spec"]["controlPlane"]
+    assert "resources" not in small["spec"]["controlPlane"], "the caller's manifest was changed"
