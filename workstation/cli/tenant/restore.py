@@ -74,7 +74,6 @@ def add_restore(actions: Actions) -> None:
         dest="clone",
         metavar="NAME",
         type=values.tenant_name,
-        default="",
         help="make another tenant of it: a clone with identity, slice, keys and certificates of its own; NAME is not there yet",
     )
     add_where(parser)
@@ -116,7 +115,7 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
     if options.clone and options.discard_old_data:
         raise CliError("--discard-old-data: a clone takes the place of no data", next_step="leave it out", code=Exit.USAGE)
     return RestoreRequest(
-        clone=options.clone,
+        clone=options.clone or "",
         host=host_of(options),
         tenant=options.name or "",
         snapshot=options.snapshot,
