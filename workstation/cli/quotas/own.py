@@ -1,7 +1,8 @@
 """A tenant's own quota and pods, read from its plane with a user's kubeconfig and no right on the host: what the user may see.
 
-    kube-public/bulkhead-quota ──> OwnQuota ──┐
-    own pods, as far as the user may list ────┴──> OwnView ──> `quota show`, `top`, `why POD` (`owntext`, pure)
+    kube-public/bulkhead-quota ──> OwnQuota, OwnUsage ───┐
+    own pods, as far as the user may list ───────────────┤
+    what their GPUs do, own Slurm jobs (`ownreading`) ───┴──> OwnView ──> `quota show`, `top`, `why POD` (`owntext`, pure)
 
 Everything comes from the plane, where each user sees what the plane's own rights let them see.
 """
@@ -11,11 +12,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
-from bulkhead.api import ownquota
+from bulkhead.api import ownquota, ownusage
+from bulkhead.api.ledger import moment
 from bulkhead.api.objects import Obj
+from bulkhead.api.ownusage import OwnUsage
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
@@ -24,9 +28,9 @@ from bulkhead.kube.objects import uid_of
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import document
+from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.quotas import owntext
+from workstation.cli.quotas import ownhours, ownreading, owntext
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.owntext import OwnPod, OwnView
 
@@ -80,8 +84,18 @@ async def top(client: Client, form: Form) -> bool:
     view = await observe(client)
     if view is None:
         return False
+    view = await _with_work(client, view)
     _print(form, owntext.top_json(view), owntext.top_lines(view))
     return True
+
+
+async def _with_work(client: Client, view: OwnView) -> OwnView:
+    """The same view with what the user's GPUs do, and their Slurm jobs."""
+    pods = view.pods or ()
+    nodes = {pod.node for pod in pods if pod.node and any("/" in name for name in pod.asks)}
+    uses = await ownreading.gpu_uses(client, nodes) if nodes else None
+    slurm = ownreading.has_slurm({pod.namespace for pod in pods})
+    return replace(view, uses=uses, jobs=await ownreading.slurm_jobs(client) if slurm else None)
 
 
 async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
@@ -104,16 +118,41 @@ async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
     return Exit.DONE
 
 
+async def usage(client: Client, form: Form, since: float) -> bool:
+    """Print for how long the plane's own tenant held devices; False if the cluster is not a plane that shows its quota.
+
+    `since` is in seconds since 1970; whole days are shown, in UTC.
+    """
+    view = await observe(client, with_pods=False)
+    if view is None:
+        return False
+    if view.usage is None:
+        sys.stderr.write(
+            "your platform has not noted any device-hours of your tenant yet; it does so about every five minutes\n"
+        )
+    known = view.usage or OwnUsage(view.now)
+    day = datetime.fromtimestamp(since, UTC).date().isoformat()
+    if form != "table":
+        document(ownhours.as_json(known, since=day), form)
+        return True
+    rows = ownhours.table_rows(known, since=day)
+    if rows:
+        table(ownhours.HEADERS, [tuple(plain(cell, 100) for cell in row) for row in rows])
+    sys.stderr.write(f"device-hours of your tenant from {day} to {moment(known.until)}\n")
+    return True
+
+
 async def observe(client: Client, *, with_pods: bool = True) -> OwnView | None:
     """What the plane shows of its tenant; None if the cluster has no such picture, or the user may not read it."""
     try:
-        found = ownquota.read(await client.get(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE))
+        stored = await client.get(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE)
     except (NotFound, Forbidden):
         return None
+    found = ownquota.read(stored)
     if found is None:
         return None
     own, at = found
-    view = OwnView(own, at, time.time())
+    view = OwnView(own, at, time.time(), usage=ownusage.of_config_map(stored))
     return view.with_pods(await _pods(client, view.devices)) if with_pods else view
 
 
