@@ -163,7 +163,7 @@ def test_who_expects_a_start_is_named() -> None:
     row = ownjobs.row(both, {"gpu-0": Place(1, NOW + 60), "gpu-1": Place(2, NOW + 90)}, NOW)
     assert (row["forecast"], row["place"]) == ("ledger", 1)
     # A job that has no note of the platform waits for something else.
-    assert ownjobs.worker_forecast(parsed(job(5))[0], {"gpu-0": Place(1, 5.0)}) is None
+    assert ownjobs.worker_forecast(parsed(job(5))[0], {"gpu-0": Place(1, 5.0), "login": Place(2, 5.0)}) is None
 
 
 # -- reading both, from what may be any program

@@ -28,7 +28,7 @@ STATES: Final[Mapping[str, Callable[[], sample.Host]]] = {
 _WIDTH: Final = 1280
 _HEIGHT: Final = 900
 _SHORT: Final = 560
-_TALL: Final = 1180
+_TALL: Final = 1340
 
 
 def draw(browser: Browser, folder: Path, name: str, host: sample.Host) -> Path:

@@ -120,7 +120,7 @@ def test_the_console_shows_an_admin_and_a_user_what_is_there(bob: Tenant) -> Non
             workloads.expect(picture["use"] is not None, "the use of GPUs was not asked for yet")
 
         until("the user's picture", own, seconds=60)
-        # This host has no exporter of GPUs, or one that says that its values are simulated: either is said.
+        # This host has no exporter of GPUs, or one that says that its values are simulated: either is shown.
         assert page.picture["use"]["missing"] or page.picture["use"]["simulated"], page.picture["use"]
         text = json.dumps(page.picture)
         for foreign in ("alice", bob.work, bob.plane):

@@ -32,11 +32,15 @@ from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import ownhours, ownreading, owntext
 from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.owngpus import Uses
+from workstation.cli.quotas.ownjobs import Jobs
 from workstation.cli.quotas.owntext import OwnPod, OwnView
 
 _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_PODS: Final = 20_000
 _MAX_EVENTS: Final = 200
+# GPUs are measured every 30 s, and slurmctld has more to do than to answer.
+_ASK_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +83,34 @@ async def _show(request: ShowRequest) -> int:
     return Exit.DONE
 
 
-async def top(client: Client, form: Form) -> bool:
-    """Print `top` of a plane's own tenant; False if the cluster is not a plane that shows its quota."""
-    view = await observe(client)
-    if view is None:
-        return False
-    view = await _with_work(client, view)
-    _print(form, owntext.top_json(view), owntext.top_lines(view))
-    return True
+class Top:
+    """`top` of a plane's own tenant, once or again and again; GPUs and Slurm are asked once in ten seconds."""
 
+    def __init__(self, client: Client, form: Form) -> None:
+        self._client = client
+        self._form = form
+        self._uses: Uses | None = None
+        self._jobs: Jobs | None = None
+        self._asked_at: float | None = None
 
-async def _with_work(client: Client, view: OwnView) -> OwnView:
-    """The same view with what the user's GPUs do, and their Slurm jobs."""
-    pods = view.pods or ()
-    nodes = {pod.node for pod in pods if pod.node and any("/" in name for name in pod.asks)}
-    uses = await ownreading.gpu_uses(client, nodes) if nodes else None
-    slurm = ownreading.has_slurm({pod.namespace for pod in pods})
-    return replace(view, uses=uses, jobs=await ownreading.slurm_jobs(client) if slurm else None)
+    async def show(self) -> bool:
+        """Print it; False if the cluster is not a plane that shows its quota."""
+        view = await observe(self._client)
+        if view is None:
+            return False
+        if self._asked_at is None or view.now - self._asked_at >= _ASK_SECONDS:
+            await self._ask(view)
+        view = replace(view, uses=self._uses, jobs=self._jobs)
+        _print(self._form, owntext.top_json(view), owntext.top_lines(view))
+        return True
+
+    async def _ask(self, view: OwnView) -> None:
+        pods = view.pods or ()
+        nodes = {pod.node for pod in pods if pod.node and any("/" in name for name in pod.asks)}
+        self._uses = await ownreading.gpu_uses(self._client, nodes) if nodes else None
+        slurm = ownreading.has_slurm({pod.namespace for pod in pods})
+        self._jobs = await ownreading.slurm_jobs(self._client) if slurm else None
+        self._asked_at = view.now
 
 
 async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
