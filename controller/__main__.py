@@ -55,6 +55,7 @@ from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.members import Members
 from controller.inside.stores import Stores
 from controller.metering.reservations import Reservations
+from controller.metering.shown import Shown
 from controller.metering.usage import Usage
 from controller.metering.utilisation import Utilisation
 from controller.pki.renewals import Renewals
@@ -259,7 +260,10 @@ class Controller:
             load=utilisation.count,
             clock=self._clock,
         )
-        await usage.run()
+        shown = Shown(self._client, self._settings.system_namespace, self._clock, lambda: usage.page)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(usage.run())
+            group.create_task(supervise("usage shown to tenants", shown.run))
 
     async def _lead(self) -> None:
         """Work while this process holds the lease; wait for the lease again after losing it."""

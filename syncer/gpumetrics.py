@@ -5,6 +5,7 @@ a kubelet asks. The samples come from `gpumetrics`, the one program that scrapes
 seconds however many scrape.
 
     GET /metrics, token ──TokenReview, SubjectAccessReview──> plane
+    a user ── nodes/NAME/proxy/metrics/gpus ──> plane's API server, which judges their right ──> `page`
                         ──token of the host──> gpumetrics ──> samples of this tenant ──translate──> page
 """
 
@@ -18,14 +19,14 @@ from typing import Final
 
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.gpus.exposition import MAX_TENANT_BYTES, MAX_TENANT_SAMPLES, Sample, parse, render
-from bulkhead.gpus.fields import ABOUT, FIELDS
+from bulkhead.gpus.fields import ABOUT, FIELDS, HOSTNAME
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from bulkhead.work.clock import Clock
 from syncer import http1
-from syncer.http1 import Request
+from syncer.http1 import BadRequestError, Request
 from syncer.onerequest import OneRequestServer
 from syncer.translate.gpusamples import Mirrored, translated
 
@@ -55,6 +56,8 @@ class GpuMetrics:
         self._lock = asyncio.Lock()
         self._samples: tuple[Sample, ...] = ()
         self._asked_at: float | None = None
+        # None where the platform measures no GPUs.
+        self._source: Client | None = None
         self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext | None, source: KubeConfig) -> None:
@@ -66,6 +69,7 @@ class GpuMetrics:
             timeout=_SOURCE_SECONDS,
             max_body=MAX_TENANT_BYTES,
         ) as client:
+            self._source = client
             await OneRequestServer(lambda request: self.respond(request, client)).serve(address, port, tls)
 
     async def respond(self, request: Request, source: Client) -> bytes:
@@ -84,6 +88,18 @@ class GpuMetrics:
             return http1.response(503, b"GPU metrics cannot be read now; try again\n")
         page = render(translated(samples, namespace=self._namespace, find=self._find), ABOUT)
         return http1.response(200, page, http1.METRICS)
+
+    async def page(self, node: str) -> bytes:
+        """The metrics of the tenant's GPUs on one virtual node, for its kubelet's page, or BadRequestError."""
+        if self._source is None:
+            raise BadRequestError(404, "metrics of GPUs: the platform does not measure them")
+        try:
+            samples = await self._current(self._source)
+        except (KubeError, TimeoutError) as error:
+            _log.warning("GPU metrics: %s", error)
+            raise BadRequestError(503, "metrics of GPUs cannot be read now; try again") from error
+        own = translated(samples, namespace=self._namespace, find=self._find)
+        return render((sample for sample in own if sample.labels.get(HOSTNAME) == node), ABOUT)
 
     async def _allowed(self, header: str) -> int:
         """200 for a caller whose token the plane knows and lets read metrics; else the status to answer."""

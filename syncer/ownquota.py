@@ -1,4 +1,4 @@
-"""Keeps ConfigMap `bulkhead-quota` of the plane as the tenant's own quota is: what `bulkhead quota show` prints.
+"""Keeps ConfigMap `bulkhead-quota` of the plane as the tenant's own quota and usage are: what `bulkhead quota show` prints.
 
     host quotas, own pods ── a change ──> soon ──> picture (pure) ──> differs from what was written last? ──> one write
     the tenant changed or deleted the object ──> written again
@@ -17,6 +17,7 @@ from bulkhead.api import labels as marks
 from bulkhead.api import ownquota
 from bulkhead.api.objects import Obj
 from bulkhead.api.ownquota import OwnLine, OwnQuota
+from bulkhead.api.ownusage import OwnUsage
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Change
@@ -51,7 +52,7 @@ class QuotaPicture:
         # Own pods without a node: why each waits, and its UID.
         self._waiting: dict[Key, tuple[str, str]] = {}
         self._changed = asyncio.Event()
-        self._written: OwnQuota | None = None
+        self._written: tuple[OwnQuota, OwnUsage | None] | None = None
         # The version that the plane gave to the last write; "" while it may have another object.
         self._version = ""
 
@@ -90,18 +91,18 @@ class QuotaPicture:
             await self._changed.wait()
             await self._clock.sleep(SOON_SECONDS)
             self._changed.clear()
-            own = self._picture()
-            if own == self._written and self._version:
+            own, usage = self._picture(), picture.own_usage(self._caches.host["ResourceQuota"].store.objects())
+            if (own, usage) == self._written and self._version:
                 continue
             try:
-                if self._version or not await self._is_there(own):
-                    await self._write(picture.config_map(own, self._clock.now().timestamp()))
+                if self._version or not await self._is_there(own, usage):
+                    await self._write(picture.config_map(own, self._clock.now().timestamp(), usage))
             except KubeError as error:
                 _log.warning("own quota not written: %s", error)
                 self._changed.set()
                 await self._clock.sleep(backoff.next())
             else:
-                self._written = own
+                self._written = own, usage
                 backoff.reset()
                 await self._clock.sleep(PACE_SECONDS)
 
@@ -129,13 +130,13 @@ class QuotaPicture:
                 found[meta.uid] = uid
         return found
 
-    async def _is_there(self, own: OwnQuota) -> bool:
+    async def _is_there(self, own: OwnQuota, usage: OwnUsage | None) -> bool:
         """Whether the plane has the very picture already, as an earlier process left it."""
         try:
             found = await self._plane.get(CONFIG_MAPS, _KEY.name, _KEY.namespace)
         except NotFound:
             return False
-        if not picture.is_same(found, own):
+        if not picture.is_same(found, own, usage):
             return False
         self._version = version_of(found)
         return True

@@ -33,6 +33,7 @@ from syncer.events import Recorder
 from syncer.gpumetrics import GpuMetrics
 from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
+from syncer.kubelet.routes import NodePage
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
 from syncer.mirrors.classes import HostClasses
@@ -118,9 +119,13 @@ class Session:
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
         )  # fmt: skip
-        self.kubelet = Kubelet(host, targets.find, measured.answer, measured.page)
-        self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.gpu_metrics = GpuMetrics(plane, settings.work_namespace, self._clock, find=targets.mirrored)
+
+        async def page(about: NodePage, node: str) -> bytes:
+            return await (self.gpu_metrics.page(node) if about == "gpus" else measured.page(about, node))
+
+        self.kubelet = Kubelet(host, targets.find, measured.answer, page)
+        self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
         self.shares = NodeShares(self.caches, self.queue)

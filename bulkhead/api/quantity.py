@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, ROUND_UP, Context, Decimal
+from functools import lru_cache
 from typing import Any, Final, Literal, Self, TypeAlias
 
 Notation: TypeAlias = Literal["decimal", "binary", "exponent"]
@@ -25,6 +26,7 @@ _FACTORS: Final[Mapping[str, Decimal]] = {suffix: Decimal(1024) ** at for at, su
     suffix: Decimal(1).scaleb(power) for suffix, power in _POWERS.items()
 }
 _MOST: Final = Decimal(2**63 - 1)
+_REMEMBERED_CHARS: Final = 32
 _BYTES: Final = frozenset({"memory", "ephemeral-storage"})
 _PAGES: Final = "hugepages-"
 _NANO: Final = Decimal("1e-9")
@@ -150,6 +152,16 @@ def canonical(value: Any, like: str = "") -> str:
 
 
 def _read(value: Any) -> tuple[Decimal, str | None, str | None]:
+    """The number, and the suffix or exponent; thousands of pods request the same few amounts, so short texts are remembered."""
+    return _remembered(value) if type(value) is str and len(value) <= _REMEMBERED_CHARS else _parsed(value)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> tuple[Decimal, str | None, str | None]:
+    return _parsed(text)
+
+
+def _parsed(value: Any) -> tuple[Decimal, str | None, str | None]:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise InvalidQuantityError(f"expected a quantity, got {type(value).__name__}")
     plain = str(value) if isinstance(value, str) else f"{value}" if abs(value) <= _MOST else "too large"

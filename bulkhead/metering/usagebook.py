@@ -229,6 +229,12 @@ def page_of(config_map: Mapping[str, Any]) -> Page:
     return read(stored)
 
 
+def reaches(config_map: Mapping[str, Any]) -> int:
+    """Up to when a page counts, as its metadata says; a page that does not say it counts as the newest."""
+    noted = text(mapping(mapping(config_map.get("metadata")).get("annotations")).get(labels.USAGE_UNTIL))
+    return int(noted) if noted.isascii() and noted.isdecimal() and len(noted) < 20 else 1 << 62
+
+
 def is_spoilt(config_map: Mapping[str, Any]) -> bool:
     """Whether a change by hand prevents writes to it: it is immutable, or contains more than its page."""
     held = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}

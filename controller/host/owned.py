@@ -8,9 +8,9 @@ An object without the label has no owner, so the removal of the label counts as 
 tenant's reconcile applies the object again, with the label.
 
 A quota changes with every pod that its tenant creates. A mere change of its counts causes no reconcile. Its counts of
-accelerators, which the tenant's status shows, cause one after a moment, so that a burst of pods is one reconcile; so do the
-ledger's annotations. A tenant's record of quota in a cohort bounds what others may borrow, so a change of that causes a
-reconcile of each of them.
+accelerators, which the tenant's status shows, cause one after a moment, so that a burst of pods is one reconcile; so does the
+ledger's standing. Other notes for the tenant cause none. A tenant's record of quota in a cohort bounds what others may borrow,
+so a change of that causes a reconcile of each of them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bulkhead.api import deviceclaims, labels, names
+from bulkhead.api import deviceclaims, labels, names, ownusage
 from bulkhead.api.ledger import OVER_SINCE, QUEUE, STANDING
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -54,7 +54,7 @@ ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2
 # Mirrored objects also have the tenant's label; they belong to the syncer and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
 _RECOUNT_DELAY_SECONDS = 1.0
-_BY_LEDGER = frozenset({STANDING, OVER_SINCE, QUEUE})
+_NOTES = frozenset({STANDING, OVER_SINCE, QUEUE, ownusage.ANNOTATION})
 
 
 class Owned:
@@ -178,7 +178,7 @@ def _quota(quota: Obj) -> tuple[Obj, Obj]:
     used = status.get("used") or {}
     meta = {key: value for key, value in quota["metadata"].items() if key not in {"resourceVersion", "managedFields"}}
     noted = meta.get("annotations") or {}
-    meta["annotations"] = {key: value for key, value in noted.items() if key not in _BY_LEDGER}
+    meta["annotations"] = {key: value for key, value in noted.items() if key not in _NOTES}
     what = {"metadata": meta, "spec": quota.get("spec"), "hard": status.get("hard")}
     counted = {name: value for name, value in used.items() if name.startswith("requests.") and "/" in name}
     return what, counted | {STANDING: noted.get(STANDING)}

@@ -105,6 +105,11 @@ class Usage:
         # Tallies that are counted, but not known to be stored.
         self._pending: list[Tally] = []
 
+    @property
+    def page(self) -> Page:
+        """The page that is counted on; number 0 before the first turn."""
+        return self._page
+
     async def run(self) -> None:
         """Meter until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -7,17 +7,20 @@ that may stand once is refused when it stands twice. What is not listed does not
     /containerLogs/{namespace}/{pod}/{container}          GET
     /exec|attach/{namespace}/{pod}[/{uid}]/{container}    GET, POST with upgrade
     /portForward/{namespace}/{pod}[/{uid}]                GET, POST with upgrade
-    /metrics[/cadvisor|resource|probes]                   GET, of the node by which the API server's proxy was asked
+    /metrics[/cadvisor|resource|probes|gpus]              GET, of the node by which the API server's proxy was asked
     /healthz                                              GET
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from syncer.http1 import BadRequestError, Request
 from syncer.kubelet.exposition import PAGES, Page
 
+# The pages below `/metrics`: those of the pods, and that of their GPUs.
+NodePage: TypeAlias = Page | Literal["gpus"]
+NODE_PAGES: Final[tuple[NodePage, ...]] = (*PAGES, "gpus")
 Verb = Literal["healthz", "log", "exec", "attach", "portforward", "metrics"]
 
 SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
@@ -41,7 +44,7 @@ class Route:
     container: str = ""
     params: tuple[tuple[str, str], ...] = ()
     # Of `metrics`: the page, and the node that it is about.
-    page: Page = ""
+    page: NodePage = ""
     node: str = ""
 
 
@@ -69,7 +72,7 @@ def route(request: Request) -> Route:
 
 def _metrics(request: Request, asked: str) -> Route:
     """All virtual nodes have one address: which one is meant stands in what the API server's proxy says of its own request."""
-    about = next((page for page in PAGES if page == asked), None)
+    about = next((page for page in NODE_PAGES if page == asked), None)
     if about is None or request.path.endswith("/"):
         raise BadRequestError(404, "not found")
     found = _PROXIED.match(request.headers.get("x-forwarded-uri", ""))

@@ -27,9 +27,8 @@ from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
 from syncer.http1 import BadRequestError, Request
-from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question, question
-from syncer.kubelet.routes import Route, route
+from syncer.kubelet.routes import NodePage, Route, route
 from syncer.kubelet.targets import Target
 from syncer.logs import about
 from syncer.translate.podspec.containers import container_names
@@ -59,7 +58,7 @@ _ANSWER_HEADERS: Final = frozenset(
 # Answers a question about metrics with a document, or raises BadRequestError.
 Answer = Callable[[Question], Awaitable[Obj]]
 # A page of a node's metrics, or raises BadRequestError.
-Pages = Callable[[Page, str], Awaitable[bytes]]
+Pages = Callable[[NodePage, str], Awaitable[bytes]]
 # Finds the target of a request by virtual namespace and name; None where the host has no pod for that virtual UID.
 Lookup = Callable[[Key], Target | None]
 

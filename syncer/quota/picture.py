@@ -2,6 +2,7 @@
 
     ResourceQuotas of the work namespace ──> limits, the ledger's standing and queue ──┐
     devices held, limits of the settings ──> lines where the ledger says nothing ──────┴──> OwnQuota ──> ConfigMap
+    the controller's note of device-hours ──> OwnUsage ─────────────────────────────────────────────────────┘
 
 Of the ledger's queue only the tenant's own pods are taken, by their virtual UIDs: what it says of a pod that is not the
 tenant's, or no longer waits, is left out.
@@ -11,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from bulkhead.api import labels, ledger, names, ownquota
+from bulkhead.api import labels, ledger, names, ownquota, ownusage
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.api.ownquota import Limit, OwnLine, OwnQuota
+from bulkhead.api.ownusage import OwnUsage
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.untrusted import mapping, text
 
@@ -58,8 +60,16 @@ def own_quota(
     )
 
 
-def config_map(own: OwnQuota, at: float) -> Obj:
+def own_usage(quotas: Iterable[Obj]) -> OwnUsage | None:
+    """For how long the tenant held devices, as the controller noted it; None if it noted nothing."""
+    pods = next((quota for quota in quotas if quota["metadata"].get("name") == names.POD_QUOTA), {})
+    noted = mapping(mapping(pods.get("metadata")).get("annotations"))
+    return ownusage.read(noted.get(ownusage.ANNOTATION))
+
+
+def config_map(own: OwnQuota, at: float, usage: OwnUsage | None = None) -> Obj:
     """The object in the plane."""
+    data = {ownquota.FILE: ownquota.write(own, at)} | ({} if usage is None else {ownusage.FILE: ownusage.write(usage)})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -68,17 +78,17 @@ def config_map(own: OwnQuota, at: float) -> Obj:
             "namespace": ownquota.NAMESPACE,
             "labels": {labels.PLATFORM: "true", labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD},
         },
-        "data": {ownquota.FILE: ownquota.write(own, at)},
+        "data": data,
     }
 
 
-def is_same(found: Obj, own: OwnQuota) -> bool:
+def is_same(found: Obj, own: OwnQuota, usage: OwnUsage | None = None) -> bool:
     """Whether an object of the plane is the picture, whenever that was written, and nothing besides."""
     read = ownquota.read(found)
     written = None if read is None else ledger.seconds(read[1])
     if written is None or found.get("immutable") or found.get("binaryData"):
         return False
-    wanted, meta = config_map(own, written), mapping(found.get("metadata"))
+    wanted, meta = config_map(own, written, usage), mapping(found.get("metadata"))
     return bool(found.get("data") == wanted["data"] and meta.get("labels") == wanted["metadata"]["labels"])
 
 

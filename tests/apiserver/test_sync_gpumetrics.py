@@ -209,8 +209,12 @@ async def test_a_tenant_sees_its_own_devices_by_its_own_names_and_nothing_of_ano
         "pod": "train",
         "container": "main",
     }
+    assert red.session is not None
+    of_node = (await red.session.gpu_metrics.page(red.node)).decode()
+    assert parse(of_node.encode(), FIELDS).samples == (sample,)
+    assert (await red.session.gpu_metrics.page(blue.node)).decode() == ""
     for foreign in (blue.tenant, "87123", theirs, red.work, mine, "what-the-exporter-says"):
-        assert foreign not in text
+        assert foreign not in text + of_node
     # The control: what red does not see is there for blue.
     assert "87123" in (await rig.scrape(blue, await scraper(blue, rig)))[1]
     assert {played.asked for played in rig.exporters.values()} == {rig.exporters[red.tenant].asked}

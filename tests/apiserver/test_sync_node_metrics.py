@@ -17,7 +17,7 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError
+from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, NotServed
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS
 from tests.apiserver.test_sync_metrics import PLAYED, measure
@@ -94,6 +94,9 @@ async def test_item_100_through_the_planes_own_api_server(bed: SyncerBed, plane_
     with pytest.raises(ApiError) as missing:
         await page(bed.node, "/slis")
     assert missing.value.status == 404
+    # The platform measures no GPUs here, and a user's tools say so.
+    with pytest.raises(NotServed, match="the platform does not measure them"):
+        await page(bed.node, "/gpus")
 
     program = promtool().with_name("prometheus")
     if not program.is_file():

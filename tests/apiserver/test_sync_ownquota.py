@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import ledger, names, ownquota
+from bulkhead.api import ledger, names, ownquota, ownusage
 from bulkhead.api.objects import Obj
+from bulkhead.api.ownusage import DayUse, OwnUsage
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, ROLE_BINDINGS, ROLES, SUBJECT_ACCESS_REVIEWS
@@ -101,6 +102,16 @@ async def test_item_98_the_plane_shows_the_tenants_own_quota_and_puts_it_back(wa
         return found is not None and found["metadata"]["uid"] != before
 
     await until(anew, "the picture is back after its deletion")
+
+    # The controller notes device-hours on the quota; they are in the plane with the quota.
+    usage = OwnUsage(1_800_000_000.0, (DayUse("2026-11-26", GPU, "h100", used=7200, idle=600),))
+    noted = {"metadata": {"annotations": {ownusage.ANNOTATION: ownusage.write(usage)}}}
+    await bed.host.patch(RESOURCE_QUOTAS, names.POD_QUOTA, noted, bed.work)
+
+    async def counted() -> bool:
+        return ownusage.of_config_map((await shown(bed)) or {}) == usage
+
+    await until(counted, "the device-hours are in the plane")
 
 
 async def test_item_98_a_burst_of_pods_costs_few_writes_of_the_picture(waiting: SyncerBed) -> None:

@@ -1,13 +1,16 @@
 """`bulkhead quota show`, `why POD` and `top` with nothing but a tenant's kubeconfig; a real API server plays the plane."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from bulkhead.api import ledger, ownquota
 from bulkhead.api.ownquota import Limit, OwnLine, OwnQuota
+from bulkhead.api.ownusage import DayUse, OwnUsage
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -82,6 +85,18 @@ async def test_a_tenants_kubeconfig_is_enough(host_client: Client, cli: Cli) -> 
         ["default/train-1", "2", GPU, "-"],
     ]
     assert {found["pod"] for found in json.loads((await cli("top", "-o", "json")).out)["pods"]} == {"train-0", "train-1"}
+
+    early = await cli("usage")
+    assert (early.code, early.out, "has not noted any device-hours" in early.err) == (0, "", True)
+    today = datetime.now(UTC).date().isoformat()
+    usage = OwnUsage(time.time(), (DayUse(today, GPU, "", used=7200, idle=3600), DayUse("2020-01-01", GPU, "", used=60)))
+    await host_client.apply(kinds.CONFIG_MAPS, picture.config_map(own, 1_800_000_000.0, usage))
+    hours = await cli("usage")
+    assert [row.split() for row in hours.out.splitlines()[-2:]] == [
+        [today, GPU, "3.00", "2.00", "1.00", "0.00", "-"], ["all", GPU, "3.00", "2.00", "1.00", "0.00", "-"],
+    ]  # fmt: skip
+    assert json.loads((await cli("usage", "-o", "json")).out)["items"][0]["idleSeconds"] == 3600
+    assert "3.02 hours of nvidia.com/gpu in two weeks" in (await cli("top")).out
 
 
 async def made(client: Client, body: dict[str, Any]) -> bool:

@@ -2,7 +2,8 @@
 
 Each is a screenshot of the page of `bulkhead top --html` in Debian's Chromium, of a host that is constructed here.
 
-    a host at work ── a plane that does not answer ── a cohort without free devices ── a node that broke down ──> docs/pictures/
+    a host at work, with a plane that does not answer, with a cohort without free devices, with a node that broke down ──┐
+    a tenant as its user sees it ───────────────────────────────────────────────────────────> docs/pictures/ <───────────┘
 """
 
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.console import sample
+from tests.console import ownsample, sample
 from tests.console.browser import Browser, browsing
 from workstation.cli.console.drawing import picture_of
 from workstation.console import page
@@ -27,6 +28,7 @@ STATES: Final[Mapping[str, Callable[[], sample.Host]]] = {
 _WIDTH: Final = 1280
 _HEIGHT: Final = 900
 _SHORT: Final = 560
+_TALL: Final = 1340
 
 
 def draw(browser: Browser, folder: Path, name: str, host: sample.Host) -> Path:
@@ -39,10 +41,22 @@ def draw(browser: Browser, folder: Path, name: str, host: sample.Host) -> Path:
     return browser.picture(FOLDER / f"{name}.png")
 
 
+def draw_own(browser: Browser, folder: Path) -> Path:
+    """The page of a tenant's user."""
+    path = folder / "console-own.html"
+    text = page.document(ownsample.own_work(), live=False)
+    path.write_text(text.replace('data-way="file"', 'data-way="own"'), encoding="utf-8")
+    browser.size(_WIDTH, _TALL)
+    browser.open(path.as_uri())
+    browser.shows("Slurm jobs that run")
+    return browser.picture(FOLDER / "console-own.png")
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder) / "profile") as browser:
         for name, make in STATES.items():
             print(draw(browser, Path(folder), name, make()), flush=True)
+        print(draw_own(browser, Path(folder)), flush=True)
         browser.dark(on=True)
         browser.size(390, 844)
         browser.open((Path(folder) / "console.html").as_uri())

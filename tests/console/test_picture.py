@@ -2,12 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from bulkhead.api.ledger import STANDING, write_standing
+from bulkhead.ledger.model import Decisions, Share, Snapshot, Standing, Tenant
 from tests.console import sample
 from workstation.cli.console.alarms import closed_of
-from workstation.cli.console.drawing import picture_of
+from workstation.cli.console.drawing import Observed, picture_of
+from workstation.cli.quotas.summary import noted_standings
 from workstation.console import page
 from workstation.console.picture import Level, as_json, marks, rack_of
 
@@ -38,6 +42,15 @@ def test_what_is_wrong_comes_first_and_names_its_subject(host: sample.Host, kind
     assert (first.kind, first.subject) == (kind, subject)
     assert words in first.text
     assert first.next_step
+
+
+def test_a_cohort_with_too_little_left_is_not_called_exhausted() -> None:
+    host = sample.lab()
+    (alarm,) = picture_of(host.seen()).alarms
+    assert (alarm.subject, alarm.reason) == ("research", "TooFewLeft")
+    assert "236 of 256 nvidia.com/gpu are in use" in alarm.text
+    assert "the others are kept for workloads ahead in the queue, or are too few together" in alarm.text
+    assert picture_of(sample.exhausted().seen()).alarms[0].reason == "Exhausted"
 
 
 def test_a_controller_that_is_down_is_one_alarm_and_not_one_for_each_tenant() -> None:
@@ -148,3 +161,35 @@ def test_a_large_map_stays_below_a_mebibyte() -> None:
     picture = picture_of(host.seen())
     assert len(json.dumps(as_json(picture, nodes=True))) < 1 << 20
     assert len(json.dumps(as_json(picture, nodes=False))) < 400_000
+
+
+def so_far() -> Observed:
+    """A host of which tenants and quotas were read."""
+    host = sample.small()
+    seen, bare = host.seen(), Snapshot(host.tenants, (), (), {})
+    noted = {name: {("", sample.GPU): Standing(16, 64, 20, 4, 0, 9)} for name in host.tenants}
+    return replace(seen, view=replace(seen.view, snapshot=bare), reading="nodes (12 so far), pods", noted=noted)
+
+
+def test_before_nodes_and_pods_are_read_the_picture_has_what_the_ledger_noted_and_says_so() -> None:
+    host = sample.small()
+    host.stored["red"] = sample.stored("red", "DataLost", "the volume is empty")
+    seen = replace(so_far(), view=replace(so_far().view, tenants=host.stored))
+    picture = picture_of(seen, Decisions())
+    told = as_json(picture, nodes=True)
+    assert told["reading"] == "nodes (12 so far), pods"
+    assert [alarm.subject for alarm in picture.alarms] == ["red"]
+    assert {row.name: (row.used, row.nominal, row.borrowed) for row in picture.tenants}["blue"] == (20, 16, 4)
+    assert [(row.used, row.lent) for line in picture.cohorts[0].lines for row in line.rows] == [(20, 0)] * 3
+    assert (picture.maps, picture.queue) == ((), ())
+    assert as_json(picture_of(sample.small().seen()), nodes=True)["reading"] == ""
+
+
+def test_what_no_ledger_noted_is_what_the_api_server_counts() -> None:
+    tenant = Tenant("red", shares={("", sample.GPU): Share(4, lending=0)})
+    quota = {"status": {"used": {f"requests.{sample.GPU}": "6"}}}
+    assert noted_standings(quota, tenant) == {("", sample.GPU): Standing(4, 6, 6, 2, 0, 0)}
+    counts = {"nominal": 4, "ceiling": 9, "used": 3, "borrowed": 0, "lent": 1, "borrowable": 5}
+    noted = {"metadata": {"annotations": {STANDING: write_standing({("", sample.GPU): counts})}}}
+    assert noted_standings(quota | noted, tenant) == {("", sample.GPU): Standing(**counts)}
+    assert noted_standings({"status": {"used": "odd"}}, tenant)["", sample.GPU].used == 0

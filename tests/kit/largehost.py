@@ -73,7 +73,11 @@ async def _tenant(client: Client, number: int, size: Size) -> None:
     space = names.work_namespace(name)
     await client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
     share = Tenant(name, cohort, shares={("", GPU): Share(8 * size.nodes // size.tenants, None)})
-    meta = {"name": names.POD_QUOTA, "labels": {labels.TENANT: name}, "annotations": {ledger.GIVEN: given.write(share)}}
+    nominal = 8 * size.nodes // size.tenants
+    counts = {"nominal": nominal, "ceiling": 8 * size.nodes // 10, "borrowed": 0, "lent": 0, "borrowable": 0}
+    standing = ledger.write_standing({("", GPU): counts | {"used": 2 * size.running // size.tenants}})
+    noted = {ledger.GIVEN: given.write(share), ledger.STANDING: standing}
+    meta = {"name": names.POD_QUOTA, "labels": {labels.TENANT: name}, "annotations": noted}
     await client.create(
         kinds.RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": {f"requests.{GPU}": str(8 * size.nodes)}}}, space
     )

@@ -110,12 +110,13 @@ async def _show(request: TopRequest) -> int:
 
             await htmlfile.write(client, request.host, request.html)
             return Exit.DONE
-        if request.resource is None and await own.top(client, request.form):
+        shown = own.Top(client, request.form)
+        if request.resource is None and await shown.show():
             while request.watch:
                 sys.stdout.flush()
                 await asyncio.sleep(request.interval_seconds)
                 sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
-                await own.top(client, request.form)
+                await shown.show()
             return Exit.DONE
         if not request.watch:
             _print(await hostview.observe(client), request)

@@ -176,6 +176,8 @@ class Picture:
     maps: tuple[DeviceMap, ...]
     # What this user may not read, by name.
     unread: tuple[str, ...] = ()
+    # What is still being read, with how much there is so far; without it neither map nor queue can be shown. Empty once all is.
+    reading: str = ""
 
 
 def as_json(picture: Picture, *, nodes: bool) -> dict[str, Any]:
@@ -198,6 +200,7 @@ def as_json(picture: Picture, *, nodes: bool) -> dict[str, Any]:
             for shown in picture.maps
         ],
         "unread": list(picture.unread),
+        "reading": picture.reading,
     }
 
 

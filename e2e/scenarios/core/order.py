@@ -10,6 +10,7 @@ ALONE = "alone"
 GROUPS: Mapping[str, Sequence[str]] = {
     # These count the GPUs of nodes, or change the resources of nodes.
     "gpus": (
+        "test_console",
         "test_dedicated",
         "test_flavors",
         "test_kueue",

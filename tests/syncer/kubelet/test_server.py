@@ -182,6 +182,8 @@ async def test_a_terminal_has_no_stream_for_errors(bench: Bench) -> None:
         ("/pods", 404),
         ("/runningpods", 404),
         ("/metrics/cadvisor", 400),
+        ("/metrics/gpus", 400),
+        ("/metrics/gpus/n1", 404),
         ("/metrics/cadvisor/", 404),
         ("/metrics/cadvisor/more", 404),
         ("/metrics/slis", 404),

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import ledger, names, ownquota
+from bulkhead.api import ledger, names, ownquota, ownusage
 from bulkhead.api.ownquota import Limit, OwnLine
+from bulkhead.api.ownusage import DayUse, OwnUsage
 from syncer.quota import picture
 
 GPU = "nvidia.com/gpu"
@@ -87,3 +88,23 @@ def test_a_malformed_quota_is_shown_as_far_as_it_goes(status: Any) -> None:
     found = own({"metadata": {"name": names.POD_QUOTA, "annotations": "none"}, "status": status}, reasons=("A", "A", ""))
     assert found.waiting == {"": 1, "A": 2}
     assert len(ownquota.write(found, 0.0)) < ownquota.ANSWER_LIMIT_BYTES
+
+
+USAGE = OwnUsage(1_800_000_000.0, (DayUse("2026-11-26", GPU, "", used=60),))
+
+
+def test_device_hours_are_passed_on_as_the_controller_noted_them_and_are_part_of_the_object() -> None:
+    noted = quota(annotations={ownusage.ANNOTATION: ownusage.write(USAGE)})
+    assert picture.own_usage([quota(names.OBJECT_QUOTA), noted]) == USAGE
+    made = picture.config_map(own(noted), 5.0, USAGE)
+    assert ownusage.of_config_map(made) == USAGE
+    assert picture.is_same(made, own(noted), USAGE)
+    assert not picture.is_same(made, own(noted), None)
+    assert not picture.is_same(picture.config_map(own(noted), 5.0), own(noted), USAGE)
+
+
+@pytest.mark.parametrize("note", [None, 7, "", "{", "[" * 9000, '{"until": "x", "rows": 5}'])
+def test_a_note_that_cannot_be_read_is_passed_on_to_no_tenant(note: Any) -> None:
+    damaged = quota(annotations={ownusage.ANNOTATION: note})
+    assert picture.own_usage([damaged]) is None
+    assert set(picture.config_map(own(damaged), 5.0, picture.own_usage([damaged]))["data"]) == {ownquota.FILE}

@@ -3,11 +3,13 @@
 controllers, tenants ──> first_cause ──> one alarm for each tenant that is not ready
 nodes that take no pods, and what is on them ──> one alarm for each that broke down, one for all that are cordoned
 cohorts ──> one alarm for each line that is all in use, or too much, while workloads wait for it
+certificates that end within 20 days ──> one alarm for each tenant, or one for all if there are many
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
@@ -35,6 +37,9 @@ _ON_THE_WAY: Final = frozenset(
     }
 )
 _MAX_NAMED: Final = 4
+# All are renewed 30 days before they end: what is left for less than this is not being renewed.
+_SOON_SECONDS: Final = 20 * 86_400.0
+_URGENT_SECONDS: Final = 7 * 86_400.0
 _CORDONED: Final = "cordoned"
 
 
@@ -46,6 +51,15 @@ class Closed:
     since: str
     # Whether a person closed it; otherwise it broke down.
     cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The certificate of a plane that ends first."""
+
+    certificate: str
+    # In seconds since 1970.
+    at: float
 
 
 def closed_of(node: Obj) -> Closed | None:
@@ -82,9 +96,17 @@ def alarms(
     cohorts: Iterable[Members],
     *,
     short: Collection[str],
+    ends: Mapping[str, Ending],
+    now: float,
 ) -> tuple[Alarm, ...]:
     """All of them, the worst first. `short` are the cohorts whose workloads wait for what others of the cohort have."""
-    listed = [*_controller(found), *_tenants(tenants, found), *_nodes(snapshot, closed), *_exhausted(cohorts, short)]
+    listed = [
+        *_controller(found),
+        *_tenants(tenants, found),
+        *_nodes(snapshot, closed),
+        *_exhausted(cohorts, short),
+        *certificates({name: end for name, end in ends.items() if name in tenants}, now),
+    ]
     return tuple(sorted(listed, key=lambda alarm: ORDER[alarm.level]))
 
 
@@ -109,6 +131,44 @@ def _tenants(tenants: Mapping[str, Obj], found: Mapping[str, Cause]) -> list[Ala
         for name, cause in sorted(found.items())
         if not cause.healthy and cause.reason != "ControllerDown"
     ]
+
+
+def certificates(ends: Mapping[str, Ending], now: float) -> list[Alarm]:
+    """The planes with a certificate that ends soon, the first one first."""
+    soon = sorted((end.at, name, end.certificate) for name, end in ends.items() if end.at - now < _SOON_SECONDS)
+    if not soon:
+        return []
+
+    def level(at: float) -> Level:
+        return Level.BAD if at - now < _URGENT_SECONDS else Level.WARN
+
+    if len(soon) > _MAX_NAMED:
+        # So many at once have one cause, and it is not the tenants'.
+        at, first, _ = soon[0]
+        names = ", ".join(name for _, name, _ in soon[:_MAX_NAMED]) + f" and {len(soon) - _MAX_NAMED} more"
+        what = f"certificates of {len(soon)} planes are not being renewed; the first ends {_day(at)} ({first})"
+        log = "kubectl -n bulkhead-system logs deploy/bulkhead-controller | grep -i -e certificate -e clock | tail -20"
+        return [Alarm(level(at), "tenants", names, "CertificatesEnd", what, "", log)]
+    return [
+        Alarm(
+            level(at),
+            "tenant",
+            name,
+            "CertificateEnds",
+            f"{certificate[:MAX_TEXT_CHARS] or 'a certificate'} {'has ended' if at <= now else 'ends'} {_day(at)}"
+            f"{'' if at <= now else f', in {int((at - now) // 86_400)} days'}, and is not being renewed",
+            "",
+            f"bulkhead tenant why {name}",
+        )
+        for at, name, certificate in soon
+    ]
+
+
+def _day(at: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+    except (OverflowError, ValueError, OSError):
+        return "at an unknown time"
 
 
 def _nodes(snapshot: Snapshot, closed: Mapping[str, Closed]) -> list[Alarm]:
@@ -157,10 +217,10 @@ def _exhausted(cohorts: Iterable[Members], short: Collection[str]) -> list[Alarm
                 key=lambda row: -row.standing.borrowed,
             )
             lent = ", ".join(f"{row.tenant} borrows {row.standing.borrowed}" for row in borrowers[:_MAX_NAMED])
+            full = total.standing.used >= total.standing.nominal
+            left = "" if full else "; the others are kept for workloads ahead in the queue, or are too few together"
             used = f"{total.standing.used} of {total.standing.nominal} {line_name(*line)} are in use"
-            what = f"{used}, and pods that request {total.waiting} wait"
-            step = f"bulkhead cohort {members.name}"
-            found.append(
-                Alarm(Level.WARN, "cohort", members.name, "Exhausted", f"{what}; {lent or 'no tenant borrows'}", "", step)
-            )
+            what = f"{used}, and pods that request {total.waiting} wait{left}; {lent or 'no tenant borrows'}"
+            reason, step = "Exhausted" if full else "TooFewLeft", f"bulkhead cohort {members.name}"
+            found.append(Alarm(Level.WARN, "cohort", members.name, reason, what, "", step))
     return found

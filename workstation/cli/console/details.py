@@ -113,7 +113,10 @@ class Details:
 
     async def attempt(self, parameters: Mapping[str, str]) -> Any:
         """What another quota of one line would do."""
-        view = self._live.observed().view
+        seen = self._live.observed()
+        if seen.reading:
+            raise QuestionError("nodes and pods are still being read; try again in a moment")
+        view = seen.view
         name, line, amount = (parameters.get(field, "") for field in ("name", "line", "nominal"))
         tenant = view.snapshot.tenants.get(name)
         if tenant is None:

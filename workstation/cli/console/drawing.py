@@ -3,6 +3,7 @@
 Observed ──> causes, alarms ──> tenants, those with trouble first
          ──> summary.cohorts ──> bars            ──> topmap.blocks ──> racks with their nodes
          ──> decide ──> the queue in the ledger's order, with reasons and forecasts
+    while nodes and pods are being read ──> tenants and bars alone, as the ledger noted them on the quotas
 """
 
 import re
@@ -17,11 +18,11 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import unit_of
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import GATED, Decisions, Flavor, Node, Snapshot, Why
-from workstation.cli.console.alarms import Closed, alarms, causes, level_of
+from bulkhead.ledger.model import GATED, Decisions, Flavor, Line, Node, Snapshot, Standing, Why
+from workstation.cli.console.alarms import Closed, Ending, alarms, causes, level_of
 from workstation.cli.quotas import queued, topmap
 from workstation.cli.quotas.hostview import View
-from workstation.cli.quotas.summary import Members, Row, cohorts, is_device
+from workstation.cli.quotas.summary import Members, Row, cohorts, is_device, noted_cohorts
 from workstation.cli.quotas.topmap import Block
 from workstation.cli.tenant.cause import Cause
 from workstation.console.picture import (
@@ -57,13 +58,18 @@ class Observed:
     controllers: tuple[Obj, ...] = ()
     closed: Mapping[str, Closed] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    # The certificate of each plane that ends first.
+    ends: Mapping[str, Ending] = field(default_factory=dict)
+    # What is still being read, and what the ledger noted of each tenant until then. Empty once all is read.
+    reading: str = ""
+    noted: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)
 
 
 def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     """The whole picture; `decisions` are those of the ledger on this snapshot, if they are known already."""
     snapshot = seen.view.snapshot
     decided = decisions if decisions is not None else decide(snapshot, seen.view.now)
-    found = cohorts(snapshot)
+    found = noted_cohorts(snapshot.tenants, seen.noted) if seen.reading else cohorts(snapshot)
     why = causes(seen.view.tenants, seen.controllers)
     # A queue is made of pods that wait, and of gangs: nothing else of thousands of pods is sorted for it.
     asking = replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.stage in GATED or pod.gang is not None))
@@ -78,13 +84,14 @@ def picture_of(seen: Observed, decisions: Decisions | None = None) -> Picture:
     return Picture(
         at=moment(seen.view.now),
         source=seen.source,
-        alarms=alarms(snapshot, seen.view.tenants, why, seen.closed, found, short=short),
+        alarms=alarms(snapshot, seen.view.tenants, why, seen.closed, found, short=short, ends=seen.ends, now=seen.view.now),
         tenants=tuple(sorted(tenants, key=lambda row: (ORDER[row.level], row.name))),
         cohorts=tuple(_bars(members) for members in found if members.rows),
         queue=tuple(queue[:MAX_QUEUED]),
         queue_left=max(0, len(queue) - MAX_QUEUED),
         maps=tuple(device_map(snapshot, resource, seen.closed) for resource in resources(snapshot)),
         unread=seen.unread,
+        reading=seen.reading,
     )
 
 

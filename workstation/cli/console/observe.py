@@ -1,4 +1,4 @@
-"""Reads a host once for the console: what `top` reads, why nodes take no pods, and the controller's Deployment."""
+"""Reads a host once for the console: what `top` reads, why nodes take no pods, the controller's Deployment, certificates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,7 @@ from bulkhead.ledger.model import Node
 from workstation.cli import hostfile
 from workstation.cli.arguments import Host
 from workstation.cli.console.alarms import Closed, closed_of
+from workstation.cli.console.certificates import read_ends
 from workstation.cli.console.drawing import Observed
 from workstation.cli.quotas import hostview
 
@@ -39,7 +40,10 @@ async def observe(client: Client, source: str) -> Observed:
     except Forbidden as error:
         controllers = []
         unread.append(f"whether the controller runs: {error}")
-    return Observed(view, source, tuple(controllers), closed, tuple(unread))
+    ends = await read_ends(client)
+    if ends.missing:
+        unread.append(f"when certificates end: {ends.missing}")
+    return Observed(view, source, tuple(controllers), closed, tuple(unread), ends.tenants)
 
 
 def source_of(host: Host) -> str:

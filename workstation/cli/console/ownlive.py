@@ -1,7 +1,8 @@
 """A plane as a tenant's user follows it in the console: watches of what they may read there.
 
 pods of all namespaces, or of the kubeconfig's if only those may be read ──┐
-ConfigMap kube-public/bulkhead-quota ──────────────────────────────────────┴──> own picture ──> board
+ConfigMap kube-public/bulkhead-quota ──────────────────────────────────────┤
+what own GPUs do, and own Slurm jobs, asked for every few seconds ─────────┴──> own picture ──> board
 """
 
 import asyncio
@@ -19,9 +20,12 @@ from workstation.cli.console import own
 from workstation.cli.console.probing import probe
 from workstation.cli.console.watched import Watched
 from workstation.cli.output import plain
+from workstation.cli.quotas import ownreading
 from workstation.console.board import Board
 
 _PICTURE_SECONDS: Final = 0.5
+# GPUs are measured every 30 s, and slurmctld has more to do than to answer.
+_ASK_SECONDS: Final = 10.0
 
 
 class OwnLive:
@@ -34,6 +38,7 @@ class OwnLive:
         self._namespace = namespace
         self._dirty = asyncio.Event()
         self._last: dict[str, Any] = {}
+        self._asked = own.Asked()
         self.first = asyncio.Event()
 
     async def run(self) -> None:
@@ -51,6 +56,7 @@ class OwnLive:
             tasks.create_task(probe(self._client, kinds.PODS, where, self._board, (pods, quotas)))
             for watched in (pods, quotas):
                 await watched.answered.wait()
+            tasks.create_task(self._ask(pods))
             self._dirty.set()
             while True:
                 await self._dirty.wait()
@@ -58,6 +64,19 @@ class OwnLive:
                 self._put(pods, quotas, unread)
                 self.first.set()
                 await asyncio.sleep(_PICTURE_SECONDS)
+
+    async def _ask(self, pods: Watched[own.OwnPod]) -> None:
+        """Ask for what cannot be watched until cancelled."""
+        while True:
+            seen = pods.values()
+            nodes = {pod.node for pod in seen if pod.node and pod.asks}
+            uses = await ownreading.gpu_uses(self._client, nodes) if nodes else None
+            slurm = ownreading.has_slurm({pod.namespace for pod in seen})
+            asked = own.Asked(uses, await ownreading.slurm_jobs(self._client) if slurm else None)
+            if asked != self._asked:
+                self._asked = asked
+                self._dirty.set()
+            await asyncio.sleep(_ASK_SECONDS)
 
     def read(self) -> tuple[int, int]:
         """How many kinds were read, of how many."""
@@ -70,7 +89,7 @@ class OwnLive:
             if watched.forbidden
         ]
         quota = next(iter(quotas.values()), None)
-        made = own.picture_of(quota, pods.values(), self._source, moment(time.time()), [*unread, *refused])
+        made = own.picture_of(quota, pods.values(), self._source, moment(time.time()), [*unread, *refused], asked=self._asked)
         if made | {"at": ""} != self._last:
             self._board.put("picture", made)
             self._last = made | {"at": ""}

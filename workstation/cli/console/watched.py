@@ -55,6 +55,11 @@ class Watched(Generic[_T]):
         """All values, as of now."""
         return list(self._values.values())
 
+    @property
+    def count(self) -> int:
+        """How many values there are so far."""
+        return len(self._values)
+
     async def run(self) -> NoReturn:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:

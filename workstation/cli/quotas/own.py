@@ -1,7 +1,8 @@
 """A tenant's own quota and pods, read from its plane with a user's kubeconfig and no right on the host: what the user may see.
 
-    kube-public/bulkhead-quota ──> OwnQuota ──┐
-    own pods, as far as the user may list ────┴──> OwnView ──> `quota show`, `top`, `why POD` (`owntext`, pure)
+    kube-public/bulkhead-quota ──> OwnQuota, OwnUsage ───┐
+    own pods, as far as the user may list ───────────────┤
+    what their GPUs do, own Slurm jobs (`ownreading`) ───┴──> OwnView ──> `quota show`, `top`, `why POD` (`owntext`, pure)
 
 Everything comes from the plane, where each user sees what the plane's own rights let them see.
 """
@@ -11,11 +12,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
-from bulkhead.api import ownquota
+from bulkhead.api import ownquota, ownusage
+from bulkhead.api.ledger import moment
 from bulkhead.api.objects import Obj
+from bulkhead.api.ownusage import OwnUsage
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
@@ -24,15 +28,19 @@ from bulkhead.kube.objects import uid_of
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
 from workstation.cli.failures import CliError, Exit
-from workstation.cli.output import document
+from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
-from workstation.cli.quotas import owntext
+from workstation.cli.quotas import ownhours, ownreading, owntext
 from workstation.cli.quotas.guess import did_you_mean
+from workstation.cli.quotas.owngpus import Uses
+from workstation.cli.quotas.ownjobs import Jobs
 from workstation.cli.quotas.owntext import OwnPod, OwnView
 
 _ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_PODS: Final = 20_000
 _MAX_EVENTS: Final = 200
+# GPUs are measured every 30 s, and slurmctld has more to do than to answer.
+_ASK_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +83,34 @@ async def _show(request: ShowRequest) -> int:
     return Exit.DONE
 
 
-async def top(client: Client, form: Form) -> bool:
-    """Print `top` of a plane's own tenant; False if the cluster is not a plane that shows its quota."""
-    view = await observe(client)
-    if view is None:
-        return False
-    _print(form, owntext.top_json(view), owntext.top_lines(view))
-    return True
+class Top:
+    """`top` of a plane's own tenant, once or again and again; GPUs and Slurm are asked once in ten seconds."""
+
+    def __init__(self, client: Client, form: Form) -> None:
+        self._client = client
+        self._form = form
+        self._uses: Uses | None = None
+        self._jobs: Jobs | None = None
+        self._asked_at: float | None = None
+
+    async def show(self) -> bool:
+        """Print it; False if the cluster is not a plane that shows its quota."""
+        view = await observe(self._client)
+        if view is None:
+            return False
+        if self._asked_at is None or view.now - self._asked_at >= _ASK_SECONDS:
+            await self._ask(view)
+        view = replace(view, uses=self._uses, jobs=self._jobs)
+        _print(self._form, owntext.top_json(view), owntext.top_lines(view))
+        return True
+
+    async def _ask(self, view: OwnView) -> None:
+        pods = view.pods or ()
+        nodes = {pod.node for pod in pods if pod.node and any("/" in name for name in pod.asks)}
+        self._uses = await ownreading.gpu_uses(self._client, nodes) if nodes else None
+        slurm = ownreading.has_slurm({pod.namespace for pod in pods})
+        self._jobs = await ownreading.slurm_jobs(self._client) if slurm else None
+        self._asked_at = view.now
 
 
 async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
@@ -104,16 +133,41 @@ async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
     return Exit.DONE
 
 
+async def usage(client: Client, form: Form, since: float) -> bool:
+    """Print for how long the plane's own tenant held devices; False if the cluster is not a plane that shows its quota.
+
+    `since` is in seconds since 1970; whole days are shown, in UTC.
+    """
+    view = await observe(client, with_pods=False)
+    if view is None:
+        return False
+    if view.usage is None:
+        sys.stderr.write(
+            "your platform has not noted any device-hours of your tenant yet; it does so about every five minutes\n"
+        )
+    known = view.usage or OwnUsage(view.now)
+    day = datetime.fromtimestamp(since, UTC).date().isoformat()
+    if form != "table":
+        document(ownhours.as_json(known, since=day), form)
+        return True
+    rows = ownhours.table_rows(known, since=day)
+    if rows:
+        table(ownhours.HEADERS, [tuple(plain(cell, 100) for cell in row) for row in rows])
+    sys.stderr.write(f"device-hours of your tenant from {day} to {moment(known.until)}\n")
+    return True
+
+
 async def observe(client: Client, *, with_pods: bool = True) -> OwnView | None:
     """What the plane shows of its tenant; None if the cluster has no such picture, or the user may not read it."""
     try:
-        found = ownquota.read(await client.get(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE))
+        stored = await client.get(kinds.CONFIG_MAPS, ownquota.CONFIG_MAP, ownquota.NAMESPACE)
     except (NotFound, Forbidden):
         return None
+    found = ownquota.read(stored)
     if found is None:
         return None
     own, at = found
-    view = OwnView(own, at, time.time())
+    view = OwnView(own, at, time.time(), usage=ownusage.of_config_map(stored))
     return view.with_pods(await _pods(client, view.devices)) if with_pods else view
 
 

@@ -12,14 +12,19 @@ from typing import Any, Final, Self
 
 from bulkhead.api import podresources
 from bulkhead.api.conditions import condition_of
-from bulkhead.api.ledger import Place, line_name, moment
+from bulkhead.api.ledger import Place, line_name, moment, seconds
+from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.ownquota import OwnLine, OwnQuota
+from bulkhead.api.ownusage import OwnUsage
 from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.quantity import base_units, unit_of, written
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.verdict import clock
 from workstation.cli.output import age, plain
+from workstation.cli.quotas import owngpus, ownhours, ownjobs
+from workstation.cli.quotas.owngpus import PodUse, Uses
+from workstation.cli.quotas.ownjobs import Jobs
 
 _SHOWN_PODS: Final = 30
 _SHOWN_EVENTS: Final = 5
@@ -80,6 +85,11 @@ class OwnView:
     now: float
     # None if they were not read, or the user may not list them.
     pods: Sequence[OwnPod] | None = field(default=None)
+    # None if they were not asked for, or there are none to ask for.
+    uses: Uses | None = None
+    jobs: Jobs | None = None
+    # For how long the tenant held devices; None if its plane does not say it.
+    usage: OwnUsage | None = None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -93,6 +103,20 @@ class OwnView:
     def place(self, pod: OwnPod) -> Place | None:
         """The place of a pod in the queue, if the ledger gave it one."""
         return self.own.queue.get(pod.uid)
+
+    def use(self, pod: OwnPod) -> PodUse | None:
+        """What the pod's devices do, if that was read."""
+        return None if self.uses is None else self.uses.pods.get((pod.namespace, pod.name))
+
+    def job_rows(self) -> list[dict[str, Any]]:
+        """The Slurm jobs, those that wait first."""
+        waiting = {
+            pod.name: place
+            for pod in self.pods or ()
+            if pod.namespace == SLURM_NAMESPACE and pod.waits
+            if (place := self.place(pod)) is not None
+        }
+        return [ownjobs.row(job, waiting, self.now) for job in (self.jobs.jobs if self.jobs is not None else ())]
 
 
 # -- the quota
@@ -163,24 +187,69 @@ def top_lines(view: OwnView) -> list[str]:
     lines.append(f"{len(holding)} pods hold devices, on {nodes} nodes" if holding else "no pod holds devices")
     if holding:
         holding.sort(key=lambda pod: (pod.node, pod.namespace, pod.name))
-        cells: list[tuple[str, ...]] = [("POD", "DEVICES", "NODE", "AGE")]
+        cells: list[tuple[str, ...]] = [("POD", "DEVICES", "BUSY", "NODE", "AGE")]
         cells += [
-            (_called(pod), _asked(pod), plain(pod.node), age(pod.created, now=_now(view))) for pod in holding[:_SHOWN_PODS]
+            (_called(pod), _asked(pod), _busy(view.use(pod)), plain(pod.node), age(pod.created, now=_now(view)))
+            for pod in holding[:_SHOWN_PODS]
         ]
         lines += [*_columns(cells, indent=2, left=True), *_more(holding)]
+        if view.uses is not None and view.uses.missing:
+            lines.append(f"  use not shown: {plain(view.uses.missing)}")
     waiting = sorted((pod for pod in view.pods if pod.waits), key=lambda pod: _order(view, pod))
     lines.append(f"{len(waiting)} pods wait" if waiting else "no pod waits")
     if waiting:
         cells = [("POD", "REQUESTS", "PLACE", "STARTS BY", "REASON", "AGE")]
         cells += [(*_row(view, pod), age(pod.created, now=_now(view))) for pod in waiting[:_SHOWN_PODS]]
         lines += [*_columns(cells, indent=2, left=True), *_more(waiting)]
-    return lines
+    return [*lines, *_jobs(view), *_hours(view)]
+
+
+def _busy(use: PodUse | None) -> str:
+    if use is None or use.busy is None:
+        return "-"
+    errors = f" XID {','.join(map(str, use.xids))}" if use.xids else ""
+    return f"{use.busy:.0f} %{errors}"
+
+
+def _jobs(view: OwnView) -> Iterator[str]:
+    if view.jobs is None:
+        return
+    if view.jobs.missing:
+        yield f"Slurm jobs not shown: {plain(view.jobs.missing)}"
+        return
+    rows = view.job_rows()
+    waiting = sum(row["waits"] for row in rows)
+    yield f"{len(rows)} Slurm jobs, {waiting} of which wait" if rows else "no Slurm jobs"
+    if not rows:
+        return
+    cells: list[tuple[str, ...]] = [("JOB", "NAME", "USER", "PARTITION", "GPUS", "STATE", "PLACE", "STARTS BY", "REASON")]
+    for row in rows[:_SHOWN_PODS]:
+        starts = seconds(row["starts"])
+        by = "-" if starts is None else clock(starts) + (" (Slurm)" if row["forecast"] == "Slurm" else "")
+        words = [plain(row[part], 40) or "-" for part in ("job", "name", "user", "partition")]
+        reason = plain(row["text"] or row["reason"], 80) or "-"
+        cells.append((*words, str(row["gpus"]), plain(row["state"], 20), str(row["place"] or "-"), by, reason))
+    yield from _columns(cells, indent=2, left=True)
+    if len(rows) > _SHOWN_PODS:
+        yield f"  and {len(rows) - _SHOWN_PODS} more: -o json has them all"
+
+
+def _hours(view: OwnView) -> Iterator[str]:
+    if view.usage is None or not view.usage.rows:
+        return
+    for name, total in ownhours.totals(view.usage.rows).items():
+        held, _, idle, *_ = ownhours.cells(total)
+        busy = f", {100 * total.busy / total.measured:.0f} % busy while measured" if total.measured else ""
+        yield f"{held} hours of {plain(name, 100)} in two weeks, {idle} of them idle{busy}: bulkhead usage"
 
 
 def top_json(view: OwnView) -> dict[str, Any]:
     """The quota with the pods that hold devices or wait."""
     pods = None if view.pods is None else [_pod(view, pod) for pod in view.pods if pod.waits or (pod.node and _devices(pod))]
-    return quota_json(view) | {"pods": pods}
+    jobs = None if view.jobs is None else {"missing": view.jobs.missing, "items": view.job_rows()}
+    usage = None if view.usage is None else ownhours.as_json(view.usage)
+    missing = "" if view.uses is None else view.uses.missing
+    return quota_json(view) | {"pods": pods, "useMissing": missing, "slurmJobs": jobs, "usage": usage}
 
 
 def _row(view: OwnView, pod: OwnPod) -> tuple[str, ...]:
@@ -273,7 +342,7 @@ def _pod(view: OwnView, pod: OwnPod) -> dict[str, Any]:
         "reason": pod.reason,
         "place": None if place is None else place.number,
         "startsBy": None if place is None or place.starts_by is None else moment(place.starts_by),
-    }
+    } | ({} if (use := view.use(pod)) is None else {"use": owngpus.as_json(use)})
 
 
 def _place(place: Place) -> dict[str, Any]:

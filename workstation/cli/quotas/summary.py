@@ -1,14 +1,17 @@
-"""What each tenant of a cohort has of each line, and how much of it waits. Pure; for `top`, `cohort` and `why`."""
+"""What each tenant of a cohort has of each line, and how much of it waits. Pure; for `top`, `cohort`, `why` and the console."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
-from bulkhead.api.ledger import line_name
-from bulkhead.api.quantity import unit_of, written
+from bulkhead.api.ledger import line_name, read_standing
+from bulkhead.api.objects import Obj
+from bulkhead.api.quantity import base_units, readable, unit_of, written
+from bulkhead.api.untrusted import mapping
 from bulkhead.ledger.books import Books
-from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing
+from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing, Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,37 @@ def cohorts(snapshot: Snapshot) -> list[Members]:
     books = Books(snapshot)
     standings = books.now.account.standings()
     waiting, claims = _charged(waiting_pods(snapshot.pods), books), claimed(snapshot, books)
+    return _members(snapshot.tenants, standings, waiting, claims)
+
+
+def noted_cohorts(tenants: Mapping[str, Tenant], noted: Mapping[str, Mapping[Line, Standing]]) -> list[Members]:
+    """The same from what the ledger noted on the quotas, before nodes and pods are known. What waits is not in it."""
+    return _members(tenants, noted, Counter(), Counter())
+
+
+def noted_standings(quota: Obj, tenant: Tenant) -> dict[Line, Standing]:
+    """The ledger's numbers on a tenant's quota; where it noted none, what the host's API server counts there."""
+    meta, status = mapping(quota.get("metadata")), mapping(quota.get("status"))
+    found = {line: Standing(**counts) for line, counts in read_standing(mapping(meta.get("annotations"))).items()}
+    used = mapping(status.get("used"))
+    for (flavor, resource), share in tenant.shares.items():
+        if (flavor, resource) not in found:
+            # The API server counts a resource, and no flavors.
+            held = base_units(resource, readable(used.get(f"requests.{resource}")) or Decimal(0), "up") if not flavor else 0
+            over = max(0, held - share.nominal)
+            found[flavor, resource] = Standing(share.nominal, max(share.nominal, held), held, over, 0, 0)
+    return found
+
+
+def _members(
+    known: Mapping[str, Tenant],
+    standings: Mapping[str, Mapping[Line, Standing]],
+    waiting: Counter[tuple[str, Line]],
+    claims: Counter[tuple[str, Line]],
+) -> list[Members]:
     found = []
-    for name in sorted({tenant.cohort for tenant in snapshot.tenants.values()}, key=lambda name: (not name, name)):
-        tenants = tuple(sorted(tenant.name for tenant in snapshot.tenants.values() if tenant.cohort == name))
+    for name in sorted({tenant.cohort for tenant in known.values()}, key=lambda name: (not name, name)):
+        tenants = tuple(sorted(tenant.name for tenant in known.values() if tenant.cohort == name))
         rows = tuple(
             Row(tenant, line, standing, waiting[tenant, line], claims[tenant, line])
             for tenant in tenants

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from bulkhead.api import labels
-from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
@@ -32,6 +31,7 @@ from workstation.cli.arguments import Form, Host, add_host, add_output, add_tena
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain, table
 from workstation.cli.parsing import RAW, Parser
+from workstation.cli.quotas import own
 from workstation.cli.quotas.hostview import Reading, allowed, collected, device_lines
 from workstation.cli.quotas.usageforms import print_focus, print_idle, read_prices
 
@@ -75,6 +75,7 @@ def add_arguments(parser: Parser) -> None:
         "examples:\n"
         "  bulkhead usage                                   all tenants, the last seven days\n"
         "  bulkhead usage red --since 24h --by owner        the jobs of red\n"
+        "  bulkhead usage                                   with a tenant's kubeconfig: its own, by day, two weeks at most\n"
         "  bulkhead usage --since 30d --by namespace -o csv > november.csv\n"
         "  bulkhead usage --idle                            who holds devices below 5 % for an hour\n"
         "  bulkhead usage --since 30d -o focus > bill.csv   a bill as FOCUS 1.0, with prices of ConfigMap bulkhead-prices\n"
@@ -127,6 +128,8 @@ def print_usage(request: UsageRequest) -> int:
         raise CliError(f"--idle has no output format {request.form}", next_step="give -o table, json or yaml", code=Exit.USAGE)
     now = round(time.time() * 1000)
     since = (now - round(request.since_seconds * 1000)) // HOUR * HOUR
+    if asyncio.run(_own(request, since)):
+        return Exit.DONE
     pages, open_rows, until, priced = asyncio.run(_collect(request, since, now))
     rows = [row for page in pages for row in page.rows()] + open_rows
     if request.tenant:
@@ -146,6 +149,14 @@ def print_usage(request: UsageRequest) -> int:
     listed = sorted(found.items(), key=lambda item: (item[0].tenant, -item[1].used - item[1].idle, item[0]))
     _print(listed, fields, request.form, since=since, until=until)
     return Exit.DONE
+
+
+async def _own(request: UsageRequest, since: int) -> bool:
+    """Print what a plane says of its own tenant; False on a host, which has no such object."""
+    if request.tenant or request.idle or request.form not in {"table", "json", "yaml"}:
+        return False
+    async with connection.host_client(request.host) as client:
+        return await own.usage(client, request.form, since / 1000)
 
 
 async def _collect(
@@ -216,7 +227,7 @@ async def _whole(client: Client, namespace: str, since: int, reading: Reading) -
 async def _pages(client: Client, namespace: str, since: int, reading: Reading) -> list[Page]:
     """Pages that overlap the requested time, and the open one."""
     listed = await client.list_metadata(kinds.CONFIG_MAPS, namespace, label_selector=labels.USAGE)
-    recent = [str(page["metadata"]["name"]) for page in listed.items if _until(page) >= since]
+    recent = [str(page["metadata"]["name"]) for page in listed.items if usagebook.reaches(page) >= since]
     if len(recent) > _MAX_PAGES:
         raise CliError(
             f"too much usage is stored since then: {len(recent)} pages", next_step="give a shorter --since", code=Exit.USAGE
@@ -232,11 +243,6 @@ async def _pages(client: Client, namespace: str, since: int, reading: Reading) -
         except UnreadableError as error:
             sys.stderr.write(f"warning: ConfigMap {namespace}/{plain(name)}: {error}; it is left out\n")
     return pages
-
-
-def _until(config_map: Obj) -> int:
-    noted = str((config_map["metadata"].get("annotations") or {}).get(labels.USAGE_UNTIL) or "")
-    return int(noted) if noted.isdecimal() and len(noted) < 20 else 1 << 62
 
 
 def _print(rows: Iterable[tuple[UsageKey, Sums]], fields: tuple[str, ...], form: Form, *, since: int, until: int) -> None:

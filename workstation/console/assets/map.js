@@ -58,7 +58,7 @@ function rackCard(resource, rack) {
 function mapSection() {
   const { maps } = state.picture;
   const shown = maps.find((map) => map.resource === state.resource) ?? maps[0];
-  if (!shown) return el("section", { id: "map" }, el("h2", {}, "Map"), el("p", { class: "soft" }, "No node has devices."));
+  if (!shown) return el("section", { id: "map" }, el("h2", {}, "Map"), el("p", { class: "soft" }, state.picture.reading ? "being read\u2026" : "No node has devices."));
   const sum = (call) => shown.racks.reduce((total, rack) => total + call(rack), 0);
   const capacity = sum((rack) => rack.capacity);
   const nodes = sum((rack) => rack.count);

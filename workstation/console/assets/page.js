@@ -25,7 +25,7 @@ function take(picture) {
   state.order = new Map(names.map((name, at) => [name, at]));
   state.marks = new Map(picture.tenants.map((row) => [row.name, row.mark]));
   state.stale = new Set(state.fetched.keys());
-  if (state.fresh) {
+  if (state.fresh && !picture.reading) {
     // A small cluster is shown whole at once.
     for (const map of picture.maps) {
       const nodes = map.racks.reduce((sum, rack) => sum + rack.count, 0);

@@ -1,7 +1,7 @@
 // What is wrong, and what waits.
 
 function alarmSection() {
-  const { alarms, unread } = state.picture;
+  const { alarms, unread, reading } = state.picture;
   const told = (alarm) => el("div", { class: `alarm ${alarm.level}` },
     el("p", {}, el("span", { class: `level ${alarm.level}` }, alarm.level === "bad" ? "\u2716 " : "\u25b2 ", `${alarm.kind} `),
       alarm.kind === "tenant" ? tenantName(alarm.subject) : named(alarm.subject), alarm.reason ? ` \u2013 ${visible(alarm.reason)}` : "",
@@ -10,7 +10,8 @@ function alarmSection() {
     alarm.next_step ? el("p", { class: "soft" }, "next: ", el("code", {}, visible(alarm.next_step))) : null);
   const first = alarms.slice(0, 12);
   const old = !isCurrent() ? ", as last seen" : "";
-  return el("section", { id: "wrong" }, el("h2", {}, (alarms.length ? `What is wrong (${alarms.length})` : "Nothing is wrong") + old),
+  return el("section", { id: "wrong" }, el("h2", {}, (alarms.length ? `What is wrong (${alarms.length})` : reading ? "Nothing is wrong with the tenants" : "Nothing is wrong") + old),
+    reading ? el("p", { class: "soft", role: "status" }, `still being read: ${visible(reading)}; the map, the queue and what is wrong with nodes follow`) : null,
     first.map(told),
     alarms.length > first.length
       ? remembered("alarms", `${alarms.length - first.length} more`, () => alarms.slice(first.length).map(told)) : null,
@@ -18,7 +19,8 @@ function alarmSection() {
 }
 
 function queueSection() {
-  const { queue, queueLeft } = state.picture;
+  const { queue, queueLeft, reading } = state.picture;
+  if (reading) return el("section", { id: "queue" }, el("h2", {}, "Queue"), el("p", { class: "soft" }, "being read\u2026"));
   const shown = state.chosen === null ? queue : queue.filter((row) => row.tenant === state.chosen);
   const heads = [head("place", "number"), head("tenant", "name"), head("workload", "name"), head("requests", "asks"), head("waits for", ""), head("since", "short"), head("starts at the latest", "")];
   const rows = (from) => from.map((row) => [

@@ -1,0 +1,72 @@
+"""Sums of metered usage by tenant and day, for what a tenant sees of its own. Pure.
+
+pages ──> sums_by_day, once for a page that is closed ──> merged ──> OwnUsage of each tenant
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Final, NamedTuple, TypeAlias
+
+from bulkhead.api.ownusage import DAYS, DayUse, OwnUsage
+from bulkhead.metering.meter import HOUR
+from bulkhead.metering.usagebook import Page, Sums
+
+_SECOND: Final = 1000
+_HOURS: Final = 24
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+class DayLine(NamedTuple):
+    """What one sum is about; `day` counts from 1970."""
+
+    tenant: str
+    day: int
+    resource: str
+    flavor: str
+
+
+ByDay: TypeAlias = Mapping[DayLine, Sums]
+
+
+def first_day(now: int) -> int:
+    """The first day that is shown at `now`, in milliseconds since 1970."""
+    return now // (_HOURS * HOUR) - DAYS + 1
+
+
+def sums_by_day(page: Page) -> ByDay:
+    """The sums of one page, without namespaces and owners."""
+    found: dict[DayLine, Sums] = {}
+    for hour, rows in page.hours.items():
+        for account, sums in rows.items():
+            line = DayLine(account.tenant, hour // _HOURS, account.resource, account.flavor)
+            found[line] = found.get(line, Sums()).plus(sums)
+    return found
+
+
+def own_usages(parts: Iterable[ByDay], until: int) -> dict[str, OwnUsage]:
+    """What each tenant held on the days that are shown; nothing of a tenant that held nothing. `until` in milliseconds."""
+    since, merged = first_day(until), dict[DayLine, Sums]()
+    for part in parts:
+        for line, sums in part.items():
+            if line.day >= since and sums.used + sums.idle:
+                merged[line] = merged.get(line, Sums()).plus(sums)
+    rows: dict[str, list[DayUse]] = {}
+    for line, sums in merged.items():
+        rows.setdefault(line.tenant, []).append(_row(line, sums))
+    return {tenant: OwnUsage(until / _SECOND, tuple(listed)) for tenant, listed in rows.items()}
+
+
+def _row(line: DayLine, sums: Sums) -> DayUse:
+    used, idle, borrowed = (part // _SECOND for part in sums[:3])
+    measured = sums.measured // _SECOND
+    return DayUse(
+        day=date.fromordinal(_EPOCH + line.day).isoformat(),
+        resource=line.resource,
+        flavor=line.flavor,
+        used=used,
+        idle=idle,
+        # Each is rounded by itself, and a part is no more than the whole.
+        borrowed=min(borrowed, used + idle),
+        measured=measured,
+        busy=min(sums.busy // _SECOND, measured),
+    )
