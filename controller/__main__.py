@@ -92,6 +92,8 @@ from controller.tenant.facets.store.facet import StoreRoom
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import Reconciler
 from controller.tenant.tools import Tools
+from controller.tenant.tracing import CreationTraces
+from controller.tracing import Traces
 from controller.worker import Workers
 
 _log = logging.getLogger("controller")
@@ -179,6 +181,7 @@ class Controller:
         means = _means(settings, etcds, identity_keys)
         self._taking = SnapshotTasks(client, self._clock, means)
         self._removing = SnapshotRemovals(client, self._clock, means, self._taking)
+        self._traces = Traces(settings, self._clock)
         tools = Tools(
             client,
             self._owned,
@@ -190,6 +193,7 @@ class Controller:
             applier=Applier(client),
             interior=Interior(self._owned, self._planes, self._clock, resync_seconds=settings.resync_seconds),
             renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
+            traces=CreationTraces(self._clock, self._traces.offer),
         )
         facets = (
             *built_in(tools),
@@ -228,6 +232,7 @@ class Controller:
                 group.create_task(supervise("restores", self._restores.run))
                 group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
+                group.create_task(supervise("traces", self._traces.run))
         finally:
             await self._desks.close()
             await self._slurm.close()
@@ -325,7 +330,14 @@ class Controller:
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:
-            return Ledger(self._client, lambda: lease.held, self._clock, board=self._board, reserved=reservations.show)
+            return Ledger(
+                self._client,
+                lambda: lease.held,
+                self._clock,
+                board=self._board,
+                reserved=reservations.show,
+                traced=self._traces.admitted,
+            )
 
         await supervise("ledger", lambda: ledger().run(), backoff=Backoff(0.5, 5.0))
 

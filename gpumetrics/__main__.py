@@ -6,8 +6,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -27,6 +27,7 @@ from gpumetrics.hostview import HostView
 from gpumetrics.rounds import Rounds, page_of
 from gpumetrics.settings import Settings, SettingsError, load
 
+T = TypeVar("T", str, bool)
 _log = logging.getLogger("gpumetrics")
 _NAME: Final = "bulkhead-gpumetrics"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,31 +90,27 @@ async def run(settings: Settings, client: Client, clock: Clock | None = None) ->
 
 
 async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.AppRunner:
-    async def tenant(request: web.Request) -> web.Response:
+    async def known(request: web.Request, whose: Callable[[str], Awaitable[T]], only: str) -> T:
+        """The caller; raises the answer for one that is not known, and while there is nothing to answer with."""
         try:
-            namespace = await callers.namespace_of(request.headers.get("Authorization", ""))
+            caller = await whose(request.headers.get("Authorization", ""))
         except KubeError as error:
             _log.warning("token not reviewed: %s", error)
-            return web.Response(status=503, text="the host's API does not answer\n")
-        if not namespace:
+            raise web.HTTPServiceUnavailable(text="the host's API does not answer\n") from error
+        if not caller:
             metrics.refused_callers.inc()
-            return web.Response(status=401, text="only syncers, by their token\n")
+            raise web.HTTPUnauthorized(text=f"only {only}, by its token\n")
         if rounds.ended_at is None:
-            return web.Response(status=503, text="no round has ended yet\n")
+            raise web.HTTPServiceUnavailable(text="no round has ended yet\n")
+        return caller
+
+    async def tenant(request: web.Request) -> web.Response:
+        namespace = await known(request, callers.namespace_of, "a syncer")
         page = page_of(rounds.boards.get(namespace, ()))
         return web.Response(body=page, headers={"Content-Type": _TEXT})
 
     async def utilisation(request: web.Request) -> web.Response:
-        try:
-            known = await callers.is_controller(request.headers.get("Authorization", ""))
-        except KubeError as error:
-            _log.warning("token not reviewed: %s", error)
-            return web.Response(status=503, text="the host's API does not answer\n")
-        if not known:
-            metrics.refused_callers.inc()
-            return web.Response(status=401, text="only the controller, by its token\n")
-        if rounds.ended_at is None:
-            return web.Response(status=503, text="no round has ended yet\n")
+        await known(request, callers.is_controller, "the controller")
         return web.json_response({"pods": rounds.loads})
 
     async def counted(_: web.Request) -> web.Response:

@@ -262,6 +262,7 @@ def _installation(case: Case) -> Installation:
         host_api_anywhere=settings.host_api_by == "Port",
         metrics_from=settings.metrics_from,
         gpu_metrics=bool(settings.gpu_metrics),
+        tracing=settings.tracing,
     )
 
 

@@ -10,6 +10,7 @@ from bulkhead.api.objects import Obj
 from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
+from controller.plane.sections import Tracing
 from controller.settings import SettingsError, load
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
@@ -172,6 +173,57 @@ def test_monitors_select_what_is_there_by_ports_that_are_named_so() -> None:
     assert len(selected) == 1
     ports = {each["name"] for each in selected[0]["spec"]["containers"][0]["ports"]}
     assert {each["port"] for each in pods["spec"]["podMetricsEndpoints"]} <= ports
+
+
+def test_the_monitor_of_gpu_metrics_comes_with_the_program_and_selects_it() -> None:
+    on = ("--set", "monitoring.enabled=true", "--set", "gpuMetrics.enabled=true")
+    (monitor,) = [obj for obj in of_kind("PodMonitor", *on) if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    pods = [obj["spec"]["template"] for obj in of_kind("Deployment", *on)]
+    (pod,) = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+    assert not [obj for obj in of_kind("PodMonitor", *on[:2]) if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+    assert not of_kind("PodMonitor", *on[2:])
+
+
+# -- traces
+
+
+def test_traces_are_off_and_go_where_the_values_say() -> None:
+    assert load(environment()).tracing is None
+    assert not [name for name in environment() if "TRAC" in name]
+    on = ("--set", "tracing.enabled=true", "--set", "tracing.collector.namespace=tempo", "--set", "tracing.onePodIn=7")
+    told = load(environment(*on))
+    assert told.tracing == Tracing("tempo", "otel-collector", 4318, 7)
+    assert told.tracing.collector(told.cluster_domain) == "http://otel-collector.tempo.svc.cluster.local:4318"
+    (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
+    to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tempo"}}}
+    assert {"to": [to], "ports": [{"protocol": "TCP", "port": 4318}]} in policy["spec"]["egress"]
+    assert any(port["port"] == 53 for rule in policy["spec"]["egress"] for port in rule["ports"])
+
+
+@pytest.mark.parametrize(
+    "value", ["tracing.onePodIn=0", "tracing.collector.port=0", "tracing.collector.namespace=A_b", "tracing.ratio=1"]
+)
+def test_a_wrong_value_of_traces_is_refused(value: str) -> None:
+    with pytest.raises(AssertionError, match="tracing"):
+        rendered("--set", value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("BULKHEAD_TRACES_SERVICE", "collector.evil/x"),
+        ("BULKHEAD_TRACES_NAMESPACE", "a@b"),
+        ("BULKHEAD_TRACES_PORT", "70000"),
+        ("BULKHEAD_TRACE_ONE_POD_IN", "0"),
+    ],
+)
+def test_the_controller_refuses_a_wrong_setting_of_traces(variable: str, value: str) -> None:
+    given = {"BULKHEAD_TRACES_NAMESPACE": "tempo", "BULKHEAD_TRACES_SERVICE": "otel"} | {variable: value}
+    with pytest.raises(SettingsError, match=variable):
+        load(given)
 
 
 # -- the way to the host's API server

@@ -87,6 +87,15 @@ KNOWN: Final[Mapping[str, Any]] = {
         "settle": {},
         "resources": {},
     },
+    "tracing": {
+        "enabled": {},
+        "collector": {
+            "namespace": {},
+            "service": {},
+            "port": {},
+        },
+        "onePodIn": {},
+    },
     "storageClass": {},
     "deviceClasses": {},
     "snapshotClasses": {},
