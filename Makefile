@@ -220,7 +220,7 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
 focus-validator: # a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
-	@test -x build/focus-validator/bin/focus-validator || { python3 -m venv build/focus-validator && \
+	@test -x build/focus-validator/bin/focus-validator || { $(PYTHON) -m venv build/focus-validator && \
 		build/focus-validator/bin/pip --quiet install focus-validator==1.0.0 'multimethod<2'; }
 
 picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo while a tenant borrows, and the console's page (root)
