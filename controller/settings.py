@@ -69,6 +69,7 @@ class Settings:
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
     gpu_metrics: int = 0  # whether program gpumetrics runs
+    node_figures: int = 0  # whether it asks kubelets too
     traces_namespace: str = ""  # of the collector that traces are sent to; empty: they are off
     traces_service: str = ""
     traces_port: int = 4318

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from bulkhead.api.syncersettings import FIGURES_PATH
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, KubeError
@@ -24,6 +25,7 @@ from gpumetrics import metrics
 from gpumetrics.callers import Callers
 from gpumetrics.exporters import Exporter, exporters
 from gpumetrics.hostview import HostView
+from gpumetrics.kubelets import Kubelets
 from gpumetrics.rounds import Rounds, page_of
 from gpumetrics.settings import Settings, SettingsError, load
 
@@ -73,25 +75,32 @@ async def run(settings: Settings, client: Client, clock: Clock | None = None) ->
         return exporters(slices.store.objects(), settings.port)
 
     rounds = Rounds(settings, view, found, clock)
+    kubelets = Kubelets(settings, view, client.config, clock)
 
     async def scraping() -> None:
         await slices.synced()
         await view.synced()
         await rounds.run()
 
-    server = await _serve(settings, rounds, Callers(client, clock, settings.own_namespace))
+    async def asking() -> None:
+        await view.synced()
+        await kubelets.run()
+
+    server = await _serve(settings, rounds, Callers(client, clock, settings.own_namespace), kubelets)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(supervise("exporters", slices.run))
             group.create_task(supervise("host", view.run))
             group.create_task(supervise("rounds", scraping))
+            if settings.kubelets:
+                group.create_task(supervise("kubelets", asking))
     finally:
         await server.cleanup()
 
 
-async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.AppRunner:
+async def _serve(settings: Settings, rounds: Rounds, callers: Callers, kubelets: Kubelets | None = None) -> web.AppRunner:
     async def known(request: web.Request, whose: Callable[[str], Awaitable[T]], only: str) -> T:
-        """The caller; raises the answer for one that is not known, and while there is nothing to answer with."""
+        """The caller; raises the answer for one that is not known."""
         try:
             caller = await whose(request.headers.get("Authorization", ""))
         except KubeError as error:
@@ -100,18 +109,28 @@ async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.Ap
         if not caller:
             metrics.refused_callers.inc()
             raise web.HTTPUnauthorized(text=f"only {only}, by its token\n")
-        if rounds.ended_at is None:
-            raise web.HTTPServiceUnavailable(text="no round has ended yet\n")
         return caller
+
+    def ended(at: float | None) -> None:
+        if at is None:
+            raise web.HTTPServiceUnavailable(text="no round has ended yet\n")
 
     async def tenant(request: web.Request) -> web.Response:
         namespace = await known(request, callers.namespace_of, "a syncer")
+        ended(rounds.ended_at)
         page = page_of(rounds.boards.get(namespace, ()))
         return web.Response(body=page, headers={"Content-Type": _TEXT})
 
     async def utilisation(request: web.Request) -> web.Response:
         await known(request, callers.is_controller, "the controller")
+        ended(rounds.ended_at)
         return web.json_response({"pods": rounds.loads})
+
+    async def figures(request: web.Request) -> web.Response:
+        namespace = await known(request, callers.namespace_of, "a syncer")
+        ended(kubelets.ended_at if kubelets is not None else None)
+        page = kubelets.boards.get(namespace, b"") if kubelets is not None else b""
+        return web.Response(body=page, headers={"Content-Type": _TEXT})
 
     async def counted(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -127,6 +146,7 @@ async def _serve(settings: Settings, rounds: Rounds, callers: Callers) -> web.Ap
         [
             web.get("/tenant", tenant),
             web.get("/utilisation", utilisation),
+            web.get(FIGURES_PATH, figures),
             web.get("/metrics", counted),
             web.get("/livez", alive),
             web.get("/readyz", ready),

@@ -19,6 +19,7 @@ from bulkhead.gpus.fields import ABOUT, FIELDS
 from bulkhead.work.clock import Clock
 from gpumetrics import metrics
 from gpumetrics.exporters import Exporter
+from gpumetrics.pages import fetch
 from gpumetrics.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -121,26 +122,11 @@ class Rounds:
                 return _Scraped(exporter, began, before, Page())
             try:
                 async with asyncio.timeout(self.settings.deadline_seconds):
-                    text = await _fetch(session, exporter.url)
+                    text = await fetch(session, exporter.url, MAX_PAGE_BYTES)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 _log.warning("exporter of node %s: %s", exporter.node, str(error) or type(error).__name__)
                 return None
         return _Scraped(exporter, began, before, parse(text, FIELDS))
-
-
-async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
-    # What comes compressed could be any length once it is not.
-    async with session.get(url, headers={"Accept-Encoding": "identity"}, allow_redirects=False) as answer:
-        if answer.status != 200:
-            raise ValueError(f"status {answer.status}")
-        if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise ValueError("the page is compressed")
-        text = bytearray()
-        async for part in answer.content.iter_chunked(64 * 1024):
-            text += part
-            if len(text) > MAX_PAGE_BYTES:
-                raise ValueError(f"more than {MAX_PAGE_BYTES // 1024} KiB")
-        return bytes(text)
 
 
 def _busy(sample: Sample) -> float | None:

@@ -41,6 +41,7 @@ from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex
 from syncer.mirrors.slices import Slices
+from syncer.nodefigures import NodeFigures
 from syncer.nodes import Nodes
 from syncer.ownquota import QuotaPicture
 from syncer.patrol import Patrol
@@ -117,10 +118,12 @@ class Session:
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
         targets = Targets(self.caches)
+        self.node_figures = NodeFigures(settings.work_namespace, self._clock, find=targets.mirrored)
         measured = PodMetrics(
             host, plane, settings.work_namespace, self._clock,
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
+            figures=self.node_figures.of,
         )  # fmt: skip
         self.kubelet = Kubelet(host, targets.find, measured.answer, measured.page)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
@@ -337,6 +340,8 @@ class Session:
                     tls, port = issuers.tls_context(places.pki), settings.gpu_metrics_port
                     source = places.gpu_metrics_source(settings.gpu_metrics_source)
                     group.create_task(self.gpu_metrics.serve(places.kubelet_host, port, tls, source))
+                    if settings.node_figures:
+                        group.create_task(self.node_figures.ask_at(source))
             group.create_task(self.run())
 
     def _accepted(self) -> None:

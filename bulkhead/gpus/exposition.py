@@ -100,8 +100,13 @@ def _lines(by_name: Mapping[str, list[Sample]], about: Mapping[str, tuple[str, s
         kind, text = about.get(name, ("untyped", ""))
         yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
         for sample in samples:
-            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
-            yield f"{name}{{{labels}}} {_number(sample.value)}\n"
+            yield line(sample)
+
+
+def line(sample: Sample) -> str:
+    """One line of a page."""
+    labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
+    return f"{sample.name}{{{labels}}} {_number(sample.value)}\n"
 
 
 def _number(value: float) -> str:

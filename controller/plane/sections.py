@@ -259,6 +259,7 @@ class Installation:
     host_api_anywhere: whether those ports are open at every address.
     metrics_from: the readers of the syncer's metrics, as peers of a NetworkPolicy.
     gpu_metrics: whether tenants see the metrics of their GPUs.
+    node_figures: whether they see network and disk of their pods too.
     tracing: where traces go; None while they are off.
     """
 
@@ -270,6 +271,7 @@ class Installation:
     host_api_anywhere: bool = False
     metrics_from: tuple[Obj, ...] = ()
     gpu_metrics: bool = False
+    node_figures: bool = False
     tracing: Tracing | None = None
 
 

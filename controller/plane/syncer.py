@@ -105,7 +105,8 @@ def _gpu_metrics(spec: PlaneSpec) -> Obj:
     if not spec.installation.gpu_metrics:
         return {}
     name = f"{GPU_METRICS}.{spec.installation.system_namespace}.svc.{spec.installation.cluster_domain}"
-    return {"gpuMetricsPort": GPU_METRICS_PORT, "gpuMetricsSource": f"http://{name}:{GPU_METRICS_SOURCE_PORT}"}
+    source = {"gpuMetricsPort": GPU_METRICS_PORT, "gpuMetricsSource": f"http://{name}:{GPU_METRICS_SOURCE_PORT}"}
+    return source | ({"nodeFigures": True} if spec.installation.node_figures else {})
 
 
 def _tracing(spec: PlaneSpec) -> Obj:

@@ -12,6 +12,7 @@ from controller.plane.network import peers
 from controller.plane.render import render
 from controller.plane.sections import Tracing
 from controller.settings import SettingsError, load
+from gpumetrics.settings import load as gpu_settings
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.tenantsamples import material, plane_spec
@@ -185,6 +186,42 @@ def test_the_monitor_of_gpu_metrics_comes_with_the_program_and_selects_it() -> N
     assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
     assert not [obj for obj in of_kind("PodMonitor", *on[:2]) if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
     assert not of_kind("PodMonitor", *on[2:])
+
+
+def test_the_right_to_read_kubelets_metrics_is_given_on_request_to_one_program() -> None:
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "gpuMetrics.kubelets.enabled=true")
+
+    def holders(*arguments: str) -> set[str]:
+        roles = of_kind("ClusterRole", *arguments)
+        rules = [(role["metadata"]["name"], rule) for role in roles for rule in role.get("rules") or ()]
+        return {name for name, rule in rules if any(kind.startswith("nodes/") for kind in rule.get("resources") or ())}
+
+    assert holders() == holders(*on[:2]) == set()
+    assert holders(*on) == {"bulkhead-gpumetrics"}
+    assert not load(environment_of("bulkhead-controller", *on[:2])).node_figures
+    assert load(environment_of("bulkhead-controller", *on)).node_figures
+    told = gpu_settings(environment_of("bulkhead-gpumetrics", *on, "--set", "gpuMetrics.kubelets.verify=false"))
+    assert (told.kubelets, told.verify_kubelets, told.kubelet_interval_seconds) == (1, 0, 60)
+    assert gpu_settings(environment_of("bulkhead-gpumetrics", *on[:2])).kubelets == 0
+
+
+def test_the_way_to_kubelets_is_opened_to_the_nodes_network_if_it_is_named() -> None:
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "gpuMetrics.kubelets.enabled=true")
+
+    def ways(*arguments: str) -> list[Obj]:
+        policies = of_kind("NetworkPolicy", *on, *arguments)
+        (policy,) = [obj for obj in policies if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+        return [rule for rule in policy["spec"]["egress"] if {"protocol": "TCP", "port": 10250} in rule.get("ports", ())]
+
+    assert ways() == [{"ports": [{"protocol": "TCP", "port": 10250}]}]
+    (named,) = ways("--set", "gpuMetrics.kubelets.cidrs={10.0.0.0/16}")
+    assert named["to"] == [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
+
+
+def environment_of(name: str, *arguments: str) -> dict[str, str]:
+    (deployment,) = [obj for obj in of_kind("Deployment", *arguments) if obj["metadata"]["name"] == name]
+    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {variable["name"]: variable["value"] for variable in listed if "value" in variable}
 
 
 # -- traces

@@ -84,6 +84,13 @@ KNOWN: Final[Mapping[str, Any]] = {
             "cidrs": {},
         },
         "interval": {},
+        "kubelets": {
+            "enabled": {},
+            "verify": {},
+            "interval": {},
+            "port": {},
+            "cidrs": {},
+        },
         "settle": {},
         "resources": {},
     },

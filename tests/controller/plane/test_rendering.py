@@ -59,6 +59,7 @@ CASES: dict[str, dict[str, Any]] = {
         },
     },
     "gpu-metrics": {"installation": {"gpu_metrics": True}},
+    "node-figures": {"installation": {"gpu_metrics": True, "node_figures": True}},
     "traces": {"installation": {"tracing": Tracing("observability", "otel-collector", one_pod_in=10)}},
     "pod-groups": {"offers": {"pod_groups": True}},
     "ends-soon": {"control_plane": {"ends_soon": True}},
