@@ -34,6 +34,8 @@ _log = logging.getLogger("gpumetrics")
 _NAME: Final = "bulkhead-gpumetrics"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _MAX_SLICES_BYTES: Final = 32 << 20
+# Of all pages of a list together, of which one is in memory at a time: 20,000 pods of 10 KiB are 200 MiB.
+_MAX_LIST_BYTES: Final = 2 << 30
 
 
 def main() -> None:
@@ -52,7 +54,7 @@ async def _until_signal(settings: Settings, config: KubeConfig) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Client(config, user_agent=_NAME, field_manager=_NAME) as client:
+    async with Client(config, user_agent=_NAME, field_manager=_NAME, max_list=_MAX_LIST_BYTES) as client:
         work = asyncio.create_task(run(settings, client))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)

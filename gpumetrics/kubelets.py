@@ -28,6 +28,8 @@ from gpumetrics.settings import Settings
 _log = logging.getLogger(__name__)
 # So long after the last page the host's watch has shown which pods ended before it.
 LAG_SECONDS: Final = 3.0
+# A page of a kubelet has some 2 MiB, and 16 at the most: so many are in memory at once.
+_AT_ONCE: Final = 16
 _DEADLINE_SECONDS: Final = 10.0
 
 
@@ -64,7 +66,7 @@ class Kubelets:
     async def run(self) -> None:
         """Scrape until cancelled."""
         # Each page is on a connection of its own: a thousand kept ones would cost more than they save.
-        connector = aiohttp.TCPConnector(limit=self.settings.concurrency, force_close=True, ssl=self._tls())
+        connector = aiohttp.TCPConnector(limit=_AT_ONCE, force_close=True, ssl=self._tls())
         async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
             while True:
                 began = self.clock.monotonic()
@@ -76,7 +78,7 @@ class Kubelets:
     async def turn(self, session: aiohttp.ClientSession) -> None:
         """One round over all nodes with pods of tenants."""
         nodes = self.view.occupied()
-        gate, header = asyncio.Semaphore(self.settings.concurrency), Authorization(self.config).header()
+        gate, header = asyncio.Semaphore(_AT_ONCE), Authorization(self.config).header()
         scraped = await asyncio.gather(*(self._scrape(session, gate, node, header) for node in nodes))
         await self.clock.sleep(self.lag_seconds)
         boards: dict[str, list[str]] = {}
