@@ -40,7 +40,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console gpumetrics
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -53,6 +53,7 @@ NEEDS.client := venv
 NEEDS.store := binaries-for-tests
 NEEDS.placed := binaries-for-tests
 NEEDS.console := binaries-for-tests
+NEEDS.gpumetrics := venv
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -66,6 +67,7 @@ RUN.client := e2e.performance.client_stack
 RUN.store := e2e.performance.store
 RUN.placed := e2e.performance.placed
 RUN.console := e2e.performance.console
+RUN.gpumetrics := e2e.performance.gpumetrics
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -221,7 +223,7 @@ e2e: setup ## scenarios; SUITE= core (QUICK=1), slurm, nodes, install, upgrade, 
 	@BULKHEAD_TEST_RECORD=build/results/e2e-$(SUITE) $(PYTEST) $(CHOSEN) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
 focus-validator: # a venv of its own for the validator of FOCUS, which tests/metering/test_focus.py asks
-	@test -x build/focus-validator/bin/focus-validator || { python3 -m venv build/focus-validator && \
+	@test -x build/focus-validator/bin/focus-validator || { $(PYTHON) -m venv build/focus-validator && \
 		build/focus-validator/bin/pip --quiet install focus-validator==1.0.0 'multimethod<2'; }
 
 picture: setup $(BROWSER_STAMP) ## docs/pictures: `bulkhead top` in the demo while a tenant borrows, and the console's page (root)

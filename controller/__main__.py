@@ -96,6 +96,8 @@ from controller.tenant.facets.stranding.facet import Stranding
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import Reconciler
 from controller.tenant.tools import Tools
+from controller.tenant.tracing import CreationTraces
+from controller.tracing import Traces
 from controller.worker import Workers
 
 _log = logging.getLogger("controller")
@@ -183,6 +185,7 @@ class Controller:
         places = _places(settings, etcds, identity_keys)
         self._taking = SnapshotTasks(client, self._clock, places)
         self._removing = SnapshotRemovals(client, self._clock, places, self._taking)
+        self._traces = Traces(settings, self._clock)
         tools = Tools(
             client,
             self._owned,
@@ -194,6 +197,7 @@ class Controller:
             applier=Applier(client),
             interior=Interior(self._owned, self._planes, self._clock, resync_seconds=settings.resync_seconds),
             renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
+            traces=CreationTraces(self._clock, self._traces.offer),
         )
         facets = (
             *built_in(tools),
@@ -233,6 +237,7 @@ class Controller:
                 group.create_task(supervise("restores", self._restores.run))
                 group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
+                group.create_task(supervise("traces", self._traces.run))
         finally:
             await self._desks.close()
             await self._slurm.close()
@@ -333,7 +338,14 @@ class Controller:
 
     async def _ledger(self, lease: LeaderLease, reservations: Reservations) -> None:
         def ledger() -> Ledger:
-            return Ledger(self._client, lambda: lease.held, self._clock, board=self._board, reserved=reservations.show)
+            return Ledger(
+                self._client,
+                lambda: lease.held,
+                self._clock,
+                board=self._board,
+                reserved=reservations.show,
+                traced=self._traces.admitted,
+            )
 
         await supervise("ledger", lambda: ledger().run(), backoff=Backoff(0.5, 5.0))
 

@@ -57,6 +57,7 @@ refused_objects = Counter(
 ssh_certificates = Counter(
     "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
 )
+_spans = Counter("bulkhead_controller_spans_total", "Spans of traces by result: sent, or dropped.", ["result"])
 data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is lost or replaced.", ["tenant"])
 quorum_lost = Gauge("bulkhead_tenant_quorum_lost", "1 while fewer than a quorum of the plane's members serve.", ["tenant"])
 members_down = Gauge("bulkhead_tenant_members_down", "1 while the plane serves and some of its members do not.", ["tenant"])
@@ -252,6 +253,11 @@ def report_api(
             api_seconds.labels(tenant, way).set(long)
     for way, most in inflight.items():
         api_inflight.labels(tenant, way).set(most)
+
+
+def count_spans(result: str, number: int) -> None:
+    """Count spans that were sent or dropped."""
+    _spans.labels(result).inc(number)
 
 
 def first_ready(uid: str, created: str, now: datetime) -> float | None:

@@ -22,6 +22,7 @@ from controller.plane.addresses import network as network_of
 from controller.plane.network import peers
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.placement import read as read_placement
+from controller.plane.sections import Tracing
 from controller.plane.spec import GPU_METRICS, GPU_METRICS_SOURCE_PORT
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
 _PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?)?")
 # A qualified name of Kubernetes, such as the key of an annotation or the class of a load balancer.
 _KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[.]?[A-Za-z0-9][-A-Za-z0-9_.]{0,252}")
 _MAX_ANNOTATIONS_BYTES: Final = 64 * 1024
 _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
@@ -69,6 +71,11 @@ class Settings:
     host_api_by: str = HOST_API_BY[0]
     metrics_from: tuple[dict[str, Any], ...] = ()
     gpu_metrics: int = 0  # whether program gpumetrics runs
+    node_figures: int = 0  # whether it asks kubelets too
+    traces_namespace: str = ""  # of the collector that traces are sent to; empty: they are off
+    traces_service: str = ""
+    traces_port: int = 4318
+    trace_one_pod_in: int = 100
     storage_class: str = ""
     shared_namespace: str = ""
     shared_volume_types: tuple[str, ...] = ()
@@ -105,6 +112,13 @@ class Settings:
     def gpu_metrics_source(self) -> str:
         """The address of program gpumetrics."""
         return f"http://{GPU_METRICS}.{self.system_namespace}.svc.{self.cluster_domain}:{GPU_METRICS_SOURCE_PORT}"
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Where traces go; None while they are off."""
+        if not self.traces_namespace:
+            return None
+        return Tracing(self.traces_namespace, self.traces_service, self.traces_port, self.trace_one_pod_in)
 
     @property
     def slurm_images(self) -> tuple[str, ...]:
@@ -202,6 +216,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     _check_digests(settings.image_digests)
     _check_exposure(settings)
     _check_backup(settings)
+    _check_tracing(settings)
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
@@ -218,6 +233,16 @@ def _check_networks(settings: Settings) -> None:
         if not _NAME.fullmatch(name):
             raise SettingsError(f"BULKHEAD_SERVER_ADDRESSES: must be NAME=CIDR, not {entry[:100]!r}")
         _parse("BULKHEAD_SERVER_ADDRESSES", cidr, ip_network)
+
+
+def _check_tracing(settings: Settings) -> None:
+    for variable, name in (("NAMESPACE", settings.traces_namespace), ("SERVICE", settings.traces_service)):
+        if settings.traces_namespace and not _LABEL.fullmatch(name):
+            raise SettingsError(f"BULKHEAD_TRACES_{variable}: must be a name such as otel-collector, not {name[:100]!r}")
+    if not 1 <= settings.traces_port <= 65535:
+        raise SettingsError(f"BULKHEAD_TRACES_PORT: must be between 1 and 65535, not {settings.traces_port}")
+    if not 1 <= settings.trace_one_pod_in <= 1_000_000:
+        raise SettingsError(f"BULKHEAD_TRACE_ONE_POD_IN: must be between 1 and 1000000, not {settings.trace_one_pod_in}")
 
 
 def _check_backup(settings: Settings) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from bulkhead.api import accelerators, labels, names, podresources
 from bulkhead.api.podphase import has_ended, placed_on
-from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.gpus.attribution import Name, Node, Pod
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -24,8 +25,26 @@ _SHARING: Final = "nvidia.com/gpu.sharing-strategy"  # of GPU feature discovery:
 _DOMAIN: Final = "nvidia.com/"
 
 
-def pod_of(pod: Mapping[str, Any]) -> tuple[str, Pod] | None:
-    """The node of a tenant's pod and the pod; None if it is bound to none, has ended, or has no devices."""
+class HostPod(NamedTuple):
+    """A tenant's pod on a node."""
+
+    node: str
+    uid: str
+    devices: int | None  # the most that it may hold; None if only its claims know
+    own_network: bool  # not the node's
+
+
+class HostNode(NamedTuple):
+    """A node, and where its kubelet is."""
+
+    gpus: int
+    shares: bool
+    address: str = ""
+    port: int = 0
+
+
+def pod_of(pod: Mapping[str, Any]) -> HostPod | None:
+    """A tenant's pod; None if it is bound to no node, or has ended."""
     meta = mapping(pod.get("metadata"))
     node = placed_on(pod)
     if not node or has_ended(pod) or not names.tenant_of_work(str(meta.get("namespace") or "")):
@@ -38,18 +57,29 @@ def pod_of(pod: Mapping[str, Any]) -> tuple[str, Pod] | None:
         for name in {name for part in ("limits", "requests") for name in mapping(resources.get(part))}
         if name.startswith(_DOMAIN)
     )
-    claims = bool(mappings(mapping(pod.get("spec")).get("resourceClaims")))
-    if not devices and not claims:
-        return None
-    return node, Pod(str(meta.get("uid") or ""), None if claims else devices)
+    spec = mapping(pod.get("spec"))
+    claims = bool(mappings(spec.get("resourceClaims")))
+    return HostPod(node, str(meta.get("uid") or ""), None if claims else devices, spec.get("hostNetwork") is not True)
 
 
-def node_of(node: Mapping[str, Any]) -> Node:
-    """How many GPUs a node offers, and whether it says that several pods share one."""
+def node_of(node: Mapping[str, Any]) -> HostNode:
+    """How many GPUs a node offers, whether it says that several pods share one, and where its kubelet is."""
     offered = mapping(mapping(node.get("status")).get("allocatable"))
     gpus = sum(accelerators.count(number) for name, number in offered.items() if name.startswith(_DOMAIN))
     noted = mapping(mapping(node.get("metadata")).get("labels"))
-    return Node(gpus, noted.get(_SHARING) not in {None, "", "none"})
+    status = mapping(node.get("status"))
+    named = (text(entry.get("address")) for entry in mappings(status.get("addresses")) if entry.get("type") == "InternalIP")
+    port = mapping(mapping(status.get("daemonEndpoints")).get("kubeletEndpoint")).get("Port")
+    address = next((address for address in named if _is_address(address)), "")
+    shares = noted.get(_SHARING) not in {None, "", "none"}
+    return HostNode(gpus, shares, address, port if isinstance(port, int) and 0 < port < 65536 else 0)
+
+
+def _is_address(value: str) -> bool:
+    try:
+        return not ip_address(value).is_loopback
+    except ValueError:
+        return False
 
 
 def _keeping(keep: Callable[[Mapping[str, Any]], object]) -> Shrink:
@@ -66,7 +96,7 @@ class HostView:
     """Pods of tenants by node, and nodes."""
 
     def __init__(self, client: Client) -> None:
-        self._pods: dict[str, dict[Name, Pod]] = {}
+        self._pods: dict[str, dict[Name, HostPod]] = {}
         self._nodes_of: dict[Key, str] = {}
         self._pod_informer = Informer(
             client,
@@ -95,13 +125,32 @@ class HostView:
         return max(self._pod_informer.silence(), self._node_informer.silence()) > SILENT_AFTER_SECONDS
 
     def pods(self, node: str) -> Mapping[Name, Pod]:
-        """A node's pods now; the answer does not change later."""
-        return dict(self._pods.get(node, {}))
+        """A node's pods with devices now; the answer does not change later."""
+        here = self._pods.get(node, {})
+        return {name: Pod(pod.uid, pod.devices) for name, pod in here.items() if pod.devices != 0}
+
+    def occupied(self) -> list[str]:
+        """The nodes that have pods of tenants now."""
+        return list(self._pods)
+
+    def uids(self, node: str) -> Mapping[Name, str]:
+        """The UIDs of a node's pods that have a network of their own."""
+        return {name: pod.uid for name, pod in self._pods.get(node, {}).items() if pod.own_network}
+
+    def kubelet(self, node: str) -> str:
+        """The address of a node's page of containers; empty if it is not known."""
+        known = self._known(node)
+        host = f"[{known.address}]" if ":" in known.address else known.address
+        return f"https://{host}:{known.port}/metrics/cadvisor" if host and known.port else ""
 
     def node(self, name: str) -> Node:
         """A node; one that is not known shares its GPUs, as far as anything is known of it."""
+        known = self._known(name)
+        return Node(known.gpus, known.shares)
+
+    def _known(self, name: str) -> HostNode:
         body = self._node_informer.store.get(Key("", name))
-        return Node(0, shares=True) if body is None else msgspec.convert(body["kept"], Node)
+        return HostNode(0, shares=True) if body is None else msgspec.convert(body["kept"], HostNode)
 
     def _pod_changed(self, change: Change) -> None:
         name = Name(change.key.namespace, change.key.name)
@@ -112,6 +161,6 @@ class HostView:
                 del self._pods[before]
         body = None if change.kind == "deleted" else self._pod_informer.store.get(change.key)
         if body is not None:
-            node, pod = msgspec.convert(body["kept"], tuple[str, Pod])
-            self._nodes_of[change.key] = node
-            self._pods.setdefault(node, {})[name] = pod
+            pod = msgspec.convert(body["kept"], HostPod)
+            self._nodes_of[change.key] = pod.node
+            self._pods.setdefault(pod.node, {})[name] = pod

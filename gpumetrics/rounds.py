@@ -5,8 +5,9 @@ A node whose exporter does not answer, answers too late or too much, shows nothi
 
 import asyncio
 import logging
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,11 +15,12 @@ import aiohttp
 
 from bulkhead.gpus import fields
 from bulkhead.gpus.attribution import Attributed, Name, Node, Pod, State, attribute
-from bulkhead.gpus.exposition import MAX_PAGE_BYTES, Page, Sample, parse, render
-from bulkhead.gpus.fields import ABOUT, FIELDS
+from bulkhead.gpus.exposition import MAX_PAGE_BYTES, MAX_TENANT_BYTES, Sample, line, parse
+from bulkhead.gpus.fields import FIELDS
 from bulkhead.work.clock import Clock
 from gpumetrics import metrics
 from gpumetrics.exporters import Exporter
+from gpumetrics.pages import fetch
 from gpumetrics.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ _log = logging.getLogger(__name__)
 # So long after a scrape the host's watch has shown what ended before it.
 LAG_SECONDS: Final = 3.0
 UID: Final = "uid"
+_FAST: Final = 1  # zlib's level: lines of a node take a fifteenth of their size, and a millisecond
 
 
 class View(Protocol):
@@ -42,19 +45,29 @@ class _Scraped:
     exporter: Exporter
     began: float
     before: Mapping[Name, Pod]
-    page: Page
+    text: bytes
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a round has found so far. Lines are kept compressed: a million samples would take a gigabyte otherwise."""
+
+    boards: dict[str, list[bytes]] = field(default_factory=dict)
+    loads: dict[str, tuple[int, float]] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+    answered: int = 0
 
 
 @dataclass(slots=True)
 class Rounds:
-    """The scraper. `boards` has each tenant's samples by its namespace of work."""
+    """The scraper. `boards` has each tenant's lines by its namespace of work, compressed, for `page_of`."""
 
     settings: Settings
     view: View
     found: Callable[[], Mapping[str, Exporter]]
     clock: Clock
     lag_seconds: float = LAG_SECONDS
-    boards: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
+    boards: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     # By UID of pod: how many of its devices are measured, and the sum of their utilisation, each from 0 to 1.
     loads: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     ended_at: float | None = None
@@ -72,37 +85,43 @@ class Rounds:
                 await self.clock.sleep(max(self.settings.interval_seconds - taken, 1.0))
 
     async def turn(self, session: aiohttp.ClientSession) -> None:
-        """One round over all nodes."""
-        exporters = self.found()
+        """One round over all nodes. Each page is judged by itself and let go, so that few are in memory at once."""
+        exporters, found = self.found(), _Found()
         gate = asyncio.Semaphore(self.settings.concurrency)
-        scraped = await asyncio.gather(*(self._scrape(session, gate, exporter) for exporter in exporters.values()))
-        await self.clock.sleep(self.lag_seconds)
-        boards: dict[str, list[Sample]] = {}
-        loads: dict[str, tuple[int, float]] = {}
-        dropped: Counter[str] = Counter()
+        await asyncio.gather(*(self._look(session, gate, exporter, found) for exporter in exporters.values()))
+        if not exporters:
+            await self.clock.sleep(self.lag_seconds)
         if self.view.deaf:
             _log.warning("nothing is shown: the host's watch of pods is silent")
-            scraped = []
-        for one in scraped:
-            if one is None:
-                continue
-            for kept in self._judge(one, dropped):
-                boards.setdefault(kept.pod.namespace, []).append(_labelled(kept, one.exporter.node))
-                if (busy := _busy(kept.sample)) is not None:
-                    devices, before = loads.get(kept.uid, (0, 0.0))
-                    loads[kept.uid] = (devices + 1, before + busy)
-            await asyncio.sleep(0)
+            found.boards, found.loads = {}, {}
         self._states = {node: state for node, state in self._states.items() if node in exporters}
-        self.boards = {namespace: tuple(samples) for namespace, samples in boards.items()}
-        self.loads = loads
+        self.boards, self.loads = found.boards, found.loads
         self.ended_at = self.clock.monotonic()
-        metrics.report(len(exporters), sum(one is not None for one in scraped), dropped)
+        metrics.report(len(exporters), found.answered, found.dropped)
+
+    async def _look(self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, exporter: Exporter, found: _Found) -> None:
+        one = await self._scrape(session, gate, exporter)
+        if one is None:
+            return
+        found.answered += 1
+        await self.clock.sleep(self.lag_seconds)
+        if self.view.deaf:
+            return
+        lines: dict[str, list[str]] = {}
+        for kept in self._judge(one, found.dropped):
+            lines.setdefault(kept.pod.namespace, []).append(line(_labelled(kept, exporter.node)))
+            if (busy := _busy(kept.sample)) is not None:
+                devices, before = found.loads.get(kept.uid, (0, 0.0))
+                found.loads[kept.uid] = (devices + 1, before + busy)
+        for namespace, own in lines.items():
+            found.boards.setdefault(namespace, []).append(zlib.compress("".join(own).encode(), _FAST))
+        await asyncio.sleep(0)
 
     def _judge(self, one: _Scraped, dropped: Counter[str]) -> tuple[Attributed, ...]:
-        node = one.exporter.node
+        node, page = one.exporter.node, parse(one.text, FIELDS)
         verdict = attribute(
             self._states.get(node, {}),
-            one.page.samples,
+            page.samples,
             pods=(one.before, self.view.pods(node)),
             node=self.view.node(node),
             now=one.began,
@@ -110,7 +129,7 @@ class Rounds:
         )
         self._states[node] = verdict.state
         dropped.update({str(reason): number for reason, number in verdict.dropped.items()})
-        dropped["unreadable"] += one.page.left_out
+        dropped["unreadable"] += page.left_out
         return verdict.samples
 
     async def _scrape(self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, exporter: Exporter) -> _Scraped | None:
@@ -118,29 +137,14 @@ class Rounds:
             before, began = self.view.pods(exporter.node), self.clock.monotonic()
             if not before and not self._states.get(exporter.node):
                 # No tenant has a device there.
-                return _Scraped(exporter, began, before, Page())
+                return _Scraped(exporter, began, before, b"")
             try:
                 async with asyncio.timeout(self.settings.deadline_seconds):
-                    text = await _fetch(session, exporter.url)
+                    text = await fetch(session, exporter.url, MAX_PAGE_BYTES)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 _log.warning("exporter of node %s: %s", exporter.node, str(error) or type(error).__name__)
                 return None
-        return _Scraped(exporter, began, before, parse(text, FIELDS))
-
-
-async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
-    # What comes compressed could be any length once it is not.
-    async with session.get(url, headers={"Accept-Encoding": "identity"}, allow_redirects=False) as answer:
-        if answer.status != 200:
-            raise ValueError(f"status {answer.status}")
-        if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise ValueError("the page is compressed")
-        text = bytearray()
-        async for part in answer.content.iter_chunked(64 * 1024):
-            text += part
-            if len(text) > MAX_PAGE_BYTES:
-                raise ValueError(f"more than {MAX_PAGE_BYTES // 1024} KiB")
-        return bytes(text)
+        return _Scraped(exporter, began, before, text)
 
 
 def _busy(sample: Sample) -> float | None:
@@ -157,6 +161,11 @@ def _labelled(kept: Attributed, node: str) -> Sample:
     return Sample(kept.sample.name, {**kept.sample.labels, **pod, **container}, kept.sample.value)
 
 
-def page_of(samples: tuple[Sample, ...]) -> bytes:
-    """A tenant's page for its syncer."""
-    return render(samples, ABOUT)
+def page_of(board: Iterable[bytes]) -> bytes:
+    """A tenant's page for its syncer, up to the bound that a syncer has. It knows types and texts of all metrics by itself."""
+    page = bytearray()
+    for part in board:
+        page += zlib.decompress(part)
+        if len(page) > MAX_TENANT_BYTES:
+            break
+    return bytes(page[:MAX_TENANT_BYTES])

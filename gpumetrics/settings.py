@@ -17,6 +17,9 @@ _BOUNDS: Final = {
     "interval_seconds": (1, 3600),
     "settle_seconds": (0, 7200),
     "deadline_seconds": (1, 60),
+    "kubelets": (0, 1),
+    "verify_kubelets": (0, 1),
+    "kubelet_interval_seconds": (10, 3600),
 }
 
 
@@ -37,6 +40,10 @@ class Settings:
     interval_seconds: float = 30.0
     settle_seconds: float = SETTLE_SECONDS
     deadline_seconds: float = 5.0
+    # Whether kubelets are asked for network and disk, and whether their certificates must be of the cluster's CA.
+    kubelets: int = 0
+    verify_kubelets: int = 1
+    kubelet_interval_seconds: float = 60.0
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Settings:

@@ -93,6 +93,7 @@ PLACED_BEYOND: Final = Gauge(
 EVENTS_DROPPED: Final = Counter(
     "bulkhead_syncer_events_dropped", "Events not written because of the rate or an error.", registry=REGISTRY
 )
+_SPANS: Final = Counter("bulkhead_syncer_spans", "Spans of traces by result: sent, or dropped.", ("result",), registry=REGISTRY)
 TOKENS: Final = Counter(
     "bulkhead_syncer_tokens", "Service account tokens asked of the tenant API.", ("result",), registry=REGISTRY
 )
@@ -122,6 +123,11 @@ def virtual_write(kind: str, verb: str) -> None:
     """Count a write to the plane."""
     VIRTUAL_WRITES.labels(kind, verb).inc()
     _record(f"virtual {kind} {verb}")
+
+
+def spans(result: str, number: int) -> None:
+    """Count spans that were sent or dropped."""
+    _SPANS.labels(result).inc(number)
 
 
 def _record(what: str) -> None:

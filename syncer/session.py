@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -27,7 +27,7 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
-from syncer import issuers
+from syncer import issuers, metrics
 from syncer.drains import Drains
 from syncer.events import Recorder
 from syncer.gpumetrics import GpuMetrics
@@ -42,6 +42,7 @@ from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex
 from syncer.mirrors.slices import Slices
+from syncer.nodefigures import NodeFigures
 from syncer.nodes import Nodes
 from syncer.ownquota import QuotaPicture
 from syncer.patrol import Patrol
@@ -55,6 +56,7 @@ from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.rereading import Rereading
 from syncer.settings import Settings
+from syncer.tracing import PodTraces, Untraced
 from syncer.translate import tokens
 from syncer.translate.kinds import drain, gang, nodeports
 from syncer.translate.registry import KINDS
@@ -69,6 +71,9 @@ from syncer.write.identity import PlaneIdentity
 from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.placed import PlacedPods
 from syncer.write.plane import VirtualWriter
+
+if TYPE_CHECKING:
+    from bulkhead.tracing.sending import Sender
 
 _log = logging.getLogger(__name__)
 
@@ -114,10 +119,12 @@ class Session:
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
         targets = Targets(self.caches)
+        self.node_figures = NodeFigures(settings.work_namespace, self._clock, find=targets.mirrored)
         measured = PodMetrics(
             host, plane, settings.work_namespace, self._clock,
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
+            figures=self.node_figures.of,
         )  # fmt: skip
         self.gpu_metrics = GpuMetrics(plane, settings.work_namespace, self._clock, find=targets.mirrored)
 
@@ -167,6 +174,10 @@ class Session:
         self.drains = Drains(self.caches, self.queue, writer, self.recorder, self._clock)
         self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
+        self._spans = _sender(settings, self._clock)
+        way = Untraced()
+        if self._spans is not None:
+            way = PodTraces(settings.tenant, settings.trace_one_pod_in, self._clock, self._spans.offer)
         self.pods = Pods(
             self.caches,
             writer,
@@ -184,6 +195,7 @@ class Session:
             deletions=self.deletions,
             breaker=self.breaker,
             placed=self.placed,
+            way=way,
         )
         self.rereading = Rereading(settings, host, self._adopt)
         self._group: asyncio.TaskGroup | None = None
@@ -269,6 +281,8 @@ class Session:
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
             group.create_task(supervise("own quota", self.own_quota.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
+            if self._spans is not None:
+                group.create_task(supervise("traces", self._spans.run, clock=self._clock))
             self._inform(group, "settings", self.rereading.informer)
             group.create_task(supervise("settings", self.rereading.run, clock=self._clock))
 
@@ -331,6 +345,8 @@ class Session:
                     tls, port = issuers.tls_context(places.pki), settings.gpu_metrics_port
                     source = places.gpu_metrics_source(settings.gpu_metrics_source)
                     group.create_task(self.gpu_metrics.serve(places.kubelet_host, port, tls, source))
+                    if settings.node_figures:
+                        group.create_task(self.node_figures.ask_at(source))
             group.create_task(self.run())
 
     def _accepted(self) -> None:
@@ -349,3 +365,13 @@ class Session:
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(3):
                 await self.identity.flush()
+
+
+def _sender(settings: Settings, clock: Clock) -> "Sender | None":
+    """What sends traces; None while they are off, and then nothing of it is loaded."""
+    if not settings.traces_collector:
+        return None
+    from bulkhead.tracing.sending import Sender  # noqa: PLC0415
+
+    about = {"service.name": "bulkhead-syncer", "bulkhead.tenant": settings.tenant}
+    return Sender(settings.traces_collector, about, clock, metrics.spans)

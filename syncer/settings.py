@@ -85,6 +85,10 @@ class Settings(
     # Where pods of the plane read the metrics of their GPUs, and where those come from; 0 and empty: nowhere.
     gpu_metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     gpu_metrics_source: Annotated[str, msgspec.Meta(max_length=300, pattern=r"^(http://[-a-z0-9.]+:[0-9]{1,5})?$")] = ""
+    node_figures: bool = False  # the same source has network and disk of pods
+    # Where traces of pods go, and that one pod in how many has one; empty: nowhere.
+    traces_collector: Annotated[str, msgspec.Meta(max_length=300, pattern=r"^(http://[-a-z0-9.]+:[0-9]{1,5})?$")] = ""
+    trace_one_pod_in: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 100
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)

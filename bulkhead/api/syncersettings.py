@@ -11,6 +11,8 @@ CONFIG_MAP: Final = "syncer"
 FILE: Final = "settings.json"
 # The audience of the token by which a syncer asks for its tenant's GPU metrics.
 GPU_AUDIENCE: Final = "bulkhead-gpumetrics"
+# Where the same program serves network and disk figures of the tenant's pods.
+FIGURES_PATH: Final = "/figures"
 
 # Numbers, bounds and names that the syncer looks up for each object. All other settings say who the tenant is, what to watch,
 # or where to listen.

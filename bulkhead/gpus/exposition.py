@@ -45,11 +45,13 @@ def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTE
     """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out."""
     samples: list[Sample] = []
     left_out = 0
+    # The lines of a device have the same labels: they are read once, and shared.
+    known: dict[str, Mapping[str, str] | None] = {}
     for raw in text[:max_bytes].split(b"\n"):
         name, brace, _ = raw.partition(b"{")
         if not brace or name.decode("ascii", "replace") not in wanted:
             continue
-        sample = _sample(raw) if len(samples) < max_samples else None
+        sample = _sample(raw, known) if len(samples) < max_samples else None
         if sample is None:
             left_out += 1
         else:
@@ -57,7 +59,7 @@ def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTE
     return Page(tuple(samples), left_out)
 
 
-def _sample(raw: bytes) -> Sample | None:
+def _sample(raw: bytes, known: dict[str, Mapping[str, str] | None]) -> Sample | None:
     if len(raw) > MAX_LINE_BYTES:
         return None
     try:
@@ -65,8 +67,12 @@ def _sample(raw: bytes) -> Sample | None:
         value = float(line[3]) if line is not None else math.nan
     except ValueError:
         return None
-    labels = _labels(line[2]) if line is not None else None
-    if line is None or labels is None or not math.isfinite(value):
+    if line is None or not math.isfinite(value):
+        return None
+    if line[2] not in known:
+        known[line[2]] = _labels(line[2])
+    labels = known[line[2]]
+    if labels is None:
         return None
     return Sample(line[1], labels, value)
 
@@ -100,8 +106,13 @@ def _lines(by_name: Mapping[str, list[Sample]], about: Mapping[str, tuple[str, s
         kind, text = about.get(name, ("untyped", ""))
         yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
         for sample in samples:
-            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
-            yield f"{name}{{{labels}}} {_number(sample.value)}\n"
+            yield line(sample)
+
+
+def line(sample: Sample) -> str:
+    """One line of a page."""
+    labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
+    return f"{sample.name}{{{labels}}} {_number(sample.value)}\n"
 
 
 def _number(value: float) -> str:

@@ -262,6 +262,8 @@ def _installation(case: Case) -> Installation:
         host_api_anywhere=settings.host_api_by == "Port",
         metrics_from=settings.metrics_from,
         gpu_metrics=bool(settings.gpu_metrics),
+        node_figures=bool(settings.node_figures),
+        tracing=settings.tracing,
     )
 
 

@@ -6,12 +6,12 @@ The next turn decides again about the remaining pods, and about pods whose patch
 others of the gang come first in that turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from bulkhead.ledger.gangs import as_admitted
-from bulkhead.ledger.model import Admission, Node, Stage
+from bulkhead.ledger.model import Admission, Node, Pod, Stage
 from bulkhead.work.clock import Clock
 from controller.dispatch import metrics, patches
 from controller.dispatch.apply import Writes, run_bounded, take_until_deadline
@@ -20,16 +20,19 @@ from controller.dispatch.seen import Pods
 
 # After this many seconds of a turn no new workload is begun.
 _BEGIN_WITHIN_SECONDS: Final = 1.0
+# Called for each admitted pod, with the time of its admission.
+Traced: TypeAlias = Callable[[Pod, float], None]
 
 
 class Admissions:
     """Carries out admissions."""
 
-    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock) -> None:
+    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock, traced: Traced) -> None:
         self._writes = writes
         self._pods = pods
         self._moves = moves
         self._clock = clock
+        self._traced = traced
 
     async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
         """Write as many as there is time for."""
@@ -56,3 +59,4 @@ class Admissions:
             self._moves.forget(admission.instead)
             metrics.admission_seconds.observe(max(0.0, self._clock.monotonic() - seen.since))
             metrics.count_admission(admission.pod.tenant, now - admission.pod.created)
+            self._traced(admission.pod, now)

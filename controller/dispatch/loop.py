@@ -19,12 +19,12 @@ from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Snapshot
+from bulkhead.ledger.model import Decisions, Pod, Snapshot
 from bulkhead.ledger.waiting import places
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller.dispatch import metrics
-from controller.dispatch.admissions import Admissions
+from controller.dispatch.admissions import Admissions, Traced
 from controller.dispatch.answers import Standings, Verdicts
 from controller.dispatch.apply import Writes
 from controller.dispatch.avoid import Avoided
@@ -54,6 +54,10 @@ def _tell_none(_: Sequence[ReservedRoom]) -> None:
     """Nothing meters what is reserved."""
 
 
+def _trace_none(_: Pod, __: float) -> None:
+    """Traces are off."""
+
+
 class Ledger:
     """Runs the ledger from when its process begins to lead until it loses the lease."""
 
@@ -66,8 +70,10 @@ class Ledger:
         *,
         board: Board | None = None,
         reserved: Reserved = _tell_none,
+        traced: Traced = _trace_none,
     ) -> None:
         self._client = client
+        self._traced = traced
         self._reserved = reserved
         self._leads = leads
         self._board = board or Board()
@@ -127,6 +133,7 @@ class Ledger:
             memory=self._memory,
             statuses=self._statuses,
             reserved=self._reserved,
+            traced=self._traced,
         )
         _log.info("ledger: watching")
         try:
@@ -174,6 +181,7 @@ class Turns:
         memory: tuple[Avoided, Moves, Keeps],
         statuses: Statuses,
         reserved: Reserved = _tell_none,
+        traced: Traced = _trace_none,
     ) -> None:
         self._decide = decide
         self._reserved = reserved
@@ -186,7 +194,7 @@ class Turns:
         self._backoff = Backoff(0.2, 10.0)
         self._writes = Writes(client, pods, clock, leads)
         self._reclaims = Reclaims(self._writes, pods, self._avoided, self._moves, clock)
-        self._admissions = Admissions(self._writes, pods, self._moves, clock)
+        self._admissions = Admissions(self._writes, pods, self._moves, clock, traced)
         self._verdicts = Verdicts(self._writes, pods, clock)
         self._standings = Standings(client, self._writes, clock)
         self._places: Mapping[str, Mapping[str, Place]] = {}

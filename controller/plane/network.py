@@ -154,9 +154,14 @@ def _syncer(spec: PlaneSpec) -> Obj:
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
     egress += _host_api(spec)
+    tracing = spec.installation.tracing
+    if tracing is not None:
+        egress.append({"to": [_namespace(tracing.namespace)], "ports": [_tcp(tracing.port)]})
     if gpus:
         source = platform | {"podSelector": {"matchLabels": {COMPONENT_LABEL: GPU_METRICS_COMPONENT}}}
-        egress += [{"to": [source], "ports": [_tcp(GPU_METRICS_SOURCE_PORT)]}, {"to": [_cluster_dns()]}]
+        egress.append({"to": [source], "ports": [_tcp(GPU_METRICS_SOURCE_PORT)]})
+    if gpus or tracing is not None:
+        egress.append({"to": [_cluster_dns()]})
     return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
 
 

@@ -229,6 +229,25 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracing:
+    """Where traces go.
+
+    namespace, service: the Service of the collector on the host, which takes OTLP over HTTP.
+    port: its port, and that of its pods.
+    one_pod_in: one pod in how many has a trace.
+    """
+
+    namespace: str
+    service: str
+    port: int = 4318
+    one_pod_in: int = 100
+
+    def collector(self, domain: str) -> str:
+        """The collector's address in a cluster with this DNS domain."""
+        return f"http://{self.service}.{self.namespace}.svc.{domain}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Installation:
     """What the host and the chart set for all planes alike.
 
@@ -240,6 +259,8 @@ class Installation:
     host_api_anywhere: whether those ports are open at every address.
     metrics_from: the readers of the syncer's metrics, as peers of a NetworkPolicy.
     gpu_metrics: whether tenants see the metrics of their GPUs.
+    node_figures: whether they see network and disk of their pods too.
+    tracing: where traces go; None while they are off.
     """
 
     system_namespace: str = names.SYSTEM_NAMESPACE
@@ -250,6 +271,8 @@ class Installation:
     host_api_anywhere: bool = False
     metrics_from: tuple[Obj, ...] = ()
     gpu_metrics: bool = False
+    node_figures: bool = False
+    tracing: Tracing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "publicAddress": spec.public_address,
         **({"issuersPort": ISSUERS_PORT} if spec.access.issuers else {}),
         **_gpu_metrics(spec),
+        **_tracing(spec),
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(nodes.selector)},
         "gpuResources": list(quota.gpu_resources),
@@ -104,7 +105,17 @@ def _gpu_metrics(spec: PlaneSpec) -> Obj:
     if not spec.installation.gpu_metrics:
         return {}
     name = f"{GPU_METRICS}.{spec.installation.system_namespace}.svc.{spec.installation.cluster_domain}"
-    return {"gpuMetricsPort": GPU_METRICS_PORT, "gpuMetricsSource": f"http://{name}:{GPU_METRICS_SOURCE_PORT}"}
+    source = {"gpuMetricsPort": GPU_METRICS_PORT, "gpuMetricsSource": f"http://{name}:{GPU_METRICS_SOURCE_PORT}"}
+    return source | ({"nodeFigures": True} if spec.installation.node_figures else {})
+
+
+def _tracing(spec: PlaneSpec) -> Obj:
+    """Where the syncer sends traces of pods, and of how many."""
+    tracing = spec.installation.tracing
+    if tracing is None:
+        return {}
+    collector = tracing.collector(spec.installation.cluster_domain)
+    return {"tracesCollector": collector, "traceOnePodIn": tracing.one_pod_in}
 
 
 def _bounds(spec: PlaneSpec) -> Obj:

@@ -18,9 +18,11 @@ from typing import Final
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
+from bulkhead.kube import resources as kinds
 from controller import metrics
 from controller.decide.case import Admitted
 from controller.decide.retain import kept_of
+from controller.plane.spec import PLANE
 from controller.refusal import Refusal
 from controller.tenant import finalizer, status
 from controller.tenant.admitting import Admitting
@@ -35,8 +37,10 @@ from controller.tenant.running import run
 from controller.tenant.slicing import Slicer
 from controller.tenant.status import Ended
 from controller.tenant.tools import Tools
+from controller.tenant.tracing import UNTIMED, Steps
 from controller.tenant.turn import Facet, Turn, seen
 from controller.tenant.withdrawing import withdraw
+from controller.verdict import is_of
 
 _log = logging.getLogger(__name__)
 _BLOCKED_AFTER: Final = timedelta(minutes=5)
@@ -80,26 +84,36 @@ class Reconciler:
         self._dismantler = Dismantler(tools.client)
         self._retaining = Retaining(tools.client, tools.owned, self._dismantler, tools.clock)
         self._reporter = Reporter(tools.client, tools.clock)
+        self._traces = tools.traces
 
     async def reconcile(self, name: str) -> Outcome:
         """Reconcile one tenant."""
         tenant, result, there = await read_tenant(self._client, name), _Result(), True
+        steps = UNTIMED
         if tenant is None:
             await self._forget(name)
             result = _Result(await self._retaining.look(name))
         elif tenant["metadata"].get("deletionTimestamp"):
             result = await self._dismantle(tenant)
         else:
-            tenant, result = await self._look_after(tenant)
+            steps = self._traces.begin(tenant)
+            tenant, result = await self._look_after(tenant, steps)
         if tenant is not None and result.status is not None:
-            there = await self._reporter.report(tenant, result.status)
+            with steps.step("report"):
+                there = await self._reporter.report(tenant, result.status)
+        if tenant is not None and there:
+            self._traces.ended(tenant, steps, result.status, result.failure, lambda: self._plane_pods(name))
         if result.failure is not None:
             raise ReconcileFailed(result.failure.message)
         return Outcome(result.again if there else None)
 
-    async def _look_after(self, tenant: Obj) -> tuple[Obj, _Result]:
+    def _plane_pods(self, name: str) -> list[Obj]:
+        return [obj for resource, obj in self._owned.of_tenant(name) if resource is kinds.PODS and is_of(obj, PLANE)]
+
+    async def _look_after(self, tenant: Obj, steps: Steps) -> tuple[Obj, _Result]:
         """Reconcile a Tenant that is not being deleted; also returns the Tenant on which the status is reported."""
-        observed, admission = await self._admitting.admit(tenant)
+        with steps.step("admission"):
+            observed, admission = await self._admitting.admit(tenant)
         if isinstance(admission, Refusal):
             result = await self._refuse(observed, admission)
         elif self._admitting.awaits(admission):
@@ -107,7 +121,7 @@ class Reconciler:
         else:
             marked = await finalizer.put_on(self._client, tenant)
             observed = replace(observed, tenant=marked | {"spec": observed.tenant["spec"]})
-            result = await self._build(observed, admission)
+            result = await self._build(observed, admission, steps)
         return observed.tenant, result
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> _Result:
@@ -120,22 +134,23 @@ class Reconciler:
         wanted = status.refused(observed.tenant, refusal, observed.now)
         return _Result(_REFUSED if trouble else self._resync, wanted)
 
-    async def _build(self, observed: Observed, admitted: Admitted) -> _Result:
+    async def _build(self, observed: Observed, admitted: Admitted, steps: Steps) -> _Result:
         wished = ""
         for facet in self._facets:
             wished = wished or await facet.wishes(observed)
-        service_slice = await self._slicer.slice_of(observed, wished)
+        with steps.step("slice"):
+            service_slice = await self._slicer.slice_of(observed, wished)
         if isinstance(service_slice, Refusal):
             result = _Result(self._resync, status.refused(observed.tenant, service_slice, observed.now))
         else:
             spec = replace(admitted.plane, service_slice=service_slice)
-            result = await self._turn(Turn(observed, admitted, spec))
+            result = await self._turn(Turn(observed, admitted, spec), steps)
         return result
 
-    async def _turn(self, turn: Turn) -> _Result:
+    async def _turn(self, turn: Turn, steps: Steps) -> _Result:
         """One turn through all facets, and their reports at its end."""
         try:
-            turn, failure = await run(self._facets, turn)
+            turn, failure = await run(self._facets, turn, steps)
         except Outdated as error:
             _log.info("observing again: %s", error, extra={"tenant": turn.tenant})
             result = _Result(_OUTDATED)

@@ -17,19 +17,20 @@ from controller.pki.material import KeysLostError
 from controller.refusal import Refusal
 from controller.restores.decide import WaitsError
 from controller.tenant.failure import failure_of
+from controller.tenant.tracing import UNTIMED, Steps
 from controller.tenant.turn import Facet, Turn
 
 _log = logging.getLogger(__name__)
 
 
-async def run(facets: Sequence[Facet], turn: Turn) -> tuple[Turn, Refusal | None]:
+async def run(facets: Sequence[Facet], turn: Turn, steps: Steps = UNTIMED) -> tuple[Turn, Refusal | None]:
     """The turn at its end, and its first failure. Raises `Outdated`, because nothing more can be decided then."""
     failure: Refusal | None = None
     for facet in facets:
         if not _acts(facet, turn, failure):
             continue
         try:
-            with metrics.facet_seconds.labels(facet.name).time():
+            with metrics.facet_seconds.labels(facet.name).time(), steps.step(facet.name):
                 turn = await facet.reconcile(turn)
         except KeysLostError as error:
             failure = failure or Refusal(Reason.KEYS_LOST, str(error))

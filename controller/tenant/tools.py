@@ -15,6 +15,7 @@ from controller.pki.renewals import Renewals
 from controller.settings import Settings
 from controller.tenant.apply import Applier
 from controller.tenant.interior import Interior
+from controller.tenant.tracing import CreationTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,6 @@ class Tools:
     applier: Applier
     interior: Interior
     renewals: Renewals
+    traces: CreationTraces
     # What was read from planes' certificates, by tenant.
     known: MutableMapping[str, Known] = field(default_factory=lambda: defaultdict(Known))

@@ -1,24 +1,28 @@
 """What a virtual node says of the tenant's own pods in Prometheus' text format: the kubelet's paths below `/metrics`. Pure.
 
     virtual pods on the node + the host's PodMetrics + CPU counted so far ──> /metrics/cadvisor | /metrics/resource | /metrics
+    network and disk of own pods (`syncer/nodefigures.py`) ──────────────────^
 
 No text of the host is passed on: every line is made here, of names in the plane and of the host's figures for own containers.
 So nothing has to be filtered, and nothing of other tenants or of the node itself can be in it. `/metrics/probes` has no series,
 because the host counts probes where only its own kubelets are asked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
+from bulkhead.gpus.exposition import Sample as Figure
+from bulkhead.podfigures import FIGURES
 
 Page: TypeAlias = Literal["", "cadvisor", "resource", "probes"]
 PAGES: Final[tuple[Page, ...]] = ("", "cadvisor", "resource", "probes")
 
 # A node has some hundred pods at the most; a plane may show more on one.
 MOST_SAMPLES: Final = 4096
+MOST_FIGURES: Final = 16_384
 _LONGEST: Final = 1024
 _CPU: Final = ("container_cpu_usage_seconds_total", "counter", "CPU that the container has used, as the host measured it.")
 _MEMORY: Final = ("container_memory_working_set_bytes", "gauge", "Memory that the container cannot give back.")
@@ -60,10 +64,12 @@ def samples_of(virtual: Obj, cpu: Mapping[tuple[str, str], float], memory: Mappi
             yield Sample(namespace, pod, uid, name, text(container.get("image")), cpu.get((uid, name)), memory.get(name))
 
 
-def page(about: Page, node: str, here: NodePods) -> bytes:
-    """The text of one page."""
+def page(about: Page, node: str, here: NodePods, figures: Sequence[Figure] = ()) -> bytes:
+    """The text of one page; `figures` are of network and disk, for cAdvisor's."""
     write = {"": _own, "cadvisor": _cadvisor, "resource": _resource, "probes": _probes}[about]
-    lines = write(node, here.samples[:MOST_SAMPLES], here.pods)
+    lines = [*write(node, here.samples[:MOST_SAMPLES], here.pods)]
+    if about == "cadvisor":
+        lines += _measured(figures[:MOST_FIGURES])
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -82,6 +88,15 @@ def _cadvisor(_node: str, samples: list[Sample], _pods: int) -> Iterator[str]:
     yield from _both(
         samples, lambda sample: _labels(sample) | {"id": f"/{sample.uid}/{sample.container}", "image": sample.image}
     )
+
+
+def _measured(figures: Iterable[Figure]) -> Iterator[str]:
+    by_name: dict[str, list[Figure]] = {}
+    for figure in figures:
+        by_name.setdefault(figure.name, []).append(figure)
+    for name, (kind, words) in FIGURES.items():
+        if name in by_name:
+            yield from _family(name, kind, words, [(figure.labels, figure.value) for figure in by_name[name]])
 
 
 def _resource(_node: str, samples: list[Sample], _pods: int) -> Iterator[str]:

@@ -10,12 +10,13 @@ while discovery goes on: an API that is announced and does not answer keeps name
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
+from bulkhead.gpus.exposition import Sample as Figure
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.objects import Key, Resource, key_of, uid_of
@@ -32,6 +33,11 @@ FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty 
 _DEADLINE: Final = 10.0
 
 
+async def _none(_: str) -> Sequence[Figure]:
+    """Kubelets are not asked."""
+    return ()
+
+
 class PodMetrics:
     """Answers questions about what pods use."""
 
@@ -44,14 +50,19 @@ class PodMetrics:
         *,
         pods: Callable[[], Iterable[Obj]],
         host_name: Callable[[Key], str | None],
+        figures: Callable[[str], Awaitable[Sequence[Figure]]] = _none,
     ) -> None:
-        """`pods`: all virtual pods; `host_name`: the name of a virtual pod's host pod, None where it has none."""
+        """`pods`: all virtual pods; `host_name`: the name of a virtual pod's host pod, None where it has none.
+
+        `figures`: network and disk of the tenant's pods on a virtual node.
+        """
         self._host = host
         self._plane = plane
         self._namespace = namespace
         self._clock = clock
         self._pods = pods
         self._host_name = host_name
+        self._figures = figures
         self._lock = asyncio.Lock()
         self._measured: dict[str, Obj] = {}
         self._cpu = CpuCount()
@@ -78,14 +89,17 @@ class PodMetrics:
 
     async def page(self, about: Page, node: str) -> bytes:
         """A page of one virtual node in Prometheus' format, or BadRequestError."""
+        figures: Sequence[Figure] = ()
         try:
             async with asyncio.timeout(_DEADLINE):
                 if about != "probes":
                     await self._measure()
+                if about == "cadvisor":
+                    figures = await self._figures(node)
         except TimeoutError as error:
             raise BadRequestError(503, "metrics: no answer in time; try again") from error
         here = self._by_node.get(node, exposition.NO_PODS)
-        return exposition.page(about, node, here)
+        return exposition.page(about, node, here, figures)
 
     async def _of_pods(self, asked: Question) -> list[Obj]:
         chosen = await self._selected(PODS, asked)

@@ -25,6 +25,7 @@ from syncer.pods.unchanged import Unchanged
 from syncer.quota.claims import Claims
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
+from syncer.tracing import Untraced
 from syncer.translate import Reason, TenantView, Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import placement, scheduling, tolerations, users
@@ -59,6 +60,7 @@ class PodCreation:
         recorder: Recorder,
         expectations: Expectations,
         unchanged: Unchanged,
+        way: Untraced,
     ) -> None:
         self._caches = caches
         self._host = host
@@ -73,12 +75,14 @@ class PodCreation:
         self._recorder = recorder
         self._expectations = expectations
         self._unchanged = unchanged
+        self._way = way
 
     async def create(self, key: Key, virtual: Obj) -> float | None:
         """Create the host pod, or say on the virtual pod why not; returns seconds until the next try.
 
         Raises `Stale` where a predecessor's host pod has its place.
         """
+        self._way.note("seen", virtual)
         try:
             desired, view = await self._prepared(key, virtual)
         except Untranslatable as refused:
@@ -162,6 +166,7 @@ class PodCreation:
                 raise
             raise refused from error
         self._expectations.created(key, made)
+        self._way.note("created", virtual)
         self._host_queue.made(desired, made)
         return made
 

@@ -67,6 +67,7 @@ from syncer.pods.unchanged import Unchanged
 from syncer.quota.claims import Claims
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
+from syncer.tracing import Untraced
 from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
 from syncer.watch.deletions import ObservedDeletions
@@ -110,6 +111,7 @@ class Pods:
         deletions: ObservedDeletions,
         breaker: MassDeleteBreaker,
         placed: PlacedPods,
+        way: Untraced,
     ) -> None:
         self._caches = caches
         self._host = host
@@ -122,10 +124,11 @@ class Pods:
         self._deletions = deletions
         self._breaker = breaker
         self._placed = placed
+        self._way = way
         self._recorder = recorder
         self._expectations = Expectations()
         self._unchanged = Unchanged(caches)
-        self._report = PodReport(caches, host, virtual, recorder)
+        self._report = PodReport(caches, host, virtual, recorder, way)
         self._creation = PodCreation(
             caches,
             host,
@@ -140,6 +143,7 @@ class Pods:
             recorder=recorder,
             expectations=self._expectations,
             unchanged=self._unchanged,
+            way=way,
         )
         self._patches = PodPatches(
             caches,
@@ -272,6 +276,7 @@ class Pods:
         if not await self._nodes.ensure(node):
             raise Again(1.0, "the node of the host pod is not known yet")
         await self._virtual.bind(virtual, node)
+        self._way.note("bound", virtual)
 
     async def _follow(self, virtual: Obj, host: Obj) -> None:
         if self._host_queue.may_take_back(key_of(virtual), host):

@@ -10,6 +10,7 @@ from bulkhead.kube.objects import key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
 from syncer.pods.actions import Answer
+from syncer.tracing import Untraced
 from syncer.translate.kinds import ledgernews, podstatus
 from syncer.watch.informers import Caches
 from syncer.write.host import HostWriter
@@ -19,11 +20,12 @@ from syncer.write.plane import VirtualWriter
 class PodReport:
     """Writes the status of host pods on virtual pods, and what the ledger says of them as events."""
 
-    def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter, recorder: Recorder) -> None:
+    def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter, recorder: Recorder, way: Untraced) -> None:
         self._caches = caches
         self._host = host
         self._virtual = virtual
         self._recorder = recorder
+        self._way = way
 
     async def report(self, virtual: Obj, host: Obj) -> Obj | None:
         """Write the status; returns the virtual pod as it is then, None if it may differ from what was read."""
@@ -41,10 +43,13 @@ class PodReport:
             # Something wrote in between, or our own binding did: once more on what is there now.
             fresh = await self._virtual.read(PODS, key_of(virtual))
             if fresh is not None and uid_of(fresh) == uid_of(virtual):
-                await self._virtual.status(PODS, fresh, podstatus.status_to_virtual(host, fresh, self._caches.view()))
+                again = podstatus.status_to_virtual(host, fresh, self._caches.view())
+                if await self._virtual.status(PODS, fresh, again) is not None:
+                    self._way.arrived(fresh, host, again)
             return None
         if written is None:
             return virtual
+        self._way.arrived(virtual, host, desired)
         # What a webhook of the tenant made of it is reconciled when its event comes.
         return written if podstatus.same(written.get("status"), desired) else None
 

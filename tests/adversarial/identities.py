@@ -43,6 +43,7 @@ from frontdoor.routes import Route
 from gpumetrics.__main__ import _serve
 from gpumetrics.callers import Callers
 from gpumetrics.hostview import HostView
+from gpumetrics.kubelets import Kubelets
 from gpumetrics.rounds import Rounds
 from gpumetrics.settings import Settings as GpuSettings
 from syncer import issuers
@@ -298,8 +299,10 @@ async def gpu_source(host: ApiServer) -> AsyncIterator[int]:
     """The port of program gpumetrics after a round without any exporter."""
     async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
         settings, clock = GpuSettings(listen_port=free_port()), SystemClock()
-        rounds = Rounds(settings, HostView(client), dict, clock, ended_at=0.0)
-        server = await _serve(settings, rounds, Callers(client, clock))
+        view = HostView(client)
+        rounds = Rounds(settings, view, dict, clock, ended_at=0.0)
+        kubelets = Kubelets(settings, view, client.config, clock, ended_at=0.0)
+        server = await _serve(settings, rounds, Callers(client, clock), kubelets)
         try:
             yield settings.listen_port
         finally:

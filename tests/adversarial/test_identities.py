@@ -121,6 +121,7 @@ async def test_the_data_have_every_credential_and_every_endpoint_is_opened_by_on
         "host-api",
         "host-nodes",
         "gpu-source",  # where each gets its own samples alone
+        "pod-figures",  # the same
     }
 
 

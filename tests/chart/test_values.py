@@ -10,7 +10,9 @@ from bulkhead.api.objects import Obj
 from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
+from controller.plane.sections import Tracing
 from controller.settings import SettingsError, load
+from gpumetrics.settings import load as gpu_settings
 from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.tenantsamples import material, plane_spec
@@ -172,6 +174,93 @@ def test_monitors_select_what_is_there_by_ports_that_are_named_so() -> None:
     assert len(selected) == 1
     ports = {each["name"] for each in selected[0]["spec"]["containers"][0]["ports"]}
     assert {each["port"] for each in pods["spec"]["podMetricsEndpoints"]} <= ports
+
+
+def test_the_monitor_of_gpu_metrics_comes_with_the_program_and_selects_it() -> None:
+    on = ("--set", "monitoring.enabled=true", "--set", "gpuMetrics.enabled=true")
+    (monitor,) = [obj for obj in of_kind("PodMonitor", *on) if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    pods = [obj["spec"]["template"] for obj in of_kind("Deployment", *on)]
+    (pod,) = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} <= ports
+    assert not [obj for obj in of_kind("PodMonitor", *on[:2]) if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+    assert not of_kind("PodMonitor", *on[2:])
+
+
+def test_the_right_to_read_kubelets_metrics_is_given_on_request_to_one_program() -> None:
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "gpuMetrics.kubelets.enabled=true")
+
+    def holders(*arguments: str) -> set[str]:
+        roles = of_kind("ClusterRole", *arguments)
+        rules = [(role["metadata"]["name"], rule) for role in roles for rule in role.get("rules") or ()]
+        return {name for name, rule in rules if any(kind.startswith("nodes/") for kind in rule.get("resources") or ())}
+
+    assert holders() == holders(*on[:2]) == set()
+    assert holders(*on) == {"bulkhead-gpumetrics"}
+    assert not load(environment_of("bulkhead-controller", *on[:2])).node_figures
+    assert load(environment_of("bulkhead-controller", *on)).node_figures
+    told = gpu_settings(environment_of("bulkhead-gpumetrics", *on, "--set", "gpuMetrics.kubelets.verify=false"))
+    assert (told.kubelets, told.verify_kubelets, told.kubelet_interval_seconds) == (1, 0, 60)
+    assert gpu_settings(environment_of("bulkhead-gpumetrics", *on[:2])).kubelets == 0
+
+
+def test_the_way_to_kubelets_is_opened_to_the_nodes_network_if_it_is_named() -> None:
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "gpuMetrics.kubelets.enabled=true")
+
+    def ways(*arguments: str) -> list[Obj]:
+        policies = of_kind("NetworkPolicy", *on, *arguments)
+        (policy,) = [obj for obj in policies if obj["metadata"]["name"] == "bulkhead-gpumetrics"]
+        return [rule for rule in policy["spec"]["egress"] if {"protocol": "TCP", "port": 10250} in rule.get("ports", ())]
+
+    assert ways() == [{"ports": [{"protocol": "TCP", "port": 10250}]}]
+    (named,) = ways("--set", "gpuMetrics.kubelets.cidrs={10.0.0.0/16}")
+    assert named["to"] == [{"ipBlock": {"cidr": "10.0.0.0/16"}}]
+
+
+def environment_of(name: str, *arguments: str) -> dict[str, str]:
+    (deployment,) = [obj for obj in of_kind("Deployment", *arguments) if obj["metadata"]["name"] == name]
+    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {variable["name"]: variable["value"] for variable in listed if "value" in variable}
+
+
+# -- traces
+
+
+def test_traces_are_off_and_go_where_the_values_say() -> None:
+    assert load(environment()).tracing is None
+    assert not [name for name in environment() if "TRAC" in name]
+    on = ("--set", "tracing.enabled=true", "--set", "tracing.collector.namespace=tempo", "--set", "tracing.onePodIn=7")
+    told = load(environment(*on))
+    assert told.tracing == Tracing("tempo", "otel-collector", 4318, 7)
+    assert told.tracing.collector(told.cluster_domain) == "http://otel-collector.tempo.svc.cluster.local:4318"
+    (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
+    to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tempo"}}}
+    assert {"to": [to], "ports": [{"protocol": "TCP", "port": 4318}]} in policy["spec"]["egress"]
+    assert any(port["port"] == 53 for rule in policy["spec"]["egress"] for port in rule["ports"])
+
+
+@pytest.mark.parametrize(
+    "value", ["tracing.onePodIn=0", "tracing.collector.port=0", "tracing.collector.namespace=A_b", "tracing.ratio=1"]
+)
+def test_a_wrong_value_of_traces_is_refused(value: str) -> None:
+    with pytest.raises(AssertionError, match="tracing"):
+        rendered("--set", value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("BULKHEAD_TRACES_SERVICE", "collector.evil/x"),
+        ("BULKHEAD_TRACES_NAMESPACE", "a@b"),
+        ("BULKHEAD_TRACES_PORT", "70000"),
+        ("BULKHEAD_TRACE_ONE_POD_IN", "0"),
+    ],
+)
+def test_the_controller_refuses_a_wrong_setting_of_traces(variable: str, value: str) -> None:
+    given = {"BULKHEAD_TRACES_NAMESPACE": "tempo", "BULKHEAD_TRACES_SERVICE": "otel"} | {variable: value}
+    with pytest.raises(SettingsError, match=variable):
+        load(given)
 
 
 # -- the way to the host's API server

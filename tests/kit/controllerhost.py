@@ -1,6 +1,7 @@
 """A controller without its queue for tests on a real API server, and a stand-in for the host's namespace controller."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from bulkhead.api import names
@@ -9,6 +10,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.signing import Ring
+from bulkhead.tracing.spans import Span
 from bulkhead.work.clock import Clock, SystemClock
 from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
@@ -49,6 +51,7 @@ from controller.tenant.facets.stranding.facet import Stranding
 from controller.tenant.interior import Interior
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
 from controller.tenant.tools import Tools
+from controller.tenant.tracing import CreationTraces
 from controller.tenant.turn import Facet
 from tests.kit import lag
 from tests.kit.syncerbed import until
@@ -84,6 +87,7 @@ class ControllerHost:
         snapshots: tuple[Snapshots, SnapshotTasks] | None = None,
         removals: SnapshotRemovals | None = None,
         restores: Restores | None = None,
+        traces: Callable[[Iterable[Span]], None] | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -103,6 +107,7 @@ class ControllerHost:
             applier=self.applier,
             interior=Interior(self.owned, planes, clock, resync_seconds=settings.resync_seconds),
             renewals=renewals or Renewals(clock),
+            traces=CreationTraces(clock, traces),
         )
         # Parts that do not run here are replaced by empty ones, or left out.
         pulls = pulls or PullSecrets(client, (), settings.system_namespace, lambda: None, clock)

@@ -31,6 +31,7 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
             "ledger_slices",
             "ledger_slurm",
             "ledger_theft",
+            "sync_traces",
             "sync_with_ledger",
             "usage_devices",
         )

@@ -25,13 +25,24 @@ GPU_METRICS = {
     "gpuMetrics.exporter.cidrs": f"{{{NODE_ADDRESS}/32}}",
     "gpuMetrics.interval": "3",
     "gpuMetrics.settle": str(SETTLE_SECONDS),
+    "gpuMetrics.kubelets.enabled": "true",
+    "gpuMetrics.kubelets.interval": "10",
+}
+TRACES_SPACE = "e2e-traces"
+TRACING = {
+    "tracing.enabled": "true",
+    "tracing.collector.namespace": TRACES_SPACE,
+    "tracing.collector.service": "collector",
+    "tracing.onePodIn": "1",
 }
 
 
 @pytest.fixture(scope="session")
 def host() -> Iterator[Api]:
     """The embedded host with the driver; the chart lets tenants name its class of devices."""
-    found = install.ensure_installed(lambda text: print(text, flush=True), **{"deviceClasses": f"{{{OFFERED}}}", **GPU_METRICS})
+    found = install.ensure_installed(
+        lambda text: print(text, flush=True), **{"deviceClasses": f"{{{OFFERED}}}", **GPU_METRICS, **TRACING}
+    )
     selectors = [{"cel": {"expression": f'device.driver == "{driver.NAME}"'}}]
     found.apply(
         {

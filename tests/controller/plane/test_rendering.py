@@ -12,7 +12,7 @@ from bulkhead.api.syncersettings import FILE, READ_AGAIN
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
-from controller.plane.sections import PodBound
+from controller.plane.sections import PodBound, Tracing
 from controller.plane.spec import PlaneSpec
 from controller.plane.syncer import settings
 from controller.plane.trail import Audit, Receiver
@@ -59,6 +59,8 @@ CASES: dict[str, dict[str, Any]] = {
         },
     },
     "gpu-metrics": {"installation": {"gpu_metrics": True}},
+    "node-figures": {"installation": {"gpu_metrics": True, "node_figures": True}},
+    "traces": {"installation": {"tracing": Tracing("observability", "otel-collector", one_pod_in=10)}},
     "pod-groups": {"offers": {"pod_groups": True}},
     "ends-soon": {"control_plane": {"ends_soon": True}},
     "drop-privileges": {"isolation": {"drop_privileges": "SlinkyWorkers"}},

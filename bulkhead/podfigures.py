@@ -1,0 +1,103 @@
+"""Network and disk figures of tenants' pods, from a kubelet's page of cAdvisor. Pure.
+
+The page is about all that runs on a node. A line counts if
+- it is of a wanted metric, and names a pod of a tenant's namespace of work;
+- that pod is known on the node, and has not ended; the caller looks again after the scrape;
+- the control group that was measured is that pod's, by the UID in its path: a name alone may be a predecessor's.
+
+What the page says of the host is left out: devices, paths, images, and how large the node's disks are. Figures by disk are
+added up.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.gpus.attribution import Name
+from bulkhead.gpus.exposition import Sample, parse
+
+MAX_PAGE_BYTES: Final = 16 * 1024 * 1024  # a node of 250 pods has some 8 MiB
+MAX_SAMPLES: Final = 50_000  # of one page
+MAX_INTERFACES: Final = 8  # of one pod
+_NETWORK: Final = "container_network_"
+# What a name means to a reader; the type of all of them but `usage` is a counter.
+FIGURES: Final[Mapping[str, tuple[str, str]]] = {
+    "container_network_receive_bytes_total": ("counter", "Bytes that the pod has received."),
+    "container_network_receive_packets_total": ("counter", "Packets that the pod has received."),
+    "container_network_receive_packets_dropped_total": ("counter", "Received packets that were dropped."),
+    "container_network_receive_errors_total": ("counter", "Errors while receiving."),
+    "container_network_transmit_bytes_total": ("counter", "Bytes that the pod has sent."),
+    "container_network_transmit_packets_total": ("counter", "Packets that the pod has sent."),
+    "container_network_transmit_packets_dropped_total": ("counter", "Packets to send that were dropped."),
+    "container_network_transmit_errors_total": ("counter", "Errors while sending."),
+    "container_fs_reads_bytes_total": ("counter", "Bytes that the container has read from disks."),
+    "container_fs_reads_total": ("counter", "Reads from disks."),
+    "container_fs_writes_bytes_total": ("counter", "Bytes that the container has written to disks."),
+    "container_fs_writes_total": ("counter", "Writes to disks."),
+    "container_fs_usage_bytes": ("gauge", "Bytes of the container's own file system."),
+}
+NAMESPACE: Final = "namespace"
+POD: Final = "pod"
+CONTAINER: Final = "container"
+INTERFACE: Final = "interface"
+# Only between the scraper and a syncer.
+UID: Final = "uid"
+NODE: Final = "node"
+
+_OWNER: Final = re.compile(
+    r"(?:^|[/-])pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)"
+)
+# Only lines that may count are taken apart: the others are nine of ten.
+_STARTS: Final = (b"container_network_", b"container_fs_")
+_OF_WORK: Final = b'-work"'
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one page gave: samples by pod, with the host's names, and how many lines of tenants were left out."""
+
+    by_pod: Mapping[Name, tuple[Sample, ...]]
+    left_out: int
+
+
+def figures(page: bytes, node: str, pods: Mapping[Name, str]) -> Figures:
+    """The figures of tenants' pods; `pods` are the UIDs of the node's own before the scrape."""
+    lines = (line for line in page[:MAX_PAGE_BYTES].split(b"\n") if line.startswith(_STARTS) and _OF_WORK in line)
+    read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_PAGE_BYTES, max_samples=MAX_SAMPLES)
+    left_out = read.left_out
+    sums: dict[tuple[str, Name, str, str], float] = {}
+    interfaces: dict[Name, set[str]] = {}
+    for sample in read.samples:
+        place = _place(sample, pods)
+        if place is None or not _has_room(interfaces.setdefault(place[1], set()), place[3]):
+            left_out += 1
+        else:
+            sums[place] = sums.get(place, 0.0) + max(0.0, sample.value)
+    made: dict[Name, list[Sample]] = {}
+    for (name, pod, container, interface), value in sums.items():
+        where = {CONTAINER: container, INTERFACE: interface, UID: pods[pod], NODE: node}
+        labels = {NAMESPACE: pod.namespace, POD: pod.name} | {key: text for key, text in where.items() if text}
+        made.setdefault(pod, []).append(Sample(name, labels, value))
+    return Figures({pod: tuple(samples) for pod, samples in made.items()}, left_out)
+
+
+def _place(sample: Sample, pods: Mapping[Name, str]) -> tuple[str, Name, str, str] | None:
+    """The series that a line belongs to; None if it is not certain whose it is."""
+    labels = sample.labels
+    pod = Name(labels.get(NAMESPACE, ""), labels.get(POD, ""))
+    owner = _OWNER.search(labels.get("id", ""))
+    if owner is None or pods.get(pod) != owner[1].replace("_", "-"):
+        return None
+    container, interface = labels.get(CONTAINER, ""), labels.get(INTERFACE, "")
+    if sample.name.startswith(_NETWORK):
+        # It is measured once for all of a pod's containers.
+        return (sample.name, pod, "", interface) if interface else None
+    return (sample.name, pod, container, "") if container else None
+
+
+def _has_room(known: set[str], interface: str) -> bool:
+    if interface and interface not in known and len(known) >= MAX_INTERFACES:
+        return False
+    known.add(interface)
+    return True

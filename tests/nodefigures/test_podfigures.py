@@ -1,0 +1,80 @@
+"""Which lines of a kubelet's page are a tenant's, and what a hostile page does."""
+
+import pytest
+
+from bulkhead.gpus.attribution import Name
+from bulkhead.podfigures import FIGURES, MAX_INTERFACES, figures
+from tests.nodefigures.pages import BLUE, RED, disk, network, page, plain, slice_of
+
+WORK = "bh-red-work"
+POD = Name(WORK, "web-x")
+PODS = {POD: RED}
+
+
+def values(*lines: str, pods: dict[Name, str] = PODS) -> dict[tuple[str, str, str], float]:
+    found = figures(page(lines), "n1", pods)
+    return {
+        (sample.name, sample.labels.get("container", ""), sample.labels.get("interface", "")): sample.value
+        for samples in found.by_pod.values()
+        for sample in samples
+    }
+
+
+@pytest.mark.parametrize("group", [slice_of, plain])
+def test_a_pods_own_lines_count_and_say_nothing_of_the_host(group: object) -> None:
+    assert callable(group)
+    lines = (
+        network(WORK, "web-x", group(RED), 1000),
+        disk(WORK, "web-x", group(RED, "c1"), 30),
+        disk(WORK, "web-x", group(RED, "c1"), 12, device="/dev/sdb"),
+    )
+    found = figures(page(lines), "n1", PODS)
+    assert found.left_out == 0
+    by_name = {sample.name: sample for sample in found.by_pod[POD]}
+    received, written = by_name["container_network_receive_bytes_total"], by_name["container_fs_writes_bytes_total"]
+    owner = {"namespace": WORK, "pod": "web-x", "uid": RED, "node": "n1"}
+    assert (received.value, received.labels) == (1000, owner | {"interface": "eth0"})
+    assert (written.value, written.labels) == (42, owner | {"container": "main"}), "disks are added up, and not named"
+
+
+ATTACKS = {
+    "another tenant's pod": network("bh-blue-work", "web-x", slice_of(RED), 1),
+    "another tenant's group under its own name": network(WORK, "web-x", slice_of(BLUE), 1),
+    "a predecessor of the same name": disk(WORK, "web-x", slice_of(BLUE, "c"), 1),
+    "a group within another's": disk(WORK, "web-x", slice_of(BLUE) + "/" + slice_of(RED)[1:], 1),
+    "a group that only ends like a pod's": disk(WORK, "web-x", f"/system.slice/x-notpod{RED}", 1),
+    "the pod of no tenant": network("kube-system", "web-x", slice_of(RED), 1),
+    "a namespace that only ends so": network("team-work", "web-x", slice_of(RED), 1),
+    "no group": network(WORK, "web-x", "", 1),
+    "the node itself": network("", "", "/", 1),
+    "network by no interface": network(WORK, "web-x", slice_of(RED), 1, interface=""),
+    "a disk of no container": disk(WORK, "web-x", slice_of(RED), 1, container=""),
+    "the size of the node's disk": disk(WORK, "web-x", slice_of(RED, "c"), 1, name="container_fs_limit_bytes"),
+    "two lines in one": network(WORK, 'web-x",namespace="bh-blue-work', slice_of(RED), 1),
+    "a long line": network(WORK, "web-x", slice_of(RED) + "/x" * 4000, 1),
+    "not a number": network(WORK, "web-x", slice_of(RED), float("nan")),
+    "no end": network(WORK, "web-x", slice_of(RED), float("inf")),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_else_counts(attack: str) -> None:
+    own = network(WORK, "web-x", slice_of(RED), 7, name="container_network_transmit_bytes_total")
+    assert values(ATTACKS[attack], own) == {("container_network_transmit_bytes_total", "", "eth0"): 7}
+
+
+def test_a_pod_has_a_bounded_number_of_interfaces() -> None:
+    lines = [network(WORK, "web-x", slice_of(RED), 1, interface=f"veth{number}") for number in range(100)]
+    found = figures(page(lines), "n1", PODS)
+    assert len(found.by_pod[POD]) == MAX_INTERFACES
+    assert found.left_out == 100 - MAX_INTERFACES
+
+
+def test_a_counter_is_never_below_zero() -> None:
+    assert values(network(WORK, "web-x", slice_of(RED), -5)) == {("container_network_receive_bytes_total", "", "eth0"): 0}
+
+
+def test_each_name_has_a_type_and_a_help() -> None:
+    assert {kind for kind, _ in FIGURES.values()} == {"counter", "gauge"}
+    assert all(text.endswith(".") for _, text in FIGURES.values())
+    assert not [name for name in FIGURES if "limit" in name or "inodes" in name], "these tell of the node's disks"
