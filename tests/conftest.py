@@ -8,7 +8,7 @@ import gc
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +20,7 @@ from bulkhead.kube.resources import NAMESPACES
 from tests.kit.order import PAIRED, phase_of, place_of, unit_of
 from tests.kit.servers import ApiServer, Pair, running, start_pair
 from tests.kit.syncerbed import empty
+from tests.kit.workers import fork_workers
 
 # gRPC's fork handlers abort a child that is forked (as test API servers are) while one of its threads polls; nothing here
 # uses gRPC in a child. The variable is read when the first channel is created.
@@ -76,6 +77,11 @@ class Units(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[object]) -> None:
+    """Import the tests once for all processes."""
+    fork_workers(config, specs)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units | None:
