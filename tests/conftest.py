@@ -18,7 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.kit.order import PAIRED, phase_of, place_of, unit_of
-from tests.kit.servers import ApiServer, Pair, running, start_pair
+from tests.kit.servers import ApiServer, Pair, by_token, running, start_pair
 from tests.kit.syncerbed import empty
 from tests.kit.workers import fork_workers
 
@@ -126,14 +126,14 @@ def plane_config(apiservers: Pair) -> KubeConfig:
 @pytest.fixture
 async def host_client(host_config: KubeConfig) -> AsyncIterator[Client]:
     """Client of the host as admin."""
-    async with Client(host_config, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(host_config), user_agent="tests", field_manager="tests") as client:
         yield client
 
 
 @pytest.fixture
 async def plane_client(plane_config: KubeConfig) -> AsyncIterator[Client]:
     """Client of the plane as admin."""
-    async with Client(plane_config, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(plane_config), user_agent="tests", field_manager="tests") as client:
         yield client
 
 

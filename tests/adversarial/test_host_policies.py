@@ -30,7 +30,7 @@ from tests.adversarial.cases import CASES, HARMLESS, IGNORED, PODS, ignored, vie
 from tests.chart.policed import OPTIONS
 from tests.chart.test_policies_and_translation import offer
 from tests.kit import translationsamples as samples
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -50,7 +50,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 @pytest.fixture
 async def admin(host: ApiServer) -> AsyncIterator[Client]:
-    async with Client(host.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(host.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 
