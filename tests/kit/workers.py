@@ -59,7 +59,7 @@ class Worker(Popen2IO):  # type: ignore[misc]
         self._end = os.fdopen(end, "rb")
         line = self._end.readline()
         if not line:
-            raise EOFError("the process that imports the tests ended before it forked a worker; what it said stands above")
+            raise EOFError("the process that imports the tests ended before it forked a worker; its error stands above")
         self._pid = int(line)
 
     def wait(self) -> int:
