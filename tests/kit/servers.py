@@ -372,7 +372,7 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
 
 
 def by_token(config: KubeConfig) -> KubeConfig:
-    """The same admin by a token, if this is one: a certificate is verified for each request, which costs a third of it."""
+    """The same admin by a token, if this is one: a certificate is verified with each request, and on each connection."""
     token = _TOKENS.get(config.client_cert)
     return config if token is None else replace(config, client_cert=None, client_key=None, token=token)
 
