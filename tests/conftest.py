@@ -8,7 +8,7 @@ import gc
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,8 +18,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.kit.order import PAIRED, phase_of, place_of, unit_of
-from tests.kit.servers import ApiServer, Pair, running, start_pair
+from tests.kit.servers import ApiServer, Pair, by_token, running, start_pair
 from tests.kit.syncerbed import empty
+from tests.kit.workers import fork_workers
 
 # gRPC's fork handlers abort a child that is forked (as test API servers are) while one of its threads polls; nothing here
 # uses gRPC in a child. The variable is read when the first channel is created.
@@ -78,6 +79,11 @@ class Units(LoadScopeScheduling):  # type: ignore[misc]
         return unit_of(nodeid)
 
 
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[object]) -> None:
+    """Import the tests once for all processes."""
+    fork_workers(config, specs)
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units | None:
     config.option.loadscopereorder = False
     return Units(config, log) if config.option.dist == "loadfile" else None
@@ -120,14 +126,14 @@ def plane_config(apiservers: Pair) -> KubeConfig:
 @pytest.fixture
 async def host_client(host_config: KubeConfig) -> AsyncIterator[Client]:
     """Client of the host as admin."""
-    async with Client(host_config, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(host_config), user_agent="tests", field_manager="tests") as client:
         yield client
 
 
 @pytest.fixture
 async def plane_client(plane_config: KubeConfig) -> AsyncIterator[Client]:
     """Client of the plane as admin."""
-    async with Client(plane_config, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(plane_config), user_agent="tests", field_manager="tests") as client:
         yield client
 
 

@@ -12,7 +12,7 @@ from tests.kit import membersbed
 from tests.kit.etcdmembers import EtcdMembers
 from tests.kit.ledgerhost import LedgerHost
 from tests.kit.order import SCHEDULED, unit_of
-from tests.kit.servers import ApiServer, running, with_pod_groups
+from tests.kit.servers import ApiServer, by_token, running, with_pod_groups
 from tests.kit.snapshotting import KIND, serve_snapshots, snapshot_class
 from tests.kit.syncerbed import SyncerBed
 
@@ -61,7 +61,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 async def ledger_host(scheduled_server: ApiServer) -> AsyncIterator[LedgerHost]:
     """A host for the ledger, empty but for one tenant in a cohort."""
     async with (
-        Client(scheduled_server.admin, user_agent="tests", field_manager="tests") as client,
+        Client(by_token(scheduled_server.admin), user_agent="tests", field_manager="tests") as client,
         LedgerHost.open(client) as made,
     ):
         yield made

@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, PODS
 from tests.apiserver.tenancy import Tenancy, backup, restore, summed, tenancies
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, ServerOptions, running
 from tests.kit.syncerbed import until
 
 SECONDS = float(os.environ.get("BULKHEAD_OUTAGE_SECONDS", "300"))
@@ -31,6 +31,13 @@ REVISIONS = 500
 REQUESTS_EACH = 150
 
 pytestmark = [pytest.mark.outage, pytest.mark.apiserver, pytest.mark.timeout(SECONDS + 900)]
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ApiServer]:
+    """A host that counts what priority and fairness rejects."""
+    with running("own", tmp_path / "own", ServerOptions(fairness=True)) as server:
+        yield server
 
 
 async def test_twenty_syncers_hear_a_host_that_was_away_and_do_not_trample_it(own_server: ApiServer, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from bulkhead.kube.resources import (
 )
 from syncer.translate.kinds import gate
 from tests.kit.coscheduling import coscheduling
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import SyncerBed, until
 
 GPU = "nvidia.com/gpu"
@@ -306,7 +306,7 @@ async def test_item_91_93_a_host_without_pod_groups_leaves_the_gang_to_the_ledge
     own_server: ApiServer, plane_client: Client
 ) -> None:
     async with (
-        Client(own_server.admin, user_agent="tests", field_manager="tests") as host_client,
+        Client(by_token(own_server.admin), user_agent="tests", field_manager="tests") as host_client,
         Gated.open(host_client, plane_client, limits={GPU: 8}, podGroups=True, **GATED) as bed,
     ):
         assert isinstance(bed, Gated)

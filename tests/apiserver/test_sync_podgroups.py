@@ -14,7 +14,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer.mirrors import reconcile as mirrors
-from tests.kit.servers import ApiServer, Pair, with_pod_groups
+from tests.kit.servers import ApiServer, Pair, by_token, with_pod_groups
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
 COUNT = "count/podgroups.scheduling.k8s.io"
@@ -185,7 +185,7 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
     own_server: ApiServer, plane_client: Client
 ) -> None:
     async with (
-        Client(own_server.admin, user_agent="tests", field_manager="tests") as host,
+        Client(by_token(own_server.admin), user_agent="tests", field_manager="tests") as host,
         SyncerBed.open(host, plane_client, podGroups=True) as bed,
     ):
         await group(bed, "gang")
@@ -205,7 +205,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
 ) -> None:
     restart(own_server, serving=True)
     async with (
-        Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
+        Client(by_token(own_server.admin), user_agent="tests", field_manager="tests") as plane,
         SyncerBed.open(host_client, plane, podGroups=True) as bed,
     ):
         await group(bed, "gang")

@@ -6,7 +6,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from tests.chart.policed import OPTIONS, SYNCER, prepare
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 
 
 @pytest.fixture(scope="package")
@@ -18,7 +18,7 @@ def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def admin(policed: ApiServer) -> Any:
-    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(policed.admin), user_agent="tests", field_manager="tests") as client:
         await prepare(client)
         yield client
 

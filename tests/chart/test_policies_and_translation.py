@@ -20,7 +20,7 @@ from tests.kit import translationsamples as samples
 from tests.kit import yamlfiles
 from tests.kit.applying import apply_all
 from tests.kit.known import all_known
-from tests.kit.servers import HOST_KUBERNETES, ApiServer, running
+from tests.kit.servers import HOST_KUBERNETES, ApiServer, by_token, running
 from tests.kit.snapshotting import serve_snapshots
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -50,7 +50,7 @@ def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def admin(policed: ApiServer) -> Any:
-    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(policed.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 

@@ -37,7 +37,9 @@ CONTROLLER = f"system:serviceaccount:{SYSTEM}:bulkhead-controller"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 FLOODING = 300
 # Twelve seats: five of them are those of ServiceAccounts.
-OPTIONS = ServerOptions(flags=("--max-requests-inflight=8", "--max-mutating-requests-inflight=4", "--request-timeout=10m"))
+OPTIONS = ServerOptions(
+    fairness=True, flags=("--max-requests-inflight=8", "--max-mutating-requests-inflight=4", "--request-timeout=10m")
+)
 # The lease is lost if it was not renewed for 10 s (bulkhead/kube/lease.py).
 RENEWAL_SECONDS = 5.0
 RENEWALS = 20

@@ -22,6 +22,7 @@
     that a copy has seen what was written           lag                                         one list
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
+    several processes of pytest                     workers, zygote                             one import of all tests
     which file comes first, and together with which order (UNITS, LONGEST_FIRST)       nothing
     certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import json
@@ -68,9 +69,20 @@ class Forked:
 Process = Forked | asyncio.subprocess.Process
 
 
+_taken: list[socket.socket] = []
+
+
+def take(forker: socket.socket) -> None:
+    """Use this forker instead of one that would be started with the first command."""
+    _taken.append(forker)
+    atexit.register(forker.close)
+
+
 @functools.cache
-def _forker() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """The process, and our end of the socket. It closes with this process, which ends the other one."""
+def _forker() -> tuple[socket.socket, "subprocess.Popen[bytes] | None"]:
+    """Our end of the socket, and the process if it was started here. It closes with this process, which ends the other one."""
+    if _taken:
+        return _taken[0], None
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         words = [sys.executable, "-m", "tests.kit.forker", str(theirs.fileno())]

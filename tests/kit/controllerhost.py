@@ -144,12 +144,8 @@ class ControllerHost:
 
     async def caught_up(self) -> None:
         """Wait until the informers have caught up with the API server."""
-        copies = [*self.owned._informers.values(), self.ranges._services]
-
-        async def seen() -> bool:
-            return all(await asyncio.gather(*map(lag.caught_up, copies)))
-
-        await until(seen, "the controller's copies to be what the host has")
+        behind = lag.Behind([*self.owned._informers.values(), self.ranges._services])
+        await until(behind.caught_up, "the controller's copies to be what the host has")
 
     async def settle(self, name: str) -> Obj:
         """Reconcile all tenants until two rounds in a row write nothing new."""
@@ -172,9 +168,8 @@ async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, st
     """Every object of a tenant, with its resource version."""
     found = []
     for resource in (*OWNED, kinds.SECRETS):
-        listed = await client.list(
-            resource, label_selector=SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
-        )
+        selector = SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
+        listed = await client.list_metadata(resource, label_selector=selector)
         found += [
             (resource.kind, o["metadata"].get("namespace", ""), o["metadata"]["name"], o["metadata"]["resourceVersion"])
             for o in listed.items
@@ -209,7 +204,7 @@ async def finish_namespaces(client: Client, name: str) -> None:
             continue
         for resource in (*OWNED, kinds.SECRETS):
             if resource.namespaced:
-                for obj in (await client.list(resource, namespace)).items:
+                for obj in (await client.list_metadata(resource, namespace)).items:
                     await client.delete(resource, obj["metadata"]["name"], namespace, grace_seconds=0)
         try:
             await client.replace(kinds.NAMESPACES, found | {"spec": {"finalizers": []}}, subresource="finalize")

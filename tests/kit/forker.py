@@ -3,9 +3,10 @@
     test ── arguments, environment, folder; stdin, stdout, stderr, end ──> this ── fork ──> workstation.cli.main
          <── its pid and, when it has ended, its exit code, written into `end` ──┘
 
-It runs as `python -m tests.kit.forker FD`, on the other end of a socket, and ends when that socket is closed. Nothing passes
-from one command to the next. A command is a real process with signals, exit codes, a terminal and children. Modules are already
-loaded here, so these tests cannot show that they load by themselves; the tests of `test_main.py` start Python for that.
+It runs as `python -m tests.kit.forker FD`, or as a child of a worker that the `zygote` has forked, at the other end of a
+socket, and ends when that socket is closed. Nothing passes from one command to the next. A command is a real process with
+signals, exit codes, a terminal and children. Modules are already loaded here, so these tests cannot show that they load by
+themselves; the tests of `test_main.py` start Python for that.
 """
 
 import gc
@@ -17,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+from typing import NoReturn
 
 from workstation import cli
 from workstation.cli import main as command
@@ -48,6 +50,7 @@ def main(channel: socket.socket) -> None:
             if not asked:
                 for pid in running:
                     os.kill(pid, signal.SIGKILL)
+                channel.close()
                 sys.exit(0)
             pid = os.fork()
             if pid == 0:
@@ -87,6 +90,11 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
     sys.argv = [str(command.__file__), *asked["arguments"]]
 
 
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+def serve(channel: socket.socket) -> NoReturn:
+    """Fork until the socket is closed; each child runs its command and ends."""
+    main(channel)
     command.program()
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

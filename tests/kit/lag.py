@@ -1,5 +1,8 @@
 """Waits for copies that lag behind a test's writes: informers' caches, and the quotas that API servers have in memory."""
 
+import asyncio
+from collections.abc import Iterable
+
 from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
@@ -18,7 +21,8 @@ async def caught_up(informer: Informer) -> bool:
         informer._namespace,
         label_selector=informer._label_selector,
         field_selector=informer._field_selector,
-        metadata_only=informer._metadata_only,
+        # Versions are compared, so bodies are asked for only where they decide whether an object matters.
+        metadata_only=informer._metadata_only or informer._shrink is codec.compact,
     )
     try:
         async for page in pages:
@@ -30,6 +34,20 @@ async def caught_up(informer: Informer) -> bool:
         return False
     held = [informer.store.meta(key) for key in informer.store.keys()]  # noqa: SIM118 -- a store, not a dict
     return listed == {meta.key: meta.resource_version for meta in held if meta is not None}
+
+
+class Behind:
+    """The copies that have not yet seen what their servers had when this was made."""
+
+    def __init__(self, copies: Iterable[Informer]) -> None:
+        self._copies = list(copies)
+
+    async def caught_up(self) -> bool:
+        """Ask about each that is left, and forget those that have caught up: a later call asks about the others alone."""
+        asked = self._copies
+        answers = await asyncio.gather(*map(caught_up, asked))
+        self._copies = [copy for copy, seen in zip(asked, answers, strict=True) if not seen]
+        return not self._copies
 
 
 async def refused_for_quota(client: Client, r: Resource, obj: Obj, namespace: str) -> bool:

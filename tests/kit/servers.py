@@ -7,7 +7,8 @@ Every server starts on a copy of the data of a first one with the same options (
 etcd.
 
 There is no controller manager: nothing collects garbage, adds default service accounts or finishes the deletion of namespaces.
-ServiceAccount admission is off by default, so that pods can be created. Every process dies with its parent.
+ServiceAccount admission is off by default, so that pods can be created, and priority and fairness because it costs a tenth of
+each request. Every process dies with its parent.
 """
 
 import base64
@@ -15,6 +16,7 @@ import contextlib
 import ctypes
 import json
 import os
+import secrets
 import signal
 import ssl
 import subprocess
@@ -47,6 +49,7 @@ _COLLECTOR = {
     "etcd": {"GOGC": "200", "GOMEMLIMIT": "80MiB"},
 }
 _GANGS = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+_TOKENS: dict[bytes | None, str] = {}  # an admin's certificate -> the token of the same admin
 # The Kubernetes version of hosts in tests, such as "1.34"; by default that of planes, which Bulkhead ships.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
@@ -59,6 +62,8 @@ class ServerOptions:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, bool] = field(default_factory=dict)  # alpha APIs, which older hosts do not have
     service_account_admission: bool = False
+    # Priority and fairness, as every cluster has it: a tenth of what a request costs. Its objects are served without it too.
+    fairness: bool = False
     issuer: str = "https://kubernetes.default.svc"
     flags: tuple[str, ...] = ()
     # As with kubeadm: without it, watches of quiet kinds get no bookmarks.
@@ -79,8 +84,9 @@ class ApiServer:
         self.port, self.etcd_port, self._peer_port = (free_port() for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        self._write_files()
         self.admin = self.config_for("admin", "system:masters")
+        token = _TOKENS[self.admin.client_cert] = secrets.token_hex(16)
+        self._write_files(token)
 
     @property
     def url(self) -> str:
@@ -149,6 +155,7 @@ class ApiServer:
             f"--tls-cert-file={folder / 'serving.crt'}",
             f"--tls-private-key-file={folder / 'serving.key'}",
             f"--client-ca-file={folder / 'ca.crt'}",
+            f"--token-auth-file={folder / 'tokens.csv'}",
             f"--service-account-issuer={options.issuer}",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
@@ -158,6 +165,7 @@ class ApiServer:
             "--kubelet-preferred-address-types=InternalIP",
             "--shutdown-delay-duration=0s",
             "--endpoint-reconciler-type=none",
+            f"--enable-priority-and-fairness={str(options.fairness).lower()}",
             *(f"--disable-admission-plugins={item}" for item in disabled),
             *_pairs("--feature-gates", self._known(options.feature_gates)),
             *_pairs("--runtime-config", {} if self.kubernetes else options.runtime_config),
@@ -297,11 +305,12 @@ class ApiServer:
         path = self.folder / f"{name}.log"
         return f"{path}\n{path.read_text(errors='replace')[-size:]}" if path.exists() else f"{path}: no log"
 
-    def _write_files(self) -> None:
+    def _write_files(self, token: str) -> None:
         cert, key = self.authority.issue(
             "kube-apiserver", addresses=("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")
         )
         files = {"ca.crt": self.authority.pem, "serving.crt": cert, "serving.key": key, "sa.key": signing_key()}
+        files["tokens.csv"] = f"{token},admin,admin,system:masters\n".encode()
         for name, data in files.items():
             (self.folder / name).write_bytes(data)
 
@@ -360,6 +369,12 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
         pair.stop()
         raise
     return pair
+
+
+def by_token(config: KubeConfig) -> KubeConfig:
+    """The same admin by a token, if this is one: a certificate is verified with each request, and on each connection."""
+    token = _TOKENS.get(config.client_cert)
+    return config if token is None else replace(config, client_cert=None, client_key=None, token=token)
 
 
 def binary(name: str, kubernetes: str = "") -> Path:

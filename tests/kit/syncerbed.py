@@ -164,12 +164,8 @@ class SyncerBed:
         """Wait until the syncer has seen what both servers have: its watches lag behind a test's writes."""
         assert self.session is not None
         caches = self.session.caches
-        copies = [*caches.virtual.values(), *caches.host.values()]
-
-        async def seen() -> bool:
-            return all(await asyncio.gather(*map(lag.caught_up, copies)))
-
-        await until(seen, "the syncer's copies to be what both servers have")
+        behind = lag.Behind([*caches.virtual.values(), *caches.host.values()])
+        await until(behind.caught_up, "the syncer's copies to be what both servers have")
 
     async def idle(self) -> None:
         """Wait until the syncer has seen everything that exists now, and no key is due; keys may be scheduled for later."""
@@ -216,7 +212,7 @@ class SyncerBed:
         for name in self._priorities:
             await self.plane.delete(PRIORITY_CLASSES, name)
         for client in (self.host, self.plane):
-            for item in (await client.list(NODES)).items:
+            for item in (await client.list_metadata(NODES)).items:
                 if self.tenant in item["metadata"]["name"]:
                     await client.delete(NODES, item["metadata"]["name"])
 
@@ -404,7 +400,7 @@ async def empty(client: Client, namespace: str) -> None:
         r = resource_of(entry)
         found: list[Obj] = []
         with contextlib.suppress(NotFound):  # a server that does not serve the kind
-            found = (await client.list(r, namespace)).items
+            found = (await client.list_metadata(r, namespace)).items
         for item in found:
             with contextlib.suppress(KubeError):
                 if kind not in {"Pod", "Service"} and item["metadata"].get("finalizers"):

@@ -13,7 +13,7 @@ from tests.kit.applying import apply_all
 from tests.kit.crds import install
 from tests.kit.helmchart import rendered
 from tests.kit.known import all_known
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.tenantsamples import tenant_class
 
 INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "ServiceAccount"}
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def admin(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as client:
         await install(client)
         await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
         names = ("bulkhead-system", "bulkhead-shared", "somebodys", "bh-somebodys")

@@ -23,7 +23,7 @@ from controller.host import logins
 from controller.host.logins import Logins
 from tests.kit.background import background
 from tests.kit.crds import install
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def admin(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as client:
         await install(client)
         yield client
         for each in (await client.list(REQUESTS)).items:

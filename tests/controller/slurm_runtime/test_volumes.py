@@ -20,7 +20,7 @@ from controller.slurm.spec import HOME, NAMESPACE, SlurmSpec, Volume
 from tests.controller.slurm_runtime.bed import KEYS
 from tests.controller.slurm_runtime.world import node_set, slurm_spec
 from tests.kit.fakeclock import FakeClock
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 
 pytestmark = pytest.mark.apiserver
 STATE = "state-slurmctld-0"
@@ -74,7 +74,7 @@ class Bench:
 @asynccontextmanager
 async def bench(server: ApiServer, storage_class: str) -> AsyncIterator[Bench]:
     """A cluster whose volumes are of this class."""
-    async with Client(server.admin, user_agent="tests", field_manager="bulkhead-controller") as client:
+    async with Client(by_token(server.admin), user_agent="tests", field_manager="bulkhead-controller") as client:
         for name, grows in (("fast", True), ("fixed", False)):
             obj = {"metadata": {"name": name}, "provisioner": "example.org/none", "allowVolumeExpansion": grows}
             await client.apply(kinds.STORAGE_CLASSES, obj)

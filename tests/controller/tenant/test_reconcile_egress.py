@@ -15,7 +15,7 @@ from tests.controller.plane.test_egress import opens
 from tests.kit import lag
 from tests.kit.controllerhost import ControllerHost, ask, take_down
 from tests.kit.crds import install
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
+    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as made:
         await install(made)
         await made.apply(kinds.TENANT_CLASSES, tenant_class(**OUTWARD) | {"metadata": {"name": "standard"}})
         yield made

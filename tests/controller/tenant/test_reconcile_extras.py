@@ -24,7 +24,7 @@ from controller.settings import Settings
 from controller.tenant.reconcile import ReconcileFailed
 from tests.kit.controllerhost import ControllerHost, ask, ready, take_down
 from tests.kit.crds import install, served
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
+    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as made:
         await install(made)
         offer = tenant_class(exposure={"allowedTypes": ["LoadBalancer", "Proxy", "Gateway"]})
         await made.apply(kinds.TENANT_CLASSES, offer | {"metadata": {"name": "standard"}})
