@@ -39,7 +39,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console durable
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -52,6 +52,7 @@ NEEDS.client := venv
 NEEDS.store := binaries-for-tests
 NEEDS.placed := binaries-for-tests
 NEEDS.console := binaries-for-tests
+NEEDS.durable := setup
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -65,6 +66,7 @@ RUN.client := e2e.performance.client_stack
 RUN.store := e2e.performance.store
 RUN.placed := e2e.performance.placed
 RUN.console := e2e.performance.console
+RUN.durable := e2e.performance.durable
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -233,7 +235,7 @@ chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIME
 
 ##@ figures
 
-bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy (root), ledger, fragmentation, client …
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy, durable (root), ledger, fragmentation, client …
 	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
 	@$(FIRST.$(NAME))
 	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)

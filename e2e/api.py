@@ -76,6 +76,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "TenantClass": ("/apis/bulkhead.dev/v1alpha1", "tenantclasses", False),
     "Cohort": ("/apis/bulkhead.dev/v1alpha1", "cohorts", False),
     "TenantSnapshot": ("/apis/bulkhead.dev/v1alpha1", "tenantsnapshots", False),
+    "TenantRestore": ("/apis/bulkhead.dev/v1alpha1", "tenantrestores", False),
     "NodeSet": ("/apis/slurm.bulkhead.dev/v1alpha1", "nodesets", True),
     "SharedVolume": ("/apis/bulkhead.dev/v1alpha1", "sharedvolumes", False),
 }
