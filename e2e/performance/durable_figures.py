@@ -91,7 +91,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """A store that was filled, in seconds: until the Tenant said so, and from the last deletion until a write was taken."""
+    """A store that was filled, in seconds: until the Tenant reported it, and from the last deletion until a write was taken."""
 
     noticed: float
     opened: float
@@ -177,7 +177,7 @@ def _everything(one: Everything) -> dict[str, Any]:
 
 
 def _event(events: Sequence[Event]) -> dict[str, Any]:
-    """Several events of one name count together: the slowest, and all requests. No request during one of them is no figure."""
+    """Several events of one name count together: the slowest, and all requests. If a client asked nothing during one of them, there is no figure."""
     seconds = [round(event.seconds, 1) for event in events]
     heard = [noticed(event.asked) for event in events]
     together: dict[str, Any] = {"seconds": max(seconds), "each_s": seconds}

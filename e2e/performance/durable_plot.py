@@ -24,7 +24,7 @@ _EVENTS = {
     FORCED: "a pod deleted without grace",
     LOST: "a volume lost",
     ROLLOUT: "all started again in turn",
-    CONTROL: "control: the pod of a plane of one",
+    CONTROL: "control: a plane of one",
 }
 
 
@@ -55,9 +55,9 @@ def _axes() -> Iterable[str]:
 
 def _curves(found: Mapping[str, Any]) -> Iterable[str]:
     for place, (part, colour) in enumerate(_COLOURS.items()):
-        x = 16 + 220 * place
+        left = 16 + 220 * place
         label = "snapshot taken" if part == "snapshot" else "restored, until Ready"
-        yield f'<circle cx="{x + 5}" cy="56" r="5" fill="{colour}"/><text x="{x + 16}" y="61">{label}</text>'
+        yield f'<circle cx="{left + 5}" cy="56" r="5" fill="{colour}"/><text x="{left + 16}" y="61">{label}</text>'
         points = [(_x(one["mib"]), _y(one[_TIMES[part]]), one) for one in found.get(part, {}).values()]
         if points:
             line = " ".join(f"{x},{y}" for x, y, _ in points)

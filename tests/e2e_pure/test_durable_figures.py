@@ -147,13 +147,13 @@ def test_a_tenant_that_the_command_did_not_speak_of_is_named() -> None:
 
 
 def test_a_part_that_ended_early_says_why() -> None:
-    readings, said = whole(), list[str]()
+    readings, notes = whole(), list[str]()
 
     def fails() -> None:
         raise AssertionError("waited 600 s for all members after lost")
 
-    durable._tried("volume", fails, readings, said.append)
-    assert said[-1] == "volume ended early: waited 600 s for all members after lost"
+    durable._tried("volume", fails, readings, notes.append)
+    assert notes[-1] == "volume ended early: waited 600 s for all members after lost"
     assert summarise(readings)["broken"] == {"volume": "waited 600 s for all members after lost"}
 
 
