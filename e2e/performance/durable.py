@@ -104,7 +104,7 @@ def left_out(plan: Plan, limits: Mapping[str, judgement.Limit]) -> tuple[str, ..
 
 
 def _measures(place: Place, plan: Plan, readings: Readings) -> dict[str, Callable[[], None]]:
-    """What is measured, in this order; the part that needs most memory comes last."""
+    """What is measured, in this order; `all` removes the tenants of the parts before it."""
     found: dict[str, Callable[[], None]] = {}
     if plan.snapshots:
         found["sizes"] = lambda: durable_sizes.measure(place, plan.snapshots, plan.restores, readings)
@@ -112,8 +112,8 @@ def _measures(place: Place, plan: Plan, readings: Readings) -> dict[str, Callabl
         "pods": lambda: durable_members.pods(place, readings),
         "volume": lambda: durable_members.volume(place, readings),
         "rollout": lambda: durable_members.rollout(place, readings),
-        "full": lambda: durable_full.measure(place, readings),
         "all": lambda: durable_everything.measure(place, plan.tenants, readings),
+        "full": lambda: durable_full.measure(place, readings),
     }
     return found | {name: measure for name, measure in alone.items() if name in plan.parts}
 

@@ -177,7 +177,7 @@ def _everything(one: Everything) -> dict[str, Any]:
 
 
 def _event(events: Sequence[Event]) -> dict[str, Any]:
-    """Several events of one name count together: the slowest, and all requests. If a client asked nothing during one of them, there is no figure."""
+    """Several events of one name together: the slowest, and all requests; none if a client asked nothing during one of them."""
     seconds = [round(event.seconds, 1) for event in events]
     heard = [noticed(event.asked) for event in events]
     together: dict[str, Any] = {"seconds": max(seconds), "each_s": seconds}
