@@ -40,7 +40,7 @@ CHOSEN = $(if $(QUICK),$(foreach each,$(QUICK.$(SUITE)),e2e/scenarios/$(SUITE)/t
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
-BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console gpumetrics
+BENCHES := provision slurm sync frontdoor cotenancy ledger fragmentation client store placed console gpumetrics durable
 BENCH_ARGS ?=
 NEEDS.provision := setup
 NEEDS.slurm := setup
@@ -54,6 +54,7 @@ NEEDS.store := binaries-for-tests
 NEEDS.placed := binaries-for-tests
 NEEDS.console := binaries-for-tests
 NEEDS.gpumetrics := venv
+NEEDS.durable := setup
 FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
 FIRST.ledger = $(PY) -u -m workstation.hostcluster.binaries kwok
 RUN.provision := e2e.performance
@@ -68,6 +69,7 @@ RUN.store := e2e.performance.store
 RUN.placed := e2e.performance.placed
 RUN.console := e2e.performance.console
 RUN.gpumetrics := e2e.performance.gpumetrics
+RUN.durable := e2e.performance.durable
 
 # `make conformance SPECS=…`.
 SPECS ?= parallel
@@ -236,7 +238,7 @@ chaos: host-up ## break tenants, measure the others; SHORT=1, TENANTS=, EXPERIME
 
 ##@ figures
 
-bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy (root), ledger, fragmentation, client …
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor, cotenancy, durable (root), ledger, fragmentation, client …
 	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
 	@$(FIRST.$(NAME))
 	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)

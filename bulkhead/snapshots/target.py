@@ -4,12 +4,15 @@ One object at a time, streamed: memory is bounded by a few parts of a multipart 
 what to do, without credentials. An upload that is broken off leaves no object behind.
 """
 
+import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import certifi
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, S3Store
@@ -40,8 +43,12 @@ class Target:
     """Reads and writes objects at one place."""
 
     def __init__(self, place: Place, credentials: Mapping[str, str] | None = None) -> None:
+        """Raises TargetError if the place cannot be opened."""
         self.place = place
-        self._store = _local(place) if place.scheme == "file" else _s3(place, credentials or {})
+        try:
+            self._store = _local(place) if place.scheme == "file" else _s3(place, credentials or {})
+        except BaseError as error:
+            raise TargetError(f"cannot open {place}: {' '.join(str(error).split())[:_WORDS]}") from error
 
     async def put(self, path: str, chunks: AsyncGenerator[bytes, None]) -> None:
         """Store a stream of any length; on any error there is no such object. Raises TargetError, or what the stream raises."""
@@ -128,7 +135,18 @@ def _local(place: Place) -> LocalStore:
     return LocalStore(place.root)
 
 
+def trust() -> None:
+    """Let obstore trust the authorities of certifi where the system has none: it reads no others, and images have none."""
+    if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"} and not _has_authorities(ssl.get_default_verify_paths()):
+        os.environ["SSL_CERT_FILE"] = certifi.where()
+
+
+def _has_authorities(paths: ssl.DefaultVerifyPaths) -> bool:
+    return bool(paths.cafile) or bool(paths.capath and any(Path(paths.capath).iterdir()))
+
+
 def _s3(place: Place, credentials: Mapping[str, str]) -> S3Store:
+    trust()
     retry: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     client: ClientConfig = {"allow_http": place.plain_http, "timeout": timedelta(seconds=_REQUEST_SECONDS)}
     config: dict[str, object] = dict(credentials)

@@ -28,10 +28,15 @@ class Bucket:
 
     folder: Path
     port: int
+    address: str = "127.0.0.1"
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{self.address}:{self.port}"
 
     def place(self, **changes: str) -> Place:
         """The bucket as an installation names it."""
-        given = {"root": BUCKET, "prefix": "", "endpoint": f"http://127.0.0.1:{self.port}"} | changes
+        given = {"root": BUCKET, "prefix": "", "endpoint": self.endpoint} | changes
         return Place("s3", plain_http=True, **given)
 
     def target(self, **changes: str) -> Target:
@@ -44,13 +49,15 @@ class Bucket:
 
 
 @contextlib.contextmanager
-def bucket(folder: Path, *options: str, key: Mapping[str, str] = MappingProxyType(KEY)) -> Iterator[Bucket]:
-    """A bucket until the end of the block."""
+def bucket(
+    folder: Path, *options: str, key: Mapping[str, str] = MappingProxyType(KEY), address: str = "127.0.0.1"
+) -> Iterator[Bucket]:
+    """A bucket until the end of the block, at an address of this machine."""
     (folder / BUCKET).mkdir(parents=True, exist_ok=True)
     program = shutil.which("rclone", path=str(Path(sys.executable).parent)) or "rclone"
-    made = Bucket(folder, free_port())
+    made = Bucket(folder, free_port(), address)
     auth = ",".join(key.values())
-    command = [program, "serve", "s3", str(folder), f"--addr=127.0.0.1:{made.port}", f"--auth-key={auth}", *options]
+    command = [program, "serve", "s3", str(folder), f"--addr={address}:{made.port}", f"--auth-key={auth}", *options]
     log = folder.parent / f"{folder.name}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -61,21 +68,21 @@ def bucket(folder: Path, *options: str, key: Mapping[str, str] = MappingProxyTyp
             preexec_fn=die_with_parent,  # noqa: PLW1509 -- started from the one thread there is
         )
     try:
-        _wait(made.port, process, log)
+        _wait(made.endpoint, process, log)
         yield made
     finally:
         process.kill()
         process.wait()
 
 
-def _wait(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"rclone ended: {log.read_text()[-1000:]}")
         try:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            opener.open(f"http://127.0.0.1:{port}/", timeout=2).close()
+            opener.open(endpoint, timeout=2).close()
         except urllib.error.HTTPError:
             return  # it answers, and refuses
         except OSError:

@@ -1,8 +1,11 @@
 """Objects in a real S3 endpoint and in a directory: whole or not at all, and every fault with words that say what to do."""
 
+import os
+import ssl
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
+import certifi
 import pytest
 
 from bulkhead.snapshots.place import Place
@@ -76,3 +79,44 @@ async def test_credentials_come_from_the_environment(endpoint: Bucket, monkeypat
     made = Target(endpoint.place())
     await made.put_small("by-environment", b"x")
     assert await made.small("by-environment") == b"x"
+
+
+AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+S3 = Place("s3", "backups", endpoint="https://s3.example.org")
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A system without certificates of authorities, as the controller's image is."""
+    for name in AUTHORITIES:
+        monkeypatch.setenv(name, "")  # so that what a test sets does not stay
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: ssl.DefaultVerifyPaths(None, None, "", "", "", ""))
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("bare")
+def test_where_the_system_has_no_authorities_those_of_certifi_are_trusted() -> None:
+    assert Target(S3, KEY).place == S3
+    assert os.environ["SSL_CERT_FILE"] == certifi.where()
+
+
+def test_an_empty_directory_of_authorities_is_none(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setattr(ssl, "get_default_verify_paths", lambda: ssl.DefaultVerifyPaths(None, str(tmp_path), "", "", "", ""))
+    Target(S3, KEY)
+    assert os.environ["SSL_CERT_FILE"] == certifi.where()
+
+
+def test_authorities_that_the_environment_names_are_kept_and_none_is_an_error_that_says_so(bare: pytest.MonkeyPatch) -> None:
+    for name in AUTHORITIES:
+        bare.setenv(name, "/nonexistent")
+    with pytest.raises(TargetError, match=r"cannot open s3://backups.*No CA certificates"):
+        Target(S3, KEY)
+    assert os.environ["SSL_CERT_FILE"] == "/nonexistent"
+
+
+def test_authorities_of_the_system_are_kept(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "authority.pem").touch()
+    bare.setattr(ssl, "get_default_verify_paths", lambda: ssl.DefaultVerifyPaths(None, str(tmp_path), "", "", "", ""))
+    Target(S3, KEY)
+    assert "SSL_CERT_FILE" not in os.environ
