@@ -53,7 +53,9 @@ def collector(host: Api) -> Iterator[Api]:
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
     host.delete("Pod", "collector", TRACES_SPACE, grace=0)
     until(
-        "no collector of before", lambda: workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "still there")
+        "no collector of before",
+        lambda: workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "still there"),
+        seconds=60,
     )
     host.create(workloads.pod("collector", spec, namespace=TRACES_SPACE))
     port = {"port": 4318, "targetPort": 4318}
