@@ -36,13 +36,13 @@ class RealCollector:
         exporter = {"debug": {"verbosity": "detailed"}}
         self.config.write_text(json.dumps({"receivers": receiver, "exporters": exporter, "service": service}))
 
-    def said(self) -> str:
+    def written(self) -> str:
         return self.log.read_text(errors="replace")
 
     def spans(self) -> list[dict[str, str]]:
         """Each span's fields by their titles in the log, and its attributes by their keys."""
         found = []
-        for part in re.split(r"Span #\d+", self.said())[1:]:
+        for part in re.split(r"Span #\d+", self.written())[1:]:
             fields = dict(re.findall(r"^ +([A-Z][A-Za-z ]+?) +: ?(\S*)$", part, re.MULTILINE))
             found.append(fields | dict(re.findall(r"-> (\S+): Str\((.*)\)", part)))
         return found
@@ -57,8 +57,8 @@ async def collector(tmp_path: Path) -> AsyncIterator[RealCollector]:
     try:
 
         async def ready() -> bool:
-            assert process.returncode is None, made.said()
-            return "Everything is ready" in made.said()
+            assert process.returncode is None, made.written()
+            return "Everything is ready" in made.written()
 
         await until(ready, "the Collector listens")
         yield made
@@ -94,6 +94,6 @@ async def test_the_collector_of_opentelemetry_reads_a_pods_way(
     assert {span["Trace ID"] for span in read} == {spans[0].trace.hex()}
     assert [span["ID"] for span in read] == [span.span.hex() for span in spans]
     assert [span["Parent ID"] for span in read] == [span.parent.hex() for span in spans]
-    assert "service.name: Str(bulkhead-syncer)" in collector.said()
+    assert "service.name: Str(bulkhead-syncer)" in collector.written()
     assert (read[0]["k8s.pod.name"], read[0]["k8s.node.name"], read[0]["bulkhead.tenant"]) == ("train-0", "gpu-1", "red")
-    assert "2001-09-09 01:46:44.5 +0000 UTC" in collector.said(), "1e9 + 4.5 seconds since 1970"
+    assert "2001-09-09 01:46:44.5 +0000 UTC" in collector.written(), "1e9 + 4.5 seconds since 1970"

@@ -53,7 +53,7 @@ def collector(host: Api) -> Iterator[Api]:
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
     host.delete("Pod", "collector", TRACES_SPACE, grace=0)
     until(
-        "no collector of before",
+        "the earlier collector to be gone",
         lambda: workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "still there"),
         seconds=60,
     )
