@@ -263,6 +263,11 @@ def _closed(standing: Standing) -> Decision:
     gone = next((found for pod, found in standing.pods.items() if found.stranded and pod not in standing.lists), None)
     if gone is not None and not lost:
         return _moved(standing, gone)
+    claimed = {claim.pod for claim in standing.claims}
+    bare = next((found for pod, found in standing.pods.items() if not found.on_node and pod not in claimed), None)
+    if bare is not None and not lost:
+        # The claim of a pod that has no node goes at once, and the StatefulSet makes another one only with another pod.
+        return Decision(Restart(bare.name, bare.uid), moving=f"{bare.name} waits for a volume that is gone, and is made again")
     return _joining(standing, lost) or _kept(standing, lost)
 
 
@@ -303,7 +308,7 @@ def _moved(standing: Standing, pod: Pod) -> Decision:
     claim = next((claim for claim in standing.claims if claim.pod == pod.name), None)
     if claim is not None and not claim.ends:
         return Decision(Discard(claim), moving=words)
-    return Decision(Restart(pod.name, pod.uid) if claim is not None else None, moving=words)
+    return Decision(Restart(pod.name, pod.uid), moving=words)
 
 
 def _replaced(standing: Standing, pod: str) -> Decision:

@@ -73,9 +73,18 @@ def test_a_member_whose_node_was_deleted_gets_another_volume() -> None:
     assert decide(found).step == Discard(CLAIMS[2])
     assert "was on node w3, which no longer exists; it gets another one" in decide(found).moving
     assert decide(replace(found, claims=ENDING)).step == Restart(LOST, f"uid-{LOST}")
-    assert decide(replace(found, claims=CLAIMS[:2])).step is None
+    # The claim of a pod without a node goes at once.
+    assert decide(replace(found, claims=CLAIMS[:2])).step == Restart(LOST, f"uid-{LOST}")
     removed = standing(TWO, PODS[:2], pods=gone(), claims=CLAIMS)
     assert decide(removed).step == Discard(CLAIMS[2])
+
+
+def test_a_pod_that_waits_for_a_claim_that_is_gone_is_made_again() -> None:
+    pods = {name: Pod(name, f"uid-{name}", on_node=name != LOST) for name in PODS}
+    bare = standing(answer=PODS[:2], pods=pods, claims=CLAIMS[:2])
+    assert decide(bare).step == Restart(LOST, f"uid-{LOST}")
+    assert "waits for a volume that is gone" in decide(bare).moving
+    assert decide(replace(bare, claims=CLAIMS)).step is None, "the scheduler has not chosen a node yet"
 
 
 def test_no_volume_is_given_up_while_another_member_is_away() -> None:

@@ -117,8 +117,10 @@ class MembersCared(Facet):
                 if decision.step is None:
                     break
                 record = await self._apply(turn, standing, decision.step)
-                # A pod that was deleted is not seen as such before its informer says so.
-                if isinstance(decision.step, Restart | Evict):
+                # What was deleted is not seen as such before its informer says so; of a recovery, claims are read afresh.
+                if isinstance(decision.step, Restart | Evict) or (
+                    isinstance(decision.step, Discard) and record.recovery is None
+                ):
                     break
                 standing = await self._look(turn, record)
                 decision = rollout.decide(standing)
