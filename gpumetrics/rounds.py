@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 # So long after a scrape the host's watch has shown what ended before it.
 LAG_SECONDS: Final = 3.0
+# Pages that wait for that: 5,000 nodes take as long as the usual interval, and the pages some 50 MiB.
+_WAITING_PAGES: Final = 512
 UID: Final = "uid"
 _FAST: Final = 1  # zlib's level: lines of a node take a fifteenth of their size, and a millisecond
 
@@ -87,8 +89,13 @@ class Rounds:
     async def turn(self, session: aiohttp.ClientSession) -> None:
         """One round over all nodes. Each page is judged by itself and let go, so that few are in memory at once."""
         exporters, found = self.found(), _Found()
-        gate = asyncio.Semaphore(self.settings.concurrency)
-        await asyncio.gather(*(self._look(session, gate, exporter, found) for exporter in exporters.values()))
+        gate, room = asyncio.Semaphore(self.settings.concurrency), asyncio.Semaphore(_WAITING_PAGES)
+
+        async def look(exporter: Exporter) -> None:
+            async with room:
+                await self._look(session, gate, exporter, found)
+
+        await asyncio.gather(*map(look, exporters.values()))
         if not exporters:
             await self.clock.sleep(self.lag_seconds)
         if self.view.deaf:

@@ -34,10 +34,9 @@ MODULE_OF = {
     "metallb": "go.universe.tf/metallb",
     "contour": "github.com/projectcontour/contour",
     "kueue": "sigs.k8s.io/kueue",
-    "otelcol": "go.opentelemetry.io/collector/otelcol",
 }
 # Of which releases hold no binaries.
-UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue", "otelcol"}
+UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue"}
 FAKE = Recipe("fake", "v1", ("fake",), ())
 
 

@@ -52,11 +52,11 @@ def collector(host: Api) -> Iterator[Api]:
     spec["containers"][0] |= {"image": f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}", "imagePullPolicy": "IfNotPresent"}
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
     host.delete("Pod", "collector", TRACES_SPACE, grace=0)
-    until(
-        "the earlier collector to be gone",
-        lambda: workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "still there"),
-        seconds=60,
-    )
+
+    def gone() -> None:
+        workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "it is still there")
+
+    until("the earlier collector to be gone", gone, seconds=60)
     host.create(workloads.pod("collector", spec, namespace=TRACES_SPACE))
     port = {"port": 4318, "targetPort": 4318}
     host.apply(

@@ -153,11 +153,6 @@ def _kueue(_: str) -> Recipe:
     return Recipe("kueue", version, ("kueue",), (), ldflags=f"-X sigs.k8s.io/kueue/pkg/version.GitVersion={version}")
 
 
-def _otelcol(_: str) -> Recipe:
-    # The module proxy has the Collector's parts and no program: `main.go` beside its go.mod has those that tests need.
-    return Recipe("otelcol", "v0.165.0", ("otelcol",), (), package=".")
-
-
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -174,7 +169,6 @@ _RECIPES = {
     "metallb": _metallb,
     "contour": _contour,
     "kueue": _kueue,
-    "otelcol": _otelcol,
 }
 ON_REQUEST = (
     "dex",
@@ -183,7 +177,6 @@ ON_REQUEST = (
     "metallb",
     "contour",
     "kueue",
-    "otelcol",
 )  # fetched only if a caller asks for them
 COMPONENTS = tuple(_RECIPES)
 
