@@ -229,7 +229,7 @@ async def test_what_cannot_be_deleted_stays_with_its_object_and_goes_later(world
     monkeypatch.setattr("controller.snapshots.removal._LONGEST_PAUSE_SECONDS", 0.1)
     await ask(world.client, "read-only", backup=HOURLY)
     tenant = await world.settle("read-only")
-    plane, name = Plane("read-only", tenant["status"]["planeIdentity"]), (await world.of("stuck"))[0]
+    plane, name = Plane("read-only", tenant["status"]["planeIdentity"]), (await world.of("read-only"))[0]
     home = await world.taken(name, plane, world.clock.now())
     Closed.shut = True
     await world.client.delete(kinds.TENANT_SNAPSHOTS, name)
