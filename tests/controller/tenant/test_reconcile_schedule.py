@@ -230,13 +230,13 @@ async def test_thinning_takes_what_is_stored_along_and_leaves_everything_else(wo
 async def test_what_cannot_be_deleted_stays_with_its_object_and_goes_later(world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr("controller.snapshots.removal._PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("controller.snapshots.removal._LONGEST_PAUSE_SECONDS", 0.1)
-    await ask(world.client, "stuck", backup=HOURLY)
-    tenant = await world.settle("stuck")
-    plane, name = Plane("stuck", tenant["status"]["planeIdentity"]), (await world.of("stuck"))[0]
+    await ask(world.client, "read-only", backup=HOURLY)
+    tenant = await world.settle("read-only")
+    plane, name = Plane("read-only", tenant["status"]["planeIdentity"]), (await world.of("read-only"))[0]
     home = await world.taken(name, plane, world.clock.now())
     Closed.shut = True
     await world.client.delete(kinds.TENANT_SNAPSHOTS, name)
-    await world.settle("stuck")
+    await world.settle("read-only")
 
     async def told() -> bool:
         found = condition_of(await world.client.get(kinds.TENANT_SNAPSHOTS, name), "Complete")
