@@ -25,7 +25,7 @@ def decide(standing: Standing) -> Decision:
     for pod in outdated:
         if _serves_nothing(standing, pod):
             return replace(first, step=Restart(pod.name, pod.uid), rolling=f"{names} start again with the present settings")
-    if first == Decision() and _is_whole(standing):
+    if _is_whole(standing):
         last = max(outdated, key=lambda pod: pod.name)
         return Decision(Evict(last.name, last.uid), rolling=f"{names} start again with the present settings, one at a time")
     return replace(first, rolling=f"{names} start again with the present settings once every member answers")

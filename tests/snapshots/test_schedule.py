@@ -195,3 +195,10 @@ def test_what_is_stored_of_others_never_goes() -> None:
         stored_of(asked | {"metadata": meta | {"name": "by-hand"}}, changed(snapshot="by-hand"))
     with pytest.raises(RefusedError, match="a schedule asked for"):
         stored_of(asked | {"status": {"identity": OTHER}}, changed())
+
+
+def test_planes_that_had_the_same_tenants_name_have_no_snapshot_of_one_name() -> None:
+    moment = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    one, other = Plane("red", "99999999-8888-7777-6666-555555555555"), Plane("red", "11111111-8888-7777-6666-555555555555")
+    assert name_of(one, moment) != name_of(other, moment)
+    assert slot_of(request(one, moment), other) is None

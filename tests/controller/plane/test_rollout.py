@@ -71,9 +71,20 @@ def test_a_member_that_learns_or_is_missing_is_waited_for() -> None:
     assert decide(replace(gone, pods={pod: gone.pods[pod] for pod in (FIRST, SECOND)})).step is None
 
 
+def test_members_that_do_not_agree_who_belongs_to_them_are_left_alone() -> None:
+    others = tuple(replace(member, id=f"{member.id}0") for member in ALL)
+    found = decide(standing(PODS, lists={FIRST: ALL, SECOND: ALL, THIRD: others}))
+    assert found.step is None
+    assert "once every member answers" in found.rolling
+
+
 def test_a_recovery_and_members_that_differ_come_first() -> None:
     recovers = standing(PODS, (FIRST, SECOND), record=Record(recovery=Recovery(THIRD, former="uid")))
     assert decide(recovers).rolling == ""
+    # It waits for the member that was chosen, and no pod is ended meanwhile.
+    waits = decide(standing(PODS, PODS, record=Record(recovery=Recovery(THIRD))))
+    assert (waits.step, waits.rolling) == (None, "")
+    assert "waits until plane-2 answers" in waits.recovering
     assert decide(standing(PODS, corrupt=("0",))).rolling == ""
 
 
