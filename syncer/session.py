@@ -56,7 +56,7 @@ from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.rereading import Rereading
 from syncer.settings import Settings
-from syncer.tracing import PodTraces, Untraced
+from syncer.tracing import UNTRACED, PodTraces, Untraced
 from syncer.translate import tokens
 from syncer.translate.kinds import drain, gang, nodeports
 from syncer.translate.registry import KINDS
@@ -175,7 +175,7 @@ class Session:
         self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self._spans = _sender(settings, self._clock)
-        way = Untraced()
+        way: Untraced = UNTRACED
         if self._spans is not None:
             way = PodTraces(settings.tenant, settings.trace_one_pod_in, self._clock, self._spans.offer)
         self.pods = Pods(

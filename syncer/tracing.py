@@ -37,6 +37,9 @@ class Untraced:
         """A status was written to the plane; `before` is the virtual pod as it was."""
 
 
+UNTRACED: Final = Untraced()
+
+
 class PodTraces(Untraced):
     """Traces are on."""
 

@@ -24,10 +24,14 @@ _BEGIN_WITHIN_SECONDS: Final = 1.0
 Traced: TypeAlias = Callable[[Pod, float], None]
 
 
+def trace_none(_: Pod, __: float) -> None:
+    """Traces are off."""
+
+
 class Admissions:
     """Carries out admissions."""
 
-    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock, traced: Traced) -> None:
+    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock, traced: Traced = trace_none) -> None:
         self._writes = writes
         self._pods = pods
         self._moves = moves

@@ -19,12 +19,12 @@ from bulkhead.api.quotalines import ReservedRoom
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Pod, Snapshot
+from bulkhead.ledger.model import Decisions, Snapshot
 from bulkhead.ledger.waiting import places
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller.dispatch import metrics
-from controller.dispatch.admissions import Admissions, Traced
+from controller.dispatch.admissions import Admissions, Traced, trace_none
 from controller.dispatch.answers import Standings, Verdicts
 from controller.dispatch.apply import Writes
 from controller.dispatch.avoid import Avoided
@@ -54,10 +54,6 @@ def _tell_none(_: Sequence[ReservedRoom]) -> None:
     """Nothing meters what is reserved."""
 
 
-def _trace_none(_: Pod, __: float) -> None:
-    """Traces are off."""
-
-
 class Ledger:
     """Runs the ledger from when its process begins to lead until it loses the lease."""
 
@@ -70,7 +66,7 @@ class Ledger:
         *,
         board: Board | None = None,
         reserved: Reserved = _tell_none,
-        traced: Traced = _trace_none,
+        traced: Traced = trace_none,
     ) -> None:
         self._client = client
         self._traced = traced
@@ -181,7 +177,7 @@ class Turns:
         memory: tuple[Avoided, Moves, Keeps],
         statuses: Statuses,
         reserved: Reserved = _tell_none,
-        traced: Traced = _trace_none,
+        traced: Traced = trace_none,
     ) -> None:
         self._decide = decide
         self._reserved = reserved

@@ -67,7 +67,7 @@ from syncer.pods.unchanged import Unchanged
 from syncer.quota.claims import Claims
 from syncer.quota.hostqueue import HostQueue
 from syncer.quota.waiting import Starved
-from syncer.tracing import Untraced
+from syncer.tracing import UNTRACED, Untraced
 from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
 from syncer.watch.deletions import ObservedDeletions
@@ -111,7 +111,7 @@ class Pods:
         deletions: ObservedDeletions,
         breaker: MassDeleteBreaker,
         placed: PlacedPods,
-        way: Untraced,
+        way: Untraced = UNTRACED,
     ) -> None:
         self._caches = caches
         self._host = host
