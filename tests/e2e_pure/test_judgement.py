@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.performance import frontdoor, judgement, ledger, report, slurm, sync
+from e2e.performance import durable, frontdoor, judgement, ledger, report, slurm, sync
 from e2e.performance.judgement import Limit, Recorded
 
 READY = Limit("ready.p50", 5.0, 10.0, recorded=Recorded(4.0, 2))
@@ -21,9 +21,24 @@ FILES = {
     "sync": sync.LIMITS,
     "frontdoor": frontdoor.LIMITS,
     "slurm": slurm.LIMITS,
+    "durable": durable.LIMITS,
 }
 # No figure was recorded for these. Each is reported, and judges nothing until a run is recorded in its file of limits.
-NOT_RECORDED = {"provision": {"controller_rss_mib"}, "slurm": {"ready_s", "idle_rss_mib", "reclaim_s"}}
+NOT_RECORDED = {
+    "provision": {"controller_rss_mib"},
+    "slurm": {"ready_s", "idle_rss_mib", "reclaim_s"},
+    "durable": {
+        "snapshot.10.seconds",
+        "snapshot.10.failed",
+        "restore.10.ready_s",
+        "all.each_s",
+        "all.forty_min",
+        "all.changed",
+        "all.unnamed",
+        "full.noticed_s",
+        "full.opened_s",
+    },
+}
 
 
 @pytest.mark.parametrize(
