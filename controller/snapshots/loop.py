@@ -105,15 +105,22 @@ class SnapshotTasks:
             except (SealError, BundleError, LayoutError, SignatureError) as error:
                 # None of these changes by itself.
                 await self.fail(order.request, str(error))
-            except (KubeError, TornError, TargetError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - a task that ended unseen would be begun again at once, for ever
+                known = isinstance(error, KubeError | TornError | TargetError | TimeoutError)
+                why = str(error) if known else f"{type(error).__name__}: {error}"
                 _log.warning(
-                    "snapshot %s: attempt %d failed: %s", order.name, attempt, error, extra={"tenant": order.spec.tenant}
+                    "snapshot %s: attempt %d failed: %s",
+                    order.name,
+                    attempt,
+                    why,
+                    extra={"tenant": order.spec.tenant},
+                    exc_info=not known,
                 )
                 if attempt == ATTEMPTS:
-                    await self.fail(order.request, f"{ATTEMPTS} attempts failed, the last one because: {error}")
+                    await self.fail(order.request, f"{ATTEMPTS} attempts failed, the last one because: {why}")
                     return
                 seconds = backoff.next()
-                made = status.retrying(order.request, attempt, str(error), seconds, self._now())
+                made = status.retrying(order.request, attempt, why, seconds, self._now())
                 await self._report(order.request, made)
                 await self._clock.sleep(seconds)
                 continue
