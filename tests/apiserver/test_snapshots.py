@@ -287,6 +287,23 @@ async def test_faults_are_told_and_tried_again_and_leave_nothing_that_counts(
         await manifest_of(here.target, "silent")
 
 
+async def test_an_error_that_no_list_knows_is_told_with_its_kind_and_the_snapshot_fails_at_last(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that ended unseen would be begun again by every turn."""
+
+    async def odd(*_: object) -> None:
+        raise ZeroDivisionError("of this test")
+
+    monkeypatch.setattr(loop, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(loop, "ATTEMPTS", 2)
+    monkeypatch.setattr(loop, "take", odd)
+    await here.ask("odd")
+    assert "2 attempts failed, the last one because: ZeroDivisionError: of this test" in await here.ends(
+        "odd", SnapshotReason.FAILED
+    )
+
+
 async def test_a_store_that_goes_away_in_between_leaves_nothing_and_the_next_attempt_is_whole(
     here: Installation, endpoint: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
