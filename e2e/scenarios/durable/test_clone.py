@@ -17,7 +17,7 @@ from e2e.tenants import Tenant
 CLONE = f"{NAME}-2"
 SNAPSHOT = f"{NAME}-c"
 READY_SECONDS = 60.0
-PAGE = "of the original's Deployment"
+PAGE = "made by a Deployment"
 
 
 def clone(backups: Backups, *more: str) -> commands.Outcome:
