@@ -76,8 +76,8 @@ class ClassBackup(ApiModel):
     retention: Retention | None = Field(None, description="Which of them are kept; a Tenant may keep fewer.")
     clones: Literal["Allowed", "Forbidden"] | None = Field(
         None,
-        description="Whether a snapshot of a Tenant of this class may become another Tenant (see bulkhead tenant restore --help): "
-        "a clone has all of its Secrets. Allowed by default.",
+        description="Whether a snapshot of a Tenant of this class may become another Tenant (see bulkhead tenant restore "
+        "--help): a clone has all of its Secrets. Allowed by default.",
     )
     target: TargetName | None = Field(
         None,

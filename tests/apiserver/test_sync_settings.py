@@ -96,7 +96,8 @@ async def test_a_raised_limit_lets_a_waiting_pod_start_and_opens_no_watch_again(
     session, listed, repaired = bed.session, bed.listed(), _repairs()
     await bed.tell(limits={GPU: 8})
     await bed.mirrored("large")
-    await bed.quiet()
+    await bed.patrolled()
+    await bed.idle()
     assert bed.listed() == listed
     assert bed.session is session
     assert not session._unready()

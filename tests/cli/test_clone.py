@@ -21,6 +21,8 @@ from tests.kit.storedsnapshot import ID, Backups, asked, say
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import NOW
 
+pytestmark = pytest.mark.stores
+
 FORBIDDEN: Final = {"spec": {"backup": {"clones": "Forbidden"}}}
 
 

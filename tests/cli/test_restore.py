@@ -7,6 +7,8 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from bulkhead.api import labels, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
@@ -21,6 +23,8 @@ from tests.kit.commandline import Cli, finish, start
 from tests.kit.storedsnapshot import ID, Backups, asked, say
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import NOW
+
+pytestmark = pytest.mark.stores
 
 
 async def mirror(client: Client, tenant: str, virtual: str, uid: str) -> None:

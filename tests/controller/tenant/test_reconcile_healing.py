@@ -29,7 +29,7 @@ from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import changed, plane_spec, tenant_class
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 LOST = PODS[2]
 
 

@@ -23,7 +23,7 @@ from tests.kit.etcdmembers import ADDRESS, PODS
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 CLASS, NODE = "rolling", "node-of-planes"
 SELECTED = "volume.kubernetes.io/selected-node"
 CONTROLLERS = ("statefulset-controller", "disruption-controller", "persistentvolumeclaim-protection-controller")
