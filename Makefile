@@ -29,7 +29,7 @@ any = $(subst $() $(), or ,$(strip $(1)))
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
 # Scenarios of the core suite wait for planes, so three run at a time; each process has two tenants of its own.
 SUITE ?= core
-SCENARIO_PROCESSES ?= 3
+SCENARIO_PROCESSES ?= 2
 SUITES := core slurm nodes install upgrade devices registry durable
 UP.core := host up
 UP.slurm := host up --slurm

@@ -23,6 +23,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "test_slinky_worker",
         "test_tasks",
         "test_theft",
+        "test_dashboards::test_no_panel_is_empty_that_should_not_be",
         "test_python_client::test_the_example_runs_a_gpu_pod_and_streams_its_logs",
         "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
     ),

@@ -28,11 +28,11 @@ def gang(name: str) -> Obj:
 
 def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, carol: Tenant) -> None:
     names = [f"train-{number}" for number in range(SIZE)]
-    spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED, schedulingGroup={"podGroupName": "gang"})
+    spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED, schedulingGroup={"podGroupName": "training"})
     first, *others = names
     carol.api.create(workloads.pod(first, spec))
     workloads.wait_refused(carol.api, first, "ReferenceMissing")
-    carol.api.create(gang("gang"))
+    carol.api.create(gang("training"))
     for name in others[:-1]:
         carol.api.create(workloads.pod(name, spec))
 
@@ -52,12 +52,12 @@ def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, car
         workloads.wait_running(carol.api, name)
 
     def reported() -> None:
-        found = workloads.condition(carol.api.get("PodGroup", "gang", "default"), "PodGroupScheduled")
+        found = workloads.condition(carol.api.get("PodGroup", "training", "default"), "PodGroupScheduled")
         workloads.expect((found or {}).get("status") == "True", f"condition {found}")
 
     until("the group to say that it is placed", reported, seconds=30)
     # The group first: its finalizer delays its deletion until the pods are gone, on both sides.
-    carol.api.delete("PodGroup", "gang", "default")
+    carol.api.delete("PodGroup", "training", "default")
     for name in names:
         carol.api.delete("Pod", name, "default", grace=0)
 
