@@ -27,7 +27,7 @@ NOT_IN_TEST := host simulation outage ways browser $(LAYERS)
 any = $(subst $() $(), or ,$(strip $(1)))
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
-# Scenarios of the core suite wait for planes, so three run at a time; each process has two tenants of its own.
+# Scenarios of the core suite wait for planes, so two run at a time; each process has two tenants of its own.
 SUITE ?= core
 SCENARIO_PROCESSES ?= 2
 SUITES := core slurm nodes install upgrade devices registry durable

@@ -52,7 +52,6 @@ LONGEST_FIRST = (
     "gpus",
     "test_audit_webhook",
     "everywhere",
-    "test_dashboards",
     "test_store_full",
     "test_oidc",
     "test_preflight",

@@ -255,7 +255,7 @@ async def test_tenants_beyond_the_service_range_are_refused_and_cost_the_others_
         async def has_slice() -> bool:
             return ready(await world.settle("surplus"))[1] != Reason.ADDRESSES_EXHAUSTED
 
-        await until(has_slice, "the slice to be given to the other tenant")
+        await until(has_slice, "the slice to be given to the other tenant", 180)
         await take_down(world, "surplus")
 
 
