@@ -1,8 +1,8 @@
-"""`restore --all` on a host that has lost every tenant: made, snapshot and deleted a few at a time, then brought back together.
+"""`restore --all` on a host that has lost every tenant: all made and stored, then all deleted, then brought back together.
 
-    each tenant: created ──> a mark ──> snapshot ──> deleted with its TenantSnapshot    the command ──> all Ready and the same
+    each tenant: created ──> a mark ──> snapshot    each: deleted, with its TenantSnapshot    the command ──> all Ready
 
-While they are made only a few planes run, so the preparation needs little memory; the end needs that of all of them.
+None is deleted before the last one has a slice: it would get that of a deleted one, and only one of the two could come back.
 """
 
 import time
@@ -41,7 +41,8 @@ def measure(place: Place, count: int, readings: Readings) -> None:
     chosen = [f"{PREFIX}-{number}" for number in range(1, count + 1)]
     begin = time.monotonic()
     with ThreadPoolExecutor(_AT_ONCE, "tenants") as pool:
-        known = list(pool.map(partial(_known, place), chosen))
+        known = list(pool.map(partial(_stored, place), chosen))
+        list(pool.map(partial(_deleted, place), chosen))
     place.note(f"{count} tenants made, stored and deleted in {time.monotonic() - begin:.0f} s")
     limit = count * _SECONDS_EACH + 300
     begin = time.monotonic()
@@ -75,12 +76,15 @@ def difference(place: Place, before: Known) -> str:
     return "" if mark is not None and mark["data"]["text"] == before.name else f"{before.name}: its objects are not back"
 
 
-def _known(place: Place, name: str) -> Known:
-    """Make a tenant, store it, and delete it."""
+def _stored(place: Place, name: str) -> Known:
+    """Make a tenant, and store it."""
     tenant = place.tenant(name, **MODEST)
     tenant.api.create(config_map(MARK, name))
     place.snapshot(name, f"{name}-1")
     found: Obj = place.host.get("Tenant", name)
+    return Known(name, str(found["metadata"]["uid"]), {field: found["status"][field] for field in KEPT})
+
+
+def _deleted(place: Place, name: str) -> None:
     tenants.remove(place.host, name, seconds=300)
     place.host.delete("TenantSnapshot", f"{name}-1")
-    return Known(name, str(found["metadata"]["uid"]), {field: found["status"][field] for field in KEPT})
