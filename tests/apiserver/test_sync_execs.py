@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from bulkhead.kube.proxy import RawConnection
 from bulkhead.kube.resources import NODES
 from bulkhead.kube.websocket import Messages
 from syncer.kubelet import server
+from tests.kit import machine
 from tests.kit.background import background
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
@@ -80,19 +80,10 @@ class Bench:
         return await client.upgrade(path, params, how, method="POST" if how is _SPDY else "GET")
 
 
-def _address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the address
-        address = str(probe.getsockname()[0])
-    if address.startswith("127."):
-        pytest.skip("this machine has no address but loopback")
-    return address
-
-
 @pytest.fixture
 async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Bench]:
     """A tenant with a running pod on a node whose kubelet is played."""
-    address, port, kubelet_port = _address(), free_port(), free_port()
+    address, port, kubelet_port = machine.address("a kubelet"), free_port(), free_port()
     cert, key = Authority("kubelet").issue("kubelet", addresses=(address,))
     (tmp_path / "kubelet.pem").write_bytes(cert + key)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -6,7 +6,6 @@ The syncer's kubelet listens with TLS on an address of this machine, because API
 import asyncio
 import contextlib
 import json
-import socket
 import ssl
 import urllib.parse
 import urllib.request
@@ -21,6 +20,7 @@ from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError, NotServed
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS
 from tests.apiserver.test_sync_metrics import PLAYED, measure
+from tests.kit import machine
 from tests.kit.background import background
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
@@ -33,11 +33,7 @@ CANARY = "canary-of-another-tenant"
 @pytest.fixture
 async def bed(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[SyncerBed]:
     """A tenant whose kubelet listens at an address of this machine, which its nodes have."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the address
-        address = str(probe.getsockname()[0])
-    if address.startswith("127."):
-        pytest.skip("this machine has no address but loopback")
+    address = machine.address("a kubelet")
     cert, key = Authority("kubelet").issue("shim", addresses=(address,))
     (tmp_path / "shim.pem").write_bytes(cert + key)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from gpumetrics.kubelets import Kubelets
 from gpumetrics.rounds import Rounds
 from gpumetrics.settings import Settings
 from syncer.kubelet import exposition
+from tests.kit import machine
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
@@ -82,18 +82,9 @@ class Rig:
         return exposition.page("cadvisor", node or self.bed.node, exposition.NO_PODS, found).decode()
 
 
-def own_address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the address
-        address = str(probe.getsockname()[0])
-    if address.startswith("127."):
-        pytest.skip("this machine has no address but loopback")
-    return address
-
-
 @pytest.fixture
 async def rig(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Rig]:
-    authority, address = Authority("cluster"), own_address()
+    authority, address = Authority("cluster"), machine.address("a kubelet")
     async with (
         SyncerBed.open(host_client, plane_client) as bed,
         Kubelet(address, authority).serving(tmp_path) as kubelet,

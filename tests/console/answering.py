@@ -6,7 +6,6 @@ API servers proxy to no loopback address.
 import base64
 import contextlib
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -20,14 +19,6 @@ from bulkhead.gpus import fields
 from tests.controller.slurm_runtime.slurmrestd import KEY, job, number
 from tests.kit.pki import Authority
 from tests.kit.ports import free_port
-
-
-def own_address() -> str:
-    """An address of this machine that is not loopback; empty if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the address
-        address = str(probe.getsockname()[0])
-    return "" if address.startswith("127.") else address
 
 
 @dataclass
