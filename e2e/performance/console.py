@@ -31,15 +31,13 @@ from urllib.parse import urlsplit
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Resource
-from e2e import machine
-from e2e.performance import judgement
+from e2e.performance import judgement, report
 from tests.kit import largehost
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.largehost import Size
 from tests.kit.servers import ServerOptions, running
 
 LIMITS: Final = Path(__file__).with_name("limits-console.yaml")
-RESULTS: Final = machine.RESULTS / "console.json"
 _WAIT_SECONDS: Final = 600.0
 _SETTLE_SECONDS: Final = 60.0
 _SERVER_MIB: Final = 3000
@@ -176,11 +174,7 @@ def main() -> int:
     print(f"a host of {chosen.nodes} nodes and {chosen.pods} pods, some minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="bulkhead-bench-") as folder:
         found = measure(Path(folder), size)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    verdicts = judgement.judge(found, limits)
-    print(judgement.as_text(verdicts), json.dumps(found), RESULTS, sep="\n")
-    return 0 if judgement.passes(verdicts) else 1
+    return report.conclude("console", found, limits)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ CPU time is that of the program alone, and does not depend on what else runs.
 
 import argparse
 import asyncio
-import json
 import resource
 import ssl
 import subprocess
@@ -37,8 +36,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.work.clock import SystemClock
-from e2e import machine
-from e2e.performance import judgement
+from e2e.performance import judgement, report
 from gpumetrics import kubelets, rounds
 from gpumetrics.exporters import Exporter
 from gpumetrics.hostview import HostView
@@ -50,7 +48,6 @@ from tests.kit.pki import Authority
 from tests.kit.ports import free_port
 
 LIMITS: Final = Path(__file__).with_name("limits-gpumetrics.yaml")
-RESULTS: Final = machine.RESULTS / "gpumetrics.json"
 TENANTS: Final = 100
 PODS_OF_A_NODE: Final = 4
 GPUS: Final = 8
@@ -313,11 +310,7 @@ def main() -> int:
     print(f"{chosen.nodes} nodes, {chosen.nodes * PODS_OF_A_NODE} pods, a minute or two", flush=True)
     with tempfile.TemporaryDirectory(prefix="bulkhead-bench-") as folder:
         found = asyncio.run(measure(chosen.nodes, Path(folder)))
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    verdicts = judgement.judge(found, limits)
-    print(judgement.as_text(verdicts), json.dumps(found), RESULTS, sep="\n")
-    return 0 if judgement.passes(verdicts) else 1
+    return report.conclude("gpumetrics", found, limits)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ NOT_RECORDED = {
 }
 
 
+@pytest.mark.parametrize("file", sorted(judgement.LIMITS.parent.glob("limits*.yaml")), ids=lambda file: file.stem)
+def test_every_file_of_limits_is_one_that_its_benchmark_takes(file: Path) -> None:
+    assert judgement.load(file)
+
+
 @pytest.mark.parametrize(
     ("limit", "value", "word", "fails"),
     [
