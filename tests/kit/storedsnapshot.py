@@ -70,7 +70,14 @@ async def backups(
                 await inside.apply(kinds.SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
                 return await inside.create(kinds.PODS, body)
 
+            async def served() -> bool:
+                return any(
+                    found["metadata"]["name"] == "kubernetes" for found in (await inside.list_metadata(kinds.SERVICES)).items
+                )
+
             pod = await default()
+            # A new API server makes its Service soon after it is ready, and a dry run counts Services.
+            await until(served, "the Service of the API server")
         root = tmp_path / "backups"
         of = {"metadata": {"name": name, "labels": {"team": "red"}}, "spec": {"class": "standard"}}
         made = await storecopy.taken(plane, storecopy.in_folder(root), f"{name}-one", of)
