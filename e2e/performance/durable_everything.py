@@ -16,10 +16,9 @@ from e2e.api import Obj
 from e2e.performance.durable_figures import Everything, Readings
 from e2e.performance.durable_place import Place
 from e2e.performance.durable_sizes import MARK, config_map
+from e2e.performance.sync_setup import MODEST
 
 PREFIX: Final = "bench-durable-all"
-# So that forty planes fit on a machine of two cores: a request is a reservation and a weight, not a limit.
-MODEST: Final = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
 _AT_ONCE: Final = 3
 _SECONDS_EACH: Final = 120.0
 # What stays the same when a tenant comes back.

@@ -26,7 +26,8 @@ _MANY_PLANES = 15
 # Allows more pods and Secrets than the example class.
 _CLASS = "e2e-bench-sync"
 _OBJECTS = {"pods": 2000, "secrets": 4000}
-_MODEST = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
+# `spec.controlPlane`, so that many planes fit on two cores: a request is a reservation and a weight, not a limit.
+MODEST = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
 
 Note = Callable[[str], None]
 
@@ -45,7 +46,7 @@ class Setup:
     def planes(self, count: int) -> list[tuple[str, Path]]:
         """The first `count` tenants, Ready, and their kubeconfigs; missing ones are created."""
         if self.control_plane is None and len(self.tenants) > _MANY_PLANES:
-            return _planes(self.tenants[:count], self.note, _MODEST, ", each API server asking for 10m of CPU instead of 50m")
+            return _planes(self.tenants[:count], self.note, MODEST, ", each API server asking for 10m of CPU instead of 50m")
         return _planes(self.tenants[:count], self.note, self.control_plane)
 
     @classmethod

@@ -28,6 +28,7 @@ from bulkhead.snapshots.sending import SendError
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.tenant.restoreplan import RestorePlan
+from workstation.cli.tenant.waiting import HOPELESS
 
 _PORT: Final = 2390  # of the pod (`controller.plane.restoring`)
 _SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret
@@ -39,21 +40,12 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 BROUGHT: Final = "bulkhead.dev/keys-brought"
 _LOOK_SECONDS: Final = 0.5
 # A Tenant that is refused by one of these is not built before a person changes something.
-_REFUSALS: Final = frozenset(
-    {
-        Reason.UNKNOWN_CLASS,
-        Reason.INVALID_NAME,
-        Reason.VERSION_UNAVAILABLE,
-        Reason.OUT_OF_BOUNDS,
-        Reason.IMPOSSIBLE_QUOTA,
-        Reason.NOT_SUPPORTED,
-        Reason.INVALID_CONFIGURATION,
-        Reason.NODES_TAKEN,
-        Reason.NAMESPACE_TAKEN,
-        Reason.ADOPTION_REFUSED,
-        Reason.ADDRESSES_EXHAUSTED,
-    }
-)
+_REFUSALS: Final = HOPELESS | {
+    Reason.INVALID_CONFIGURATION,
+    Reason.NODES_TAKEN,
+    Reason.ADOPTION_REFUSED,
+    Reason.ADDRESSES_EXHAUSTED,
+}
 _CHUNK_BYTES: Final = 256 * 1024
 _MIB: Final = 1 << 20
 
