@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
+from e2e.chaos.faults import clocks, crashes, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
 from e2e.poll import until
@@ -91,6 +91,11 @@ def test_a_full_disk_refuses_the_files_of_a_program_and_not_its_network(tmp_path
     words = disks.strace(Process(42, "etcd", 1), "write", "error=ENOSPC", Path("log"), found)
     assert words.count("-P") == 2
     assert set(found) < set(words)
+
+
+@pytest.mark.parametrize("stat", ["cache 50331648\nrss 17965056\nmapped_file 4247552\n", "anon 17965056\nfile 50331648\n"])
+def test_memory_that_a_group_cannot_give_back_leaves_out_mapped_files(stat: str) -> None:
+    assert crashes.anonymous_bytes(stat) == 17965056
 
 
 def test_a_refused_exec_is_told_by_the_message_of_its_last_channel() -> None:

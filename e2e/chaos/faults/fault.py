@@ -107,10 +107,15 @@ def tenant_ready(scene: Scene) -> None:
     workloads.expect(tenants.is_ready(tenant), tenants.explain(tenant))
 
 
-def write(api: Api, *, timeout: float = 3.0) -> None:
-    """A small write that needs no earlier object. Raises what the API raises."""
+def write(api: Api, *, timeout: float = 3.0, filler: int = 0) -> None:
+    """A write that needs no earlier object, with so many bytes of filler. Raises what the API raises."""
     path = "/api/v1/namespaces/default/configmaps/chaos-fault"
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "chaos-fault"}, "data": {"at": marker()}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "chaos-fault"},
+        "data": {"at": marker(), "filler": "x" * filler},
+    }
     query = {"fieldManager": "bulkhead-chaos", "force": "true"}
     api.request("PATCH", path, body=body, query=query, timeout=timeout, content_type="application/apply-patch+yaml")
 
