@@ -2,15 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels, ledger, names
-from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
-from bulkhead.kube.resources import NODES, PODS, RESOURCE_QUOTAS
+from bulkhead.kube.resources import NODES, RESOURCE_QUOTAS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
 from bulkhead.tracing import sending
@@ -21,15 +19,15 @@ from controller.settings import Settings
 from controller.tracing import Traces
 from syncer import metrics
 from tests.kit.background import background
-from tests.kit.collector import Collector, Got
+from tests.kit.collector import Collector
 from tests.kit.hostileserver import endless, serving, silent
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LINE, LedgerHost, leads
+from tests.kit.podtraces import WAY, brought_to_run, in_order, kubelet_runs, runs, trace_of, traced
 from tests.kit.ports import free_port
-from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.syncerbed import SyncerBed
 
 pytestmark = pytest.mark.apiserver
-WAY = ["pod.seen", "pod.mirrored", "pod.scheduled", "pod.bound", "pod.prepared", "pod.started", "pod.reported"]
 SECRET = "hunter2-canary"
 
 
@@ -42,83 +40,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def collector() -> AsyncIterator[Collector]:
     async with Collector.open() as opened:
         yield opened
-
-
-def traced(url: str, one_in: int = 1) -> dict[str, Any]:
-    return {"tracesCollector": url, "traceOnePodIn": one_in}
-
-
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-async def kubelet_runs(bed: SyncerBed, host: Obj) -> None:
-    """What a kubelet reports, with the present time."""
-    at = now()
-    kinds = ("PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
-    status = {
-        "phase": "Running",
-        "startTime": at,
-        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in kinds],
-        "containerStatuses": [
-            {
-                "name": "main",
-                "image": "busybox:1.36",
-                "imageID": "x",
-                "ready": True,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": at}},
-            }
-        ],
-    }
-    await bed.host.patch(PODS, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
-
-
-async def brought_to_run(bed: SyncerBed, pod: Obj) -> Obj:
-    """A pod that runs on both sides; returns the virtual one."""
-    name = pod["metadata"]["name"]
-    await bed.create(pod)
-    host = await bed.mirrored(name)
-    await bed.bind(host)
-
-    async def bound() -> bool:
-        return bool(((await bed.virtual(name)) or {}).get("spec", {}).get("nodeName"))
-
-    await until(bound, f"{name} bound in the plane")
-    await kubelet_runs(bed, host)
-    return await runs(bed, name)
-
-
-async def runs(bed: SyncerBed, name: str) -> Obj:
-    async def so() -> Obj | None:
-        pod = await bed.virtual(name) or {}
-        return pod if (pod.get("status") or {}).get("phase") == "Running" else None
-
-    found: Obj = await until(so, f"{name} runs in the plane")
-    return found
-
-
-async def trace_of(collector: Collector, tenant: str, pod: Obj, *needed: str) -> dict[str, Got]:
-    trace = trace_of_pod(tenant, pod["metadata"]["uid"])
-
-    async def whole() -> dict[str, Got] | None:
-        found = collector.of(trace)
-        return found if found.keys() >= {"pod", *needed} else None
-
-    got: dict[str, Got] = await until(whole, f"the spans {needed} of {pod['metadata']['name']}")
-    return got
-
-
-def in_order(spans: dict[str, Got]) -> list[str]:
-    """The parts of a trace, which lie one after the other in their whole."""
-    parts = {name: span for name, span in spans.items() if name != "pod"}
-    whole = spans["pod"]
-    assert whole.parent == b""
-    assert {span.parent for span in parts.values()} == {whole.span}
-    edge = whole.start
-    for span in sorted(parts.values(), key=lambda span: (span.start, span.end)):
-        assert edge - 1e-6 <= span.start <= span.end <= whole.end + 1e-6, span
-    return [span.name for span in sorted(parts.values(), key=lambda span: (span.end, WAY.index(span.name)))]
 
 
 async def test_a_pods_trace_has_its_way_in_order_and_nothing_but_names(

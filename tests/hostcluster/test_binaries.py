@@ -34,9 +34,10 @@ MODULE_OF = {
     "metallb": "go.universe.tf/metallb",
     "contour": "github.com/projectcontour/contour",
     "kueue": "sigs.k8s.io/kueue",
+    "otelcol": "go.opentelemetry.io/collector/otelcol",
 }
 # Of which releases hold no binaries.
-UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue"}
+UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue", "otelcol"}
 FAKE = Recipe("fake", "v1", ("fake",), ())
 
 

@@ -4,7 +4,7 @@ async with Collector.open() as collector: ...    collector.url; collector.spans,
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -59,8 +59,7 @@ class Collector:
 
     def of(self, trace: bytes) -> dict[str, Got]:
         """The spans of a trace by name, in the order of their start."""
-        found = sorted((span for span in self.spans if span.trace == trace), key=lambda span: (span.start, span.end))
-        return {span.name: span for span in found}
+        return by_name(self.spans, trace)
 
     async def _take(self, request: web.Request) -> web.Response:
         self.requests += 1
@@ -72,6 +71,12 @@ class Collector:
         return web.Response(
             body=ExportTraceServiceResponse().SerializeToString(), content_type="application/x-protobuf", status=200
         )
+
+
+def by_name(spans: Iterable[Got], trace: bytes) -> dict[str, Got]:
+    """The spans of a trace by name, in the order of their start."""
+    found = sorted((span for span in spans if span.trace == trace), key=lambda span: (span.start, span.end))
+    return {span.name: span for span in found}
 
 
 def decoded(body: bytes) -> list[Got]:

@@ -153,6 +153,12 @@ def _kueue(_: str) -> Recipe:
     return Recipe("kueue", version, ("kueue",), (), ldflags=f"-X sigs.k8s.io/kueue/pkg/version.GitVersion={version}")
 
 
+def _otelcol(_: str) -> Recipe:
+    # Parts of one release (v0.161.0 of some is v1.67.0 of others), joined by main.go here: its publisher alone has programs.
+    version = "v0.161.0"
+    return Recipe("otelcol", version, ("otelcol",), (), package=".", ldflags=f"-X main.version={version}")
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -169,6 +175,7 @@ _RECIPES = {
     "metallb": _metallb,
     "contour": _contour,
     "kueue": _kueue,
+    "otelcol": _otelcol,
 }
 ON_REQUEST = (
     "dex",
@@ -177,6 +184,7 @@ ON_REQUEST = (
     "metallb",
     "contour",
     "kueue",
+    "otelcol",
 )  # fetched only if a caller asks for them
 COMPONENTS = tuple(_RECIPES)
 
