@@ -1,15 +1,18 @@
-"""A tenant's creation and a pod's way, as a collector in the cluster gets them; and network and disk of own pods."""
+"""A tenant's creation and a pod's way, as a collector in the cluster gets them; and network and disk of own pods.
+
+The kubelet's own page is left in `build/results/kubelet-cadvisor.txt`.
+"""
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
 import bulkhead
-from e2e import tenants, workloads
+from e2e import machine, tenants, workloads
 from e2e.api import Api, Obj
-from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.scenarios.devices.conftest import TRACES_SPACE
 from e2e.tenants import Tenant
@@ -40,23 +43,30 @@ CREATION = [
     "tenant.addons",
     "tenant.ready",
 ]
-WORK = "nslookup kubernetes.default >/dev/null; dd if=/dev/zero of=/tmp/x bs=1M count=8 conv=fsync"
+# Past the page cache: what it writes later counts for no container on an overlay.
+WORK = "nslookup kubernetes.default >/dev/null; dd if=/dev/zero of=/tmp/x bs=1M count=8 oflag=direct 2>/dev/null"
+KUBELETS_PAGE = machine.RESULTS / "kubelet-cadvisor.txt"
+# Counters, so that a page which was read before has no more of them, and one after it no fewer.
+COUNTED = (
+    r"container_(?:network_(?:receive|transmit)_(?:bytes|packets|packets_dropped|errors)|fs_(?:reads|writes)(?:_bytes)?)_total"
+)
+RECEIVED, WRITTEN = ("container_network_receive_bytes_total", "eth0"), ("container_fs_writes_bytes_total", "main")
 WAY = ["pod.seen", "pod.mirrored", "pod.scheduled", "pod.bound", "pod.prepared", "pod.started", "pod.reported"]
 
 
 @pytest.fixture(scope="module")
 def collector(host: Api) -> Iterator[Api]:
-    """The collector, before any tenant is created."""
+    """The collector. Tenants may be there before it: what is sent of their creation waits for it in the controller's queue."""
+    host.delete("Namespace", TRACES_SPACE)
+
+    def gone() -> None:
+        workloads.expect(host.find("Namespace", TRACES_SPACE) is None, "it is still there")
+
+    until("what an interrupted run left to be gone", gone, seconds=60)
     tenants.make_namespace(host, TRACES_SPACE)
     spec = workloads.pod_spec(("python3", "-c", COLLECTOR))
     spec["containers"][0] |= {"image": f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}", "imagePullPolicy": "IfNotPresent"}
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
-    host.delete("Pod", "collector", TRACES_SPACE, grace=0)
-
-    def gone() -> None:
-        workloads.expect(host.find("Pod", "collector", TRACES_SPACE) is None, "it is still there")
-
-    until("the earlier collector to be gone", gone, seconds=60)
     host.create(workloads.pod("collector", spec, namespace=TRACES_SPACE))
     port = {"port": 4318, "targetPort": 4318}
     host.apply(
@@ -99,7 +109,16 @@ def table(name: str, own: list[Obj], order: list[str]) -> None:
     print(name, *lines, sep="\n")
 
 
-def test_a_tenants_creation_and_a_pods_way_are_traces(collector: Api, bob: Tenant) -> None:
+@pytest.fixture
+def bobs(bob: Tenant) -> Iterator[str]:
+    """A namespace in bob's plane for one test."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    tenants.make_namespace(bob.api, name)
+    yield name
+    bob.api.delete("Namespace", name)
+
+
+def test_a_tenants_creation_and_a_pods_way_are_traces(collector: Api, bob: Tenant, bobs: str) -> None:
     needed = [*CREATION, "reconcile", "step.keys", "step.slice", "step.identity"]
     own = trace(collector, "tenant", needed, **{"bulkhead.tenant": bob.name})
     assert {span["service"] for span in own} == {"bulkhead-controller"}
@@ -107,29 +126,66 @@ def test_a_tenants_creation_and_a_pods_way_are_traces(collector: Api, bob: Tenan
     ends = [by_name[part]["end"] for part in CREATION]
     assert ends == sorted(ends)
     table("creation", own, ["tenant", *CREATION])
-    bob.api.create(workloads.pod("traced", namespace="default"))
-    workloads.wait_running(bob.api, "traced", namespace="default")
-    way = trace(collector, "pod", WAY, **{"bulkhead.tenant": bob.name, "k8s.pod.name": "traced"})
+    bob.api.create(workloads.pod("traced", namespace=bobs))
+    workloads.wait_running(bob.api, "traced", namespace=bobs)
+    named = {"bulkhead.tenant": bob.name, "k8s.namespace.name": bobs, "k8s.pod.name": "traced"}
+    way = trace(collector, "pod", WAY, **named)
     assert {span["service"] for span in way} == {"bulkhead-syncer"}
     table("way", way, ["pod", *WAY])
 
 
-def test_a_tenant_sees_network_and_disk_of_its_own_pods_alone(alice: Tenant, bob: Tenant) -> None:
-    for tenant, name in ((alice, "ours"), (bob, "theirs")):
-        command = ("sh", "-c", f"while true; do {WORK}; sleep 1; done")
-        tenant.api.create(workloads.pod(name, workloads.pod_spec(command), namespace="default"))
-    workloads.wait_running(alice.api, "ours", namespace="default")
-    workloads.wait_running(bob.api, "theirs", namespace="default")
-    node = alice.api.get("Pod", "ours", "default")["spec"]["nodeName"]
+Figures = dict[tuple[str, str], list[float]]
 
-    def page() -> str:
-        text = kubectl(alice.kubeconfig, "get", "--raw", f"/api/v1/nodes/{node}/proxy/metrics/cadvisor").out
-        line = r'^container_network_receive_bytes_total\{interface="eth0",.*pod="ours"\} (\S+)$'
-        received = re.search(line, text, re.MULTILINE)
-        workloads.expect(received is not None and float(received[1]) > 0, "no network figures of the pod yet")
+
+def figures(page: str, namespace: str, pod: str) -> Figures:
+    """What a page has of a pod, by metric and by interface or container: a value for each disk."""
+    found: Figures = {}
+    for name, inside, value in re.findall(rf"^({COUNTED})\{{(.*)\}} (\S+)(?: \d+)?$", page, re.MULTILINE):
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', inside))
+        part = labels.get("interface" if "_network_" in name else "container", "")
+        if (labels.get("namespace"), labels.get("pod")) == (namespace, pod) and part:
+            found.setdefault((name, part), []).append(float(value))
+    return found
+
+
+def test_a_tenant_sees_network_and_disk_of_its_own_pods_alone(
+    host: Api, alice: Tenant, bob: Tenant, space: str, bobs: str
+) -> None:
+    command = ("sh", "-c", f"while true; do {WORK}; sleep 1; done")
+    for tenant, name, where in ((alice, "ours", space), (bob, "theirs", bobs)):
+        tenant.api.create(workloads.pod(name, workloads.pod_spec(command), namespace=where))
+    ours = workloads.wait_running(alice.api, "ours", namespace=space)
+    workloads.wait_running(bob.api, "theirs", namespace=bobs)
+    node, real = ours["spec"]["nodeName"], workloads.host_pod_of(host, ours, alice.work)["metadata"]["name"]
+
+    def kubelets_page() -> str:
+        text = host.text(f"/api/v1/nodes/{machine.NODE}/proxy/metrics/cadvisor")
+        KUBELETS_PAGE.parent.mkdir(parents=True, exist_ok=True)
+        KUBELETS_PAGE.write_text(text)
         return text
 
-    text = until("network figures of the pod", page, seconds=120, interval=3.0)
-    print(text)
-    for hidden in ("theirs", bob.name, alice.work, "kube-system", "kubepods"):
-        assert hidden not in text, hidden
+    def measured() -> Figures:
+        found = figures(kubelets_page(), alice.work, real)
+        worked = all(sum(found.get(key, [])) > 0 for key in (RECEIVED, WRITTEN))
+        workloads.expect(worked, f"the kubelet has {found} of {real}")
+        return found
+
+    before = until("the kubelet to measure network and disk of the pod", measured, seconds=60, interval=3.0)
+
+    def shown() -> str:
+        page = alice.api.text(f"/api/v1/nodes/{node}/proxy/metrics/cadvisor")
+        found = figures(page, space, "ours")
+        late = [key for key, values in before.items() if sum(found.get(key, [-1.0])) < max(values)]
+        workloads.expect(not late, f"not there yet, or older than what the kubelet had before: {late}")
+        return page
+
+    page = until("the tenant's page to have what the kubelet had", shown, seconds=120, interval=3.0)
+    print(page)
+    real_page = kubelets_page()
+    after = figures(real_page, alice.work, real)
+    # The kubelet may count a disk at each of its layers, so the page has between one of them and all.
+    for key, values in figures(page, space, "ours").items():
+        assert sum(values) <= sum(after.get(key, [])), f"{key} is more than the kubelet counts"
+    disks = set(re.findall(r'device="(/dev/[^"]+)"', real_page))
+    for hidden in {"theirs", bob.name, bobs, alice.work, real, "kube-system", "kubepods"} | disks:
+        assert hidden not in page, hidden
