@@ -6,13 +6,13 @@ The page is about all that runs on a node. A line counts if
 - the control group that was measured is that pod's, by the UID in its path: a name alone may be a predecessor's.
 
 What the page says of the host is left out: devices, paths, images, and how large the node's disks are. Figures by disk are
-added up.
+added up. Disks below LVM, LUKS or RAID are measured at each layer: a page has the same bytes for `/dev/dm-0` and `/dev/sda`.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from bulkhead.gpus.attribution import Name
 from bulkhead.gpus.exposition import Sample, parse
@@ -41,6 +41,7 @@ NAMESPACE: Final = "namespace"
 POD: Final = "pod"
 CONTAINER: Final = "container"
 INTERFACE: Final = "interface"
+_DEVICE: Final = "device"
 # Only between the scraper and a syncer.
 UID: Final = "uid"
 NODE: Final = "node"
@@ -48,9 +49,14 @@ NODE: Final = "node"
 _OWNER: Final = re.compile(
     r"(?:^|[/-])pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)"
 )
+# Devices whose bytes are written to others, which the page has too.
+_LAYER: Final = re.compile(r"/dev/(?:mapper/|dm-|md/|md\d|loop\d|bcache\d|drbd\d)")
 # Only lines that may count are taken apart: the others are nine of ten.
 _STARTS: Final = (b"container_network_", b"container_fs_")
 _OF_WORK: Final = b'-work"'
+
+
+_Place: TypeAlias = tuple[str, Name, str, str]  # metric, pod, container, interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +72,50 @@ def figures(page: bytes, node: str, pods: Mapping[Name, str]) -> Figures:
     lines = (line for line in page[:MAX_PAGE_BYTES].split(b"\n") if line.startswith(_STARTS) and _OF_WORK in line)
     read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_PAGE_BYTES, max_samples=MAX_SAMPLES)
     left_out = read.left_out
-    sums: dict[tuple[str, Name, str, str], float] = {}
+    sums: dict[_Place, _Disks] = {}
     interfaces: dict[Name, set[str]] = {}
     for sample in read.samples:
+        if _is_of_a_whole_pod(sample):
+            continue
         place = _place(sample, pods)
         if place is None or not _has_room(interfaces.setdefault(place[1], set()), place[3]):
             left_out += 1
         else:
-            sums[place] = sums.get(place, 0.0) + max(0.0, sample.value)
+            sums.setdefault(place, _Disks()).add(sample.labels.get(_DEVICE, ""), max(0.0, sample.value))
     made: dict[Name, list[Sample]] = {}
-    for (name, pod, container, interface), value in sums.items():
+    for (name, pod, container, interface), disks in sums.items():
         where = {CONTAINER: container, INTERFACE: interface, UID: pods[pod], NODE: node}
         labels = {NAMESPACE: pod.namespace, POD: pod.name} | {key: text for key, text in where.items() if text}
-        made.setdefault(pod, []).append(Sample(name, labels, value))
+        made.setdefault(pod, []).append(Sample(name, labels, disks.value))
     return Figures({pod: tuple(samples) for pod, samples in made.items()}, left_out)
 
 
-def _place(sample: Sample, pods: Mapping[Name, str]) -> tuple[str, Name, str, str] | None:
+@dataclass(slots=True)
+class _Disks:
+    """The values of one series; those of an interface have no device."""
+
+    plain: float = 0.0
+    layer: float = 0.0
+
+    def add(self, device: str, value: float) -> None:
+        """Take one line over."""
+        if _LAYER.match(device):
+            self.layer = max(self.layer, value)
+        else:
+            self.plain += value
+
+    @property
+    def value(self) -> float:
+        """All plain disks; the busiest layer above them where a page lacks these, or counts less of them."""
+        return max(self.plain, self.layer)
+
+
+def _is_of_a_whole_pod(sample: Sample) -> bool:
+    """Whether a line of disks is of no container: the page adds each pod up, and has its containers too."""
+    return not sample.name.startswith(_NETWORK) and not sample.labels.get(CONTAINER)
+
+
+def _place(sample: Sample, pods: Mapping[Name, str]) -> _Place | None:
     """The series that a line belongs to; None if it is not certain whose it is."""
     labels = sample.labels
     pod = Name(labels.get(NAMESPACE, ""), labels.get(POD, ""))
@@ -93,7 +126,7 @@ def _place(sample: Sample, pods: Mapping[Name, str]) -> tuple[str, Name, str, st
     if sample.name.startswith(_NETWORK):
         # It is measured once for all of a pod's containers.
         return (sample.name, pod, "", interface) if interface else None
-    return (sample.name, pod, container, "") if container else None
+    return sample.name, pod, container, ""
 
 
 def _has_room(known: set[str], interface: str) -> bool:
