@@ -4,6 +4,7 @@ It needs neither root nor the embedded host: it starts its own etcd and kube-api
 real size (`tests.kit.largehost`). Then it runs the command as a user does, enters its link, and follows its events.
 
     first_picture_s    from the start of the command until the first picture is on the page's stream: tenants and quotas
+    first_picture_ran_s  the same without the time in which the process was ready to run and other work had the CPU
     first_picture_cpu_s  the process's CPU time until then, which other work of the machine does not stretch
     whole_s, whole_cpu_s   the same until the first picture with the map and the queue: all nodes and pods were read
     control_s          the same lists read once before, and thrown away: what the API server alone takes
@@ -78,6 +79,10 @@ class Page:
             elif line.startswith(b"data: "):
                 yield name, time.monotonic(), line[6:].strip()
 
+    def queued(self) -> float:
+        """Seconds in which the process was ready to run and waited for a CPU."""
+        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def high_mib(self) -> float:
         """The highest resident memory so far."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -98,6 +103,7 @@ def follow(page: Page, cordon: Any, server_cpu: Callable[[], float]) -> dict[str
             )
         if name == "picture" and "first_picture_s" not in found:
             found["first_picture_s"] = at - page.begun
+            found["first_picture_ran_s"] = at - page.begun - page.queued()
         if name == "picture" and "whole_s" not in found and not json.loads(body)["reading"]:
             found["whole_s"] = at - page.begun
             found["overview_kib"] = len(body) / 1024
