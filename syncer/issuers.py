@@ -44,6 +44,8 @@ class Issuers:
         self._fresh = fresh_seconds
         self._documents: Mapping[str, str] = {}
         self._read_at: float | None = None
+        # The last version that was asked for and is not the one here: it is looked for once.
+        self._missed = ""
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext) -> None:
         """Serve until cancelled."""
@@ -53,18 +55,22 @@ class Issuers:
         """The answer to one request."""
         if method != "GET":
             return http1.response(405, b"only GET\n")
-        # The version is in the address for the caller's sake alone: what is answered is what there is now.
+        # What is answered is what there is now, whatever version is asked for. The API server may ask for new keys within the
+        # second in which they were written, and would keep older ones until they change again.
         provider, _, rest = path.removeprefix("/").partition("/")
-        kind = _DOCUMENTS.get(rest.partition("/")[2])
-        found = (await self._current()).get(f"{provider}.{kind}") if kind else None
+        version, _, document = rest.partition("/")
+        kind = _DOCUMENTS.get(document)
+        found = (await self._current(provider, version)).get(f"{provider}.{kind}") if kind else None
         if found is None:
             return http1.response(404, b"not found\n")
         return http1.response(200, found.encode(), "application/json")
 
-    async def _current(self) -> Mapping[str, str]:
+    async def _current(self, provider: str, version: str) -> Mapping[str, str]:
         """The documents; as they were, while the host does not answer."""
-        now = self._clock.monotonic()
-        if self._read_at is None or now - self._read_at >= self._fresh:
+        now, place = self._clock.monotonic(), f"/{provider}/{version}/"
+        missed = place != self._missed and place not in self._documents.get(f"{provider}.discovery", "")
+        self._missed = place if missed else self._missed
+        if missed or self._read_at is None or now - self._read_at >= self._fresh:
             try:
                 found = await self._host.get(CONFIG_MAPS, CONFIG_MAP, self._namespace)
                 self._documents = {str(key): str(text) for key, text in (found.get("data") or {}).items()}

@@ -19,6 +19,7 @@ from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, PlaneS
 SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Secret
 # In the Secret of the CA of people: the revocation request for which its key was created, written together with the key.
 REVOKED_FILE = "revoked"
+API_SERVER = "pki-apiserver"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +102,7 @@ def _apiserver(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
     }
     for name in ("server", "etcd-client", "kubelet-client", "front-proxy"):
         files |= _pair(keys, f"pki-apiserver/{name}", name)
-    return _secret(spec, "pki-apiserver", PLANE, files)
+    return _secret(spec, API_SERVER, PLANE, files)
 
 
 def _controller_manager(spec: PlaneSpec, keys: KeyMaterial) -> Obj:

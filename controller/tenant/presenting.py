@@ -1,28 +1,41 @@
-"""Makes running planes present a changed serving certificate at once: a touch on the pod makes its kubelet update its volumes.
+"""Makes running planes read changed files at once: a touch on the pod makes its kubelet update its volumes.
 
-    Secret pki-apiserver ──> annotation on pod plane-N ──> kubelet syncs the pod ──> files ──> kube-apiserver reads them again
+    Secret pki-apiserver, authentication.json ──> annotation on pod plane-N ──> kubelet syncs the pod ──> kube-apiserver
 
-Without it a kubelet updates the volumes in its usual round, which takes a minute or more. The touch restarts nothing: the
-template of the StatefulSet does not contain the annotation.
+These are a renewed serving certificate, the CA of people after a revocation, and the rules and keys by which tokens are
+judged. Without the touch a kubelet updates the volumes in its usual round, which takes a minute or more. The touch restarts
+nothing: the template of the StatefulSet does not contain the annotation.
 """
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, NotFound
-from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import LEAF_ANNOTATION, PLANE, PlaneSpec
+from controller.plane import authentication
+from controller.plane.secrets import API_SERVER, digest
+from controller.plane.spec import LEAF_ANNOTATION, PLANE
+from controller.plane.statefulset import CONFIG_MAP
 
 _log = logging.getLogger(__name__)
+_NAMES: Final = frozenset({API_SERVER, CONFIG_MAP})
 
 
-async def present(client: Client, spec: PlaneSpec, keys: KeyMaterial, pods: Iterable[Obj]) -> None:
-    """Touch each pod of a plane that was last touched for another certificate."""
-    wanted = keys.leaf("pki-apiserver/server")
+def version_of(objects: Iterable[Obj]) -> str:
+    """A digest of the files that an API server reads again while it runs, from the plane's objects that have them."""
+    named = {str(obj["metadata"]["name"]): obj.get("data") or {} for obj in objects if obj["metadata"]["name"] in _NAMES}
+    # A new key comes with a new certificate.
+    certificates = {name: text for name, text in named.get(API_SERVER, {}).items() if name.endswith(".crt")}
+    told = str(named.get(CONFIG_MAP, {}).get(authentication.FILE) or "")
+    return digest(*(f"{name}={text}".encode() for name, text in sorted(certificates.items())), told.encode())
+
+
+async def present(client: Client, tenant: str, namespace: str, wanted: str, pods: Iterable[Obj]) -> None:
+    """Touch each pod of a plane that was last touched for another version of those files."""
     for pod in pods:
         meta = pod["metadata"]
         own, touched_for = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
@@ -30,8 +43,8 @@ async def present(client: Client, spec: PlaneSpec, keys: KeyMaterial, pods: Iter
             continue
         body = {"metadata": {"uid": meta["uid"], "annotations": {LEAF_ANNOTATION: wanted}}}
         try:
-            await client.patch(kinds.PODS, str(meta["name"]), body, spec.namespace)
+            await client.patch(kinds.PODS, str(meta["name"]), body, namespace)
         except (NotFound, Conflict):
             continue  # gone or replaced by another of its name: its informer enqueues the tenant again
         except KubeError as error:
-            _log.warning("cannot touch pod %s: %s", meta["name"], error, extra={"tenant": spec.tenant})
+            _log.warning("cannot touch pod %s: %s", meta["name"], error, extra={"tenant": tenant})

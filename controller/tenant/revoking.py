@@ -2,6 +2,7 @@
 
     access.certificatesRevoked ──> Secret pki-ca-users, a new CA ──> Secret pki-apiserver, file client-ca.crt
     access.revoked ──> ConfigMap plane-config, file authentication.json: more rules that refuse
+    both ──> a touch of the plane's pods, so that their kubelets do not wait (`presenting.py`)
 
 A revocation outranks a pause: a pause lets people work without interference, but must not keep doors open. Each step patches
 one file of an existing object and names the version that was read, so it creates nothing and overwrites no other change. What
@@ -25,13 +26,13 @@ from controller.decide.planespec import revoked_of
 from controller.pki import issue
 from controller.plane import authentication
 from controller.plane.pki import USERS, authority_secret
-from controller.plane.secrets import REVOKED_FILE
+from controller.plane.secrets import API_SERVER, REVOKED_FILE
 from controller.plane.statefulset import CONFIG_MAP
 from controller.sections import section_of, text_or_none
+from controller.tenant import presenting
 from controller.tenant.observe import Observed, owned_by
 
 _log = logging.getLogger(__name__)
-_API_SERVER = "pki-apiserver"
 _TRUSTED = "client-ca.crt"
 
 
@@ -57,6 +58,8 @@ class Revoking:
             if wanted:
                 await self._certificates(observed.name, namespace, wanted)
             await self._tokens(observed, namespace)
+            if wanted or revoked_of(spec):
+                await self._present(observed, namespace)
         except NotFound:
             return ""  # no plane was built yet, and a new one starts with all revocations
         except (KubeError, TimeoutError) as error:
@@ -76,7 +79,7 @@ class Revoking:
             metrics.certificates_issued.inc()
             _log.info("all certificates are revoked", extra={"tenant": tenant})
         components = await self._client.get(kinds.SECRETS, authority_secret("client"), namespace)
-        api_server = await self._client.get(kinds.SECRETS, _API_SERVER, namespace)
+        api_server = await self._client.get(kinds.SECRETS, API_SERVER, namespace)
         trusted = _file(components, "tls.crt") + _file(people, "tls.crt")
         if _file(components, "tls.crt") and _file(api_server, _TRUSTED) != trusted:
             await self._change(kinds.SECRETS, api_server, {_TRUSTED: b64encode(trusted).decode()})
@@ -93,6 +96,14 @@ class Revoking:
                 kinds.CONFIG_MAPS, config, {authentication.FILE: json.dumps(stricter, indent=1, sort_keys=True) + "\n"}
             )
             _log.info("tokens are revoked", extra={"tenant": observed.name})
+
+    async def _present(self, observed: Observed, namespace: str) -> None:
+        files = [
+            await self._client.get(kinds.SECRETS, API_SERVER, namespace),
+            await self._client.get(kinds.CONFIG_MAPS, CONFIG_MAP, namespace),
+        ]
+        pods = observed.in_plane(kinds.PODS).values()
+        await presenting.present(self._client, observed.name, namespace, presenting.version_of(files), pods)
 
     async def _change(self, resource: Resource, there: Obj, data: dict[str, str]) -> Obj:
         meta = there["metadata"]

@@ -24,7 +24,7 @@ from controller.settings import Settings
 from controller.tracing import Traces
 from tests.kit.background import background
 from tests.kit.collector import Got
-from tests.kit.controllerhost import ControllerHost, ask, ready, take_down
+from tests.kit.controllerhost import ControllerHost, ask, plane_pod, ready, take_down
 from tests.kit.crds import install
 from tests.kit.otelcol import Otelcol
 from tests.kit.otelcol import running as otelcol
@@ -109,15 +109,7 @@ def running(name: str) -> Obj:
 async def plane_runs(client: Client, tenant: str) -> None:
     """What the host's controllers and a kubelet say once all parts of a plane run."""
     space = f"bh-{tenant}"
-    wanted = (await client.get(kinds.STATEFUL_SETS, "plane", space))["spec"]
-    template, claims = wanted["template"], [claim["metadata"]["name"] for claim in wanted["volumeClaimTemplates"]]
-    # Of its template, as it is: the namespace enforces Pod Security.
-    volumes = [*template["spec"]["volumes"], *({"name": claim, "emptyDir": {}} for claim in claims)]
-    body = {
-        "metadata": {"name": "plane-0", "labels": template["metadata"]["labels"]},
-        "spec": template["spec"] | {"volumes": volumes},
-    }
-    made = await client.create(kinds.PODS, body, space)
+    made = await plane_pod(client, tenant)
     status: dict[str, Any] = {
         "phase": "Running",
         "podIP": "192.0.2.7",

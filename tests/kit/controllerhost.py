@@ -193,6 +193,19 @@ async def ask(client: Client, name: str, **spec: Any) -> Obj:
     )
 
 
+async def plane_pod(client: Client, tenant: str) -> Obj:
+    """The first pod of a plane, as its StatefulSet would create it, with a directory for its volume."""
+    space = names.plane_namespace(tenant)
+    wanted = (await client.get(kinds.STATEFUL_SETS, "plane", space))["spec"]
+    template, claims = wanted["template"], [claim["metadata"]["name"] for claim in wanted["volumeClaimTemplates"]]
+    # Of its template, as it is: the namespace enforces Pod Security.
+    volumes = [*template["spec"]["volumes"], *({"name": claim, "emptyDir": {}} for claim in claims)]
+    spec = template["spec"] | {"volumes": volumes}
+    return await client.create(
+        kinds.PODS, {"metadata": {"name": "plane-0", "labels": template["metadata"]["labels"]}, "spec": spec}, space
+    )
+
+
 async def finish_namespaces(client: Client, name: str) -> None:
     """The last step of the host's namespace controller: empty a terminating namespace, and remove its finalizer."""
     for namespace in (f"bh-{name}", f"bh-{name}-work"):

@@ -41,6 +41,22 @@ async def test_documents_of_any_version_are_answered_and_nothing_else() -> None:
     assert (await issuers.respond("POST", "/corp/7/keys")).startswith(b"HTTP/1.1 405")
 
 
+async def test_a_version_that_is_not_here_yet_is_looked_for_at_once_and_once() -> None:
+    issuers, host, _ = server()
+    host.data = {"corp.discovery": '{"jwks_uri": "https://x/corp/7/keys"}', "corp.keys": "old"}
+    assert (await issuers.respond("GET", "/corp/7/keys")).endswith(b"old")
+    # Written within the second; the API server has read its file again, and asks.
+    host.data = {"corp.discovery": '{"jwks_uri": "https://x/corp/8/keys"}', "corp.keys": "new"}
+    assert (await issuers.respond("GET", "/corp/7/keys")).endswith(b"old")
+    assert (await issuers.respond("GET", "/corp/8/keys")).endswith(b"new")
+    assert host.asked == 2
+    # One that has not read it yet asks for the earlier version, as often as it likes.
+    for _ in range(10):
+        assert (await issuers.respond("GET", "/corp/7/keys")).endswith(b"new")
+        assert (await issuers.respond("GET", "/corp/8/keys")).endswith(b"new")
+    assert host.asked == 3
+
+
 async def test_the_host_is_asked_at_most_once_a_second_and_its_last_answer_stays() -> None:
     issuers, host, clock = server()
     for _ in range(10):

@@ -12,13 +12,14 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.plane import authentication
+from controller.plane.spec import LEAF_ANNOTATION
 from controller.plane.ways import Revoked
-from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, plane_pod, ready, take_down
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 TOUCHED = {"pki-ca-users", "pki-apiserver", "plane-config"}
-AUTHENTICATOR = {
+AUTHENTICATOR: Obj = {
     "issuer": {"url": "https://corp.example.org", "audiences": ["x"]},
     "claimMappings": {"username": {"claim": "sub", "prefix": "corp:"}, "groups": {"claim": "groups", "prefix": "corp:"}},
     "claimValidationRules": [{"claim": "hd", "requiredValue": "example.org"}],
@@ -38,6 +39,44 @@ async def trusted(client: Client, tenant: str) -> tuple[bytes, bytes]:
     """The CA of people, and whether the API server is told of it."""
     authority = await file_of(client, tenant, "pki-ca-users", "tls.crt")
     return authority, await file_of(client, tenant, "pki-apiserver", "client-ca.crt")
+
+
+async def touched(client: Client, tenant: str) -> str:
+    """For which version of the files the plane's pod was touched last."""
+    found = await client.get(kinds.PODS, "plane-0", f"bh-{tenant}")
+    return str((found["metadata"].get("annotations") or {}).get(LEAF_ANNOTATION, ""))
+
+
+async def test_each_revocation_touches_the_planes_pod_once_also_of_a_tenant_that_is_paused(client: Client) -> None:
+    name = "hastened"
+    await ask(client, name)
+    async with ControllerHost(client) as world:
+        await world.settle(name)
+        await plane_pod(client, name)
+        await world.settle(name)
+        seen = [await touched(client, name)]
+        assert seen[0]
+        config = {"data": {authentication.FILE: json.dumps({"kind": "AuthenticationConfiguration", "jwt": [AUTHENTICATOR]})}}
+        steps: list[Obj] = [
+            {"access": {"certificatesRevoked": "2026-11-24T05:00:00+00:00"}},
+            paused(),
+            {"access": {"certificatesRevoked": "2026-11-24T06:00:00+00:00"}},
+            {"access": {"revoked": [{"kind": "User", "name": "corp:eve"}]}},
+        ]
+        for spec in steps:
+            if spec is steps[-1]:
+                await client.patch(kinds.CONFIG_MAPS, "plane-config", config, f"bh-{name}")
+            await client.patch(kinds.TENANTS, name, {"spec": spec})
+            await world.settle(name)
+            seen.append(await touched(client, name))
+        first, revoked, standing, again, tokens = seen
+        assert len({first, revoked, again, tokens}) == 4, seen
+        assert standing == revoked, "a pause touches nothing"
+        before = await fingerprint(client, name)
+        await world.settle(name)
+        assert await fingerprint(client, name) == before
+        await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None}})
+        await take_down(world, name)
 
 
 async def others(client: Client, name: str) -> list[tuple[str, str, str, str]]:

@@ -15,8 +15,8 @@ from controller.pki.material import assemble, ends
 from controller.pki.renewals import Renewals
 from controller.plane.pki import USERS, authority_secret
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
-from controller.tenant.facets.keys.presenting import present
 from controller.tenant.facets.keys.report import report
+from controller.tenant.presenting import present, version_of
 from controller.tenant.status import Report
 from controller.tenant.turn import Facet, GroundLaid, Identified, Seen, Turn
 
@@ -63,16 +63,17 @@ class Keys(Facet):
 
 @dataclass(frozen=True, slots=True)
 class Presented(Facet):
-    """Makes the plane's API server present the current certificate."""
+    """Makes the plane's API server read at once what it reads again while it runs: certificates, and who is trusted."""
 
     name = "presented"
-    needs = (KeyMaterial, Plan)
+    needs = (Plan,)
     client: Client
     owned: Owned
 
     async def reconcile(self, turn: Turn) -> Turn:
-        """Touch the pods that present another one."""
-        await present(self.client, turn.spec, turn.need(KeyMaterial), self.owned.pods_of(turn.tenant))
+        """Touch the pods that were last touched for other files."""
+        wanted = version_of(turn.need(Plan).rendered.parts)
+        await present(self.client, turn.tenant, turn.spec.namespace, wanted, self.owned.pods_of(turn.tenant))
         return turn
 
 
