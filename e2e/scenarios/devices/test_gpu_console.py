@@ -29,7 +29,7 @@ def device_of(tenant: Tenant, space: str, pod: str) -> str:
         page = tenant.api.text(f"/api/v1/nodes/{node}/proxy/metrics/gpus")
         lines = re.findall(r"^DCGM_FI_DEV_GPU_UTIL\{(.*)\} \S+$", page, re.MULTILINE)
         labels: list[dict[str, str]] = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
-        found: list[str] = [each["UUID"] for each in labels if (each.get("namespace"), each.get("pod")) == (space, pod)]
+        found: list[str] = [gpu["UUID"] for gpu in labels if (gpu.get("namespace"), gpu.get("pod")) == (space, pod)]
         workloads.expect(len(found) == 1, f"shown so far: {labels}")
         return found[0]
 
