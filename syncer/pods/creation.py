@@ -93,17 +93,15 @@ class PodCreation:
             await self._create(key, virtual, desired, view)
         except Untranslatable as refused:
             return await self._refuse(virtual, refused)
-        self._waits_for_nothing(key)
+        self._starved.forget(key)
+        self._groups.follow(key, virtual)
         return None
 
     def no_longer_waits(self, key: Key) -> None:
         """The pod should no longer be on the host."""
-        self._waits_for_nothing(key)
-        self._host_queue.forget(key)
-
-    def _waits_for_nothing(self, key: Key) -> None:
         self._starved.forget(key)
         self._groups.forget(key)
+        self._host_queue.forget(key)
 
     async def _prepared(self, key: Key, virtual: Obj) -> tuple[Obj, TenantView]:
         """The host pod to create and the view that it was computed from; the objects that it needs are on the host."""

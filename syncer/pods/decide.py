@@ -236,6 +236,9 @@ def _may_go_elsewhere(virtual: Obj, host: Obj, memory: Memory) -> bool:
     One that something on the host holds with a finalizer would be seen as deleted by the host. One that was placed before is
     back from an older backup of the host.
     """
-    if placement.is_pinned(host, placed_on(virtual)) or has_started(virtual, memory):
-        return False
-    return not host["metadata"].get("finalizers")
+    return not placement.is_pinned(host, placed_on(virtual)) and may_wait_again(virtual, host, memory)
+
+
+def may_wait_again(virtual: Obj, host: Obj, memory: Memory) -> bool:
+    """Whether a host pod without a node may be deleted to be created again later, and will not be taken for one that ended."""
+    return not has_started(virtual, memory) and not host["metadata"].get("finalizers")

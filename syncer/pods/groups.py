@@ -4,8 +4,11 @@
                   └──> `check`: a group that is mirrored has to be on the host first
 
 A pod that may not follow yet waits here under what it names. When that changes on either side its pods are tried again; the
-slow retry of each key is the fallback. Where the host serves no PodGroups and the ledger holds gangs together, none is awaited
-there. Only memory, no I/O; what a group must look like is `translate/kinds/podgroup.py`, what a gang is `kinds/gang.py`.
+slow retry of each key is the fallback. A pod that is on the host and has no node stays here under its group: a group may go
+just before its first pod is seen on either side, and the host's scheduler says nothing of a pod whose group is not there.
+
+Where the host serves no PodGroups and the ledger holds gangs together, none is awaited there. Only memory, no I/O; what a group
+must look like is `translate/kinds/podgroup.py`, what a gang is `kinds/gang.py`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import deviceclaims
+from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
@@ -39,10 +43,7 @@ class PodGroups:
         """The groups and claims that the pod names now. A change of them retries the pod, until it is forgotten."""
         self.forget(key)
         named = tuple(self._names(key, virtual))
-        if named:
-            self._named[key] = named
-            for item in named:
-                self._waiting.setdefault(item, {})[key] = None
+        self._register(key, named)
         held = {item.kind: self._caches.virtual[item.kind].store.get(item.key) for item in named}
         own = self._caches.virtual.get(gang.OWN_GROUP)
         groups = gang.Groups(
@@ -66,6 +67,45 @@ class PodGroups:
         own = self._caches.virtual[POD_GROUP].store.get(group)
         mirrored = self._caches.host[POD_GROUP].store.get(self._caches.host_key(POD_GROUP, group))
         podgroup.check_ready(virtual, own, mirrored)
+
+    def follow(self, key: Key, virtual: Obj) -> None:
+        """The pod is on the host and has no node yet: a change of its group queues it."""
+        self.forget(key)
+        if name := podgroupapi.named(virtual):
+            self._register(key, (Item(POD_GROUP, Key(key.namespace, name)),) if POD_GROUP in self._caches.virtual else ())
+
+    def lost(self, key: Key) -> Key | None:
+        """The group of a pod that is on the host and has no node, if it would not be sent there now; None if it would.
+
+        A copy on the host that is missing is made again under its name. One that ends, or is of an earlier group, makes place
+        for the present one only once no pod of the host names it.
+        """
+        for item in self._named.get(key, ()):
+            if item.kind == POD_GROUP and self._is_lost(item.key):
+                return item.key
+        return None
+
+    def is_absent(self, group: Key) -> bool:
+        """Whether the plane's group is missing as far as the cache shows; only a read proves that."""
+        return self._caches.virtual[POD_GROUP].store.meta(group) is None
+
+    def _is_lost(self, group: Key) -> bool:
+        watched = self._caches.virtual[POD_GROUP]
+        if not (watched.has_synced and watched.served):
+            return False
+        own = watched.store.meta(group)
+        if own is None:
+            return True
+        if not self._on_host():
+            return False
+        copy = self._caches.host[POD_GROUP].store.meta(self._caches.host_key(POD_GROUP, group))
+        return copy is not None and (copy.deleting or (copy.labels or {}).get(marks.VIRTUAL_UID) != own.uid)
+
+    def _register(self, key: Key, named: tuple[Item, ...]) -> None:
+        if named:
+            self._named[key] = named
+        for item in named:
+            self._waiting.setdefault(item, {})[key] = None
 
     def _names(self, key: Key, virtual: Obj) -> Iterator[Item]:
         """The groups and claims that a pod names, of kinds that are watched."""
@@ -94,7 +134,7 @@ class PodGroups:
         return found
 
     def forget(self, key: Key) -> None:
-        """The pod runs, or is gone."""
+        """The pod has a node, or is gone."""
         for item in self._named.pop(key, ()):
             waiting = self._waiting[item]
             waiting.pop(key, None)

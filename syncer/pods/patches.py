@@ -4,6 +4,7 @@
     host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
     node marks changed, no node yet         -> host pod deleted; the next reconcile creates it again
     bound by the tenant, no node yet        -> the same
+    its group is gone, no node yet          -> the same; its virtual pod waits
     a better one needs its place            -> host pod deleted while it is gated; its virtual pod waits
     anything else that differs              -> patches; a refusal of the host's is an event on the tenant's pod
 
@@ -89,6 +90,10 @@ class PodPatches:
     async def repin(self, virtual: Obj, host: Obj) -> bool:
         """Recreate a host pod that could be placed elsewhere than its virtual pod; False if nothing may be deleted."""
         return await self._anew(virtual, host, "the tenant bound the pod to a node before the host had placed it")
+
+    async def regroup(self, virtual: Obj, host: Obj) -> bool:
+        """Take back a host pod whose group is gone: it waits in the plane, and says so. False if nothing may be deleted."""
+        return await self._anew(virtual, host, "its PodGroup is gone, and the pod waits in the plane for another one")
 
     async def _anew(self, virtual: Obj, host: Obj, why: str) -> bool:
         """Delete a host pod so that it is created again; False where nothing may be deleted.

@@ -13,6 +13,7 @@
     bound by the tenant meanwhile -> host pod that has no node yet deleted, to be recreated for that one
     both there                    -> its tokens queued; status reported, changes patched
     both there, node marks changed-> host pod that has no node yet deleted, to be recreated
+    both there, its group is gone -> host pod that has no node yet deleted, its virtual pod waits
     both there, a better one waits-> host pod at the ledger's gate deleted, its virtual pod waits
     host pending deletion         -> virtual deleted with its grace
 
@@ -57,7 +58,7 @@ from syncer.pods.actions import (
     Wait,
 )
 from syncer.pods.creation import PodCreation
-from syncer.pods.decide import UNREAD, Memory, Reads, decide, may_have_predecessor
+from syncer.pods.decide import UNREAD, Memory, Reads, decide, may_have_predecessor, may_wait_again
 from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.patches import PodPatches
@@ -70,6 +71,7 @@ from syncer.quota.waiting import Starved
 from syncer.tracing import UNTRACED, Untraced
 from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
+from syncer.translate.references import POD_GROUP
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches
 from syncer.work import UNPLACED, Again, Item, Stale
@@ -121,6 +123,7 @@ class Pods:
         self._tokens = tokens
         self._nodes = nodes
         self._host_queue = host_queue
+        self._groups = groups
         self._deletions = deletions
         self._breaker = breaker
         self._placed = placed
@@ -160,7 +163,8 @@ class Pods:
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
-        if not self._host_queue.gives_way(key) and self._unchanged.nothing_to_do(key):
+        calls = self._host_queue.gives_way(key) or self._groups.lost(key) is not None
+        if not calls and self._unchanged.nothing_to_do(key):
             return None
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         self._observe(key, virtual, host)
@@ -177,6 +181,8 @@ class Pods:
         self._expectations.observe(key, host)
         if virtual is None or is_pending_deletion(virtual) or has_ended(virtual):
             self._creation.no_longer_waits(key)
+        elif host is not None and placed_on(host):
+            self._groups.forget(key)
         if virtual is not None and host is not None and virtual_uid(host) == uid_of(virtual):
             self._expectations.note_host(key, uid_of(virtual))
 
@@ -232,7 +238,7 @@ class Pods:
             case Bind(virtual, node):
                 await self._bind(virtual, node)
             case Follow(virtual, host):
-                await self._follow(virtual, host)
+                await self._follow(key, virtual, host)
             case Repin(virtual, host):
                 return None if await self._patches.repin(virtual, host) else _RETRY_KEPT
             case AwaitEnd(virtual, host, again):
@@ -278,10 +284,16 @@ class Pods:
         await self._virtual.bind(virtual, node)
         self._way.note("bound", virtual)
 
-    async def _follow(self, virtual: Obj, host: Obj) -> None:
-        if self._host_queue.may_take_back(key_of(virtual), host):
+    async def _follow(self, key: Key, virtual: Obj, host: Obj) -> None:
+        if self._host_queue.may_take_back(key, host):
             await self._patches.take_back(virtual, host)
             return
+        if not placed_on(host):
+            self._groups.follow(key, virtual)
+            group = self._groups.lost(key)
+            if group is not None and may_wait_again(virtual, host, self._memory(key, virtual, host)):
+                await self._regroup(virtual, host, group)
+                return
         if placed_on(virtual):
             self._tokens.queue(virtual, host)
         view = self._caches.view()
@@ -289,6 +301,13 @@ class Pods:
         pushed = await self._patches.push(virtual, host)
         if reported is not None and not pushed and self._caches.view() is view:
             self._unchanged.note_done(virtual, reported, host)
+
+    async def _regroup(self, virtual: Obj, host: Obj, group: Key) -> None:
+        """Take back a pod whose group is gone; only a read of the plane proves that it is."""
+        if self._groups.is_absent(group) and await self._virtual.read(self._caches.kinds[POD_GROUP], group) is not None:
+            raise Again(1.0, "the cache of the plane is behind")
+        if not await self._patches.regroup(virtual, host):
+            raise Again(_RETRY_KEPT, "the plane is not trusted, so nothing is deleted")
 
     async def _end(self, step: EndHost) -> float | None:
         virtual, host = step.virtual, step.host

@@ -10,10 +10,12 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Key
+from bulkhead.kube.objects import Key, Resource
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer.mirrors import reconcile as mirrors
+from syncer.translate.view import TenantView
+from syncer.write.host import HostWriter
 from tests.kit.servers import ApiServer, Pair, by_token, with_pod_groups
 from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
@@ -127,6 +129,91 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert not pod["metadata"].get("deletionTimestamp")
     await let_go(bed.host, host["metadata"]["name"], bed.work)
     await bed.mirrored("later")
+    assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
+
+
+async def ends(bed: SyncerBed, name: str) -> None:
+    """The group goes from both sides although pods name it: their protection had not seen those pods yet."""
+    await bed.plane.delete(POD_GROUPS, name, bed.space)
+    await let_go(bed.plane, name, bed.space)
+
+    async def ending() -> bool:
+        return bool((await bed.copy(POD_GROUPS, name) or {}).get("metadata", {}).get("deletionTimestamp"))
+
+    await until(ending, "the host's copy ends too")
+    copy = await bed.copied(POD_GROUPS, name)
+    await let_go(bed.host, copy["metadata"]["name"], bed.work)
+
+
+async def test_item_91_a_pod_whose_group_goes_just_after_it_came_waits_and_says_so(bed: SyncerBed) -> None:
+    await group(bed, "gang")
+    runs = await bed.running("train-1", bed.pod("train-1", schedulingGroup={"podGroupName": "gang"}))
+    await grouped(bed, "train-0")
+    first = await bed.mirrored("train-0")
+    await bed.patrolled()
+    await ends(bed, "gang")
+
+    async def told() -> bool:
+        found = await bed.condition("train-0") or {}
+        return found.get("reason") == "ReferenceMissing" and "waiting for the PodGroup 'gang'" in found.get("message", "")
+
+    await until(told, "the pod says what it waits for")
+    assert await bed.mirror("train-0") is None
+    # One that has a node runs on.
+    await bed.idle()
+    running = await bed.mirrored("train-1")
+    assert (running["metadata"]["uid"], running["metadata"].get("deletionTimestamp")) == (runs["metadata"]["uid"], None)
+    await group(bed, "gang")
+    assert (await bed.mirrored("train-0"))["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_item_91_a_pod_that_is_created_just_after_its_group_went_waits_and_says_so(
+    bed: SyncerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copies of both sides still show the group when the pod is translated."""
+    create = HostWriter.create
+    went: list[Obj] = []
+
+    async def late(self: HostWriter, r: Resource, desired: Obj, view: TenantView) -> Obj:
+        if r == PODS and not went:
+            went.append(desired["spec"]["schedulingGroup"])
+            await ends(bed, "gang")
+        return await create(self, r, desired, view)
+
+    monkeypatch.setattr(HostWriter, "create", late)
+    await group(bed, "gang")
+    await bed.copied(POD_GROUPS, "gang")
+    await grouped(bed, "train-0")
+
+    async def told() -> bool:
+        found = await bed.condition("train-0") or {}
+        return found.get("reason") == "ReferenceMissing" and "waiting for the PodGroup 'gang'" in found.get("message", "")
+
+    await until(told, "the pod says what it waits for")
+    assert went
+    assert await bed.mirror("train-0") is None
+    await group(bed, "gang")
+    await bed.mirrored("train-0")
+
+
+async def test_item_91_a_group_that_is_made_again_gets_the_pods_of_the_one_before(bed: SyncerBed) -> None:
+    """The host holds the copy of the earlier group while a pod of the host names it, and that pod waits for the group."""
+    await group(bed, "gang")
+    await grouped(bed, "train-0")
+    first = await bed.mirrored("train-0")
+    await bed.stop()
+    await bed.plane.delete(POD_GROUPS, "gang", bed.space)
+    await let_go(bed.plane, "gang", bed.space)
+    made = await group(bed, "gang", 1)
+    await bed.start()
+
+    async def taken_back() -> bool:
+        return await bed.mirror("train-0") is None
+
+    await until(taken_back, "the pod no longer holds the earlier group")
+    copy = await bed.copied(POD_GROUPS, "gang")
+    await let_go(bed.host, copy["metadata"]["name"], bed.work)
+    assert (await bed.mirrored("train-0"))["metadata"]["uid"] != first["metadata"]["uid"]
     assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 

@@ -18,6 +18,7 @@ from tests.kit import translationsamples as samples
 
 KEY = Key("team", "web-0")
 HOST_KEY = Key("work", "web-0-x")
+GROUP = Key("team", "gang")
 
 
 def virtual(uid: str = "v1", *, node: str = "", deleting: int | None = None, **status: Any) -> Obj:
@@ -63,6 +64,9 @@ class Bed:
         self.done: list[tuple[Any, ...]] = []
         self.trusted = self.breaker_closed = self.node_known = True
         self.in_the_way: Obj | None = None
+        self.lost_group: Key | None = None
+        self.live_group: Obj | None = None
+        self.group_absent = True
         self.failing: Exception | None = None
         self.adopted: dict[str, str] = {}
         self.placed: Any = Placed(self)
@@ -73,7 +77,7 @@ class Bed:
             virtual={"Pod": empty}, host={"Pod": empty}, view=lambda: view, view_serial=1,
             virtual_pod=lambda _key: self.cached["virtual"], host_pod=lambda _key: self.cached["host"],
             host_key=lambda _kind, _key: HOST_KEY, namespace_ending=lambda _name: False,
-            queue_unplaced=lambda: self.done.append(("queue unplaced",)),
+            kinds={"PodGroup": "PodGroup"}, queue_unplaced=lambda: self.done.append(("queue unplaced",)),
         )  # fmt: skip
         host: Any = SimpleNamespace(read=self._reads("host"), create=self._create, delete=self._delete, end=self._end)
         plane: Any = SimpleNamespace(
@@ -89,6 +93,10 @@ class Bed:
             drop=lambda *_: None,
             warn=lambda _pod, reason, text: self.warned.append((reason, text)),
         )
+        groups: Any = SimpleNamespace(
+            around=lambda *_: gate.NOTHING_AROUND, forget=lambda *_: None, check=lambda *_: None, follow=lambda *_: None,
+            lost=lambda _key: self.lost_group, is_absent=lambda _group: self.group_absent,
+        )  # fmt: skip
         references: Any = SimpleNamespace(
             of=lambda _item: (), set=lambda *_: (self.done.append(("refer",)), (frozenset(), frozenset()))[1],
             forget=lambda _item: (self.done.append(("release",)), frozenset[Item]())[1],
@@ -102,13 +110,16 @@ class Bed:
             rank=lambda _pod: (0, 0, 0, "", ""), gives_way=lambda _key: False, may_take_back=lambda *_: False,
         )  # fmt: skip
         self.pods = Pods(
-            caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,
+            caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=groups,
             classes=other, claims=quiet, host_queue=best, recorder=quiet, deletions=other, breaker=other,
             placed=self.placed,
         )  # fmt: skip
 
     def _reads(self, side: str) -> Any:
-        async def read(_r: Any, key: Key) -> Obj | None:
+        async def read(r: Any, key: Key) -> Obj | None:
+            if key == GROUP:
+                self.done.append(("read group", r))
+                return self.live_group
             assert key == (HOST_KEY if side == "host" else KEY)
             self.done.append((f"read {side}",))
             return self.live[side]
@@ -307,6 +318,38 @@ async def test_a_host_pod_from_before_the_tenant_bound_it_is_recreated(bed: Bed)
     assert bed.done == [("refer",), ("delete host", "host-of-v1", None)]
     bed.trusted = False
     assert await bed.reconcile() == 60.0, "nothing may be deleted now"
+
+
+async def test_a_pod_without_a_node_whose_group_is_gone_is_taken_back_once_the_plane_was_read(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(), "host": mirror()}
+    bed.lost_group, bed.live_group = GROUP, {"metadata": {"uid": "g"}}
+    with pytest.raises(Again):
+        await bed.reconcile()
+    assert bed.done == [("refer",), ("read group", "PodGroup")], "the cache of the plane is behind"
+    bed.live_group = None
+    await bed.reconcile()
+    assert bed.done == [("refer",), ("read group", "PodGroup"), ("delete host", "host-of-v1", None)]
+    # A group of the same name is there: its copy needs the place of the one before.
+    bed.group_absent = False
+    await bed.reconcile()
+    assert bed.done == [("refer",), ("delete host", "host-of-v1", None)]
+    bed.trusted = False
+    with pytest.raises(Again) as later:
+        await bed.reconcile()
+    assert later.value.seconds == 60.0
+
+
+@pytest.mark.parametrize("of", [{"node": "gpu-a"}, {"finalizers": ["example.org/held"]}, {"startTime": "2026-01-01T00:00:00Z"}])
+async def test_a_pod_that_has_or_had_a_node_or_is_held_stays_when_its_group_goes(bed: Bed, of: Obj) -> None:
+    bed.lost_group = GROUP
+    bed.placed |= {"v1"} if of.get("node") else set()
+    pod, host = virtual(node=of.get("node", "")), mirror(node=of.get("node", ""))
+    pod["status"] = {"startTime": of["startTime"]} if "startTime" in of else {}
+    host["metadata"] |= {"finalizers": of["finalizers"]} if "finalizers" in of else {}
+    bed.cached |= {"virtual": pod, "host": host}
+    with contextlib.suppress(AttributeError):  # nothing is patched here
+        await bed.reconcile()
+    assert ("read group", "PodGroup") not in bed.done
 
 
 async def test_a_misplaced_pod_is_deleted_and_says_why(bed: Bed) -> None:
