@@ -130,7 +130,7 @@ slurm_nodes = Gauge("bulkhead_tenant_slurm_nodes", "Nodes of a tenant's Slurm cl
 slurm_jobs = Gauge("bulkhead_tenant_slurm_jobs", "Jobs of a tenant's Slurm cluster, by state.", ["tenant", "state"])
 ready_seconds = Histogram(
     "bulkhead_tenant_ready_seconds",
-    "From the creation of a Tenant to its first Ready.",
+    "From the creation of a Tenant to its first Ready, if that is within an hour.",
     buckets=(1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 300),
 )
 LOSSES = ("buffered", "truncate", "webhook")

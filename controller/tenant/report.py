@@ -9,6 +9,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.work.clock import Clock
 from controller import metrics
+from controller.decide import creation
 from controller.tenant import status
 from controller.tenant.announcing import Announcer
 
@@ -39,9 +40,10 @@ class Reporter:
         return there
 
     def _count_first_ready(self, tenant: Obj, wanted: Obj) -> None:
-        meta = tenant["metadata"]
-        if not is_true(wanted["conditions"], ConditionType.READY) or (tenant.get("status") or {}).get("planeClusterUID"):
+        # What was reported before Ready does not count: the plane has its data long before its syncer is ready.
+        meta, now = tenant["metadata"], self._clock.now()
+        if not is_true(wanted["conditions"], ConditionType.READY) or not creation.is_traced(tenant, now.timestamp()):
             return
-        seconds = metrics.first_ready(str(meta["uid"]), str(meta["creationTimestamp"]), self._clock.now())
+        seconds = metrics.first_ready(str(meta["uid"]), str(meta["creationTimestamp"]), now)
         if seconds is not None:
             _log.info("tenant ready", extra={"tenant": str(meta["name"]), "seconds": round(seconds, 1)})
