@@ -65,8 +65,12 @@ async def test_options_that_contradict_each_other_are_refused(cli: Cli, backups:
     assert (done.code, "another name than its original" in done.err) == (2, True), done
     done = await cli(*wanted(backups, name, "--discard-old-data"))
     assert (done.code, "a clone takes the place of no data" in done.err) == (2, True), done
-    done = await cli("tenant", "restore", "--all", "--as", "red2", *backups.where())
-    assert (done.code, "--all takes neither" in done.err) == (2, True), done
+    for more in (("--as", "red2"), ("--storage", "4Gi")):
+        done = await cli("tenant", "restore", "--all", *more, *backups.where())
+        assert (done.code, "--all takes neither" in done.err) == (2, True), done
+    for hostile in ("4", "0Gi", "4GiB", "-4Gi", "4e3", "4Gi\n", "1234567Gi"):
+        done = await cli(*wanted(backups, name, f"--storage={hostile}"))
+        assert (done.code, "--storage must be a size such as 4Gi" in done.err) == (2, True), done
 
 
 async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_made(cli: Cli, backups: Backups, name: str) -> None:
@@ -93,6 +97,44 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_made(cli:
     assert f"there is a Tenant {clone} already" in await refused()
     await client.delete(kinds.TENANTS, clone)
     assert await there(backups, clone) == []
+
+
+async def test_a_clone_whose_volumes_are_too_small_is_refused_with_what_to_type(cli: Cli, backups: Backups, name: str) -> None:
+    client, clone = backups.client, f"{name}2"
+    of_class = {"spec": {"controlPlane": {"storage": {"size": "100Mi", "maxSize": "1Gi"}}}}
+    await client.patch(kinds.TENANT_CLASSES, "standard", of_class)
+    try:
+        for more in ((), ("--dry-run",)):
+            done = await cli(*wanted(backups, name, *more))
+            assert (done.code, "nothing was changed" in done.err) == (1, True), done
+            assert "its volumes have 100Mi" in done.err
+            assert "are needed (3 times the store of" in done.err
+            assert "--storage 1Gi" in done.err
+            assert await there(backups, clone) == []
+        done = await cli(*wanted(backups, name, "--storage", "2Gi", "--dry-run"))
+        assert (done.code, "its volumes would have 2Gi, and its class allows 1Gi" in done.err) == (1, True), done
+        done = await cli(*wanted(backups, name, "--storage", "1Gi", "--dry-run"))
+        assert done.code == 0, done
+    finally:
+        await client.patch(kinds.TENANT_CLASSES, "standard", {"spec": {"controlPlane": {"storage": None}}})
+
+
+async def test_the_volumes_of_a_clone_have_the_size_that_is_asked_for(
+    cli: Cli, backups: Backups, name: str, host_file: Path
+) -> None:
+    assert cli is not None
+    client, clone = backups.client, f"{name}2"
+    process = await start(*wanted(backups, name, "--storage", "2048Mi"), environment={"KUBECONFIG": str(host_file)})
+
+    async def made() -> Obj | None:
+        found = (await client.list(kinds.TENANTS)).items
+        return next((tenant for tenant in found if tenant["metadata"]["name"] == clone), None)
+
+    tenant: Obj = await until(made, "the Tenant of the clone")
+    assert tenant["spec"]["controlPlane"]["storage"]["size"] == "2048Mi"
+    process.send_signal(signal.SIGINT)
+    await finish(process)
+    await client.delete(kinds.TENANTS, clone)
 
 
 async def test_it_makes_request_and_tenant_brings_keys_and_goes_on_after_an_interruption(

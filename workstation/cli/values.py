@@ -18,6 +18,7 @@ _SHORT_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS: Final = {**_SHORT_UNITS, "d": DAY, "w": 7 * DAY}
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME: Final = 253
+_VOLUME_SIZE: Final = re.compile(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)")
 _MAX_TEXT_CHARACTERS: Final = 1024
 _SHOWN_CHARACTERS: Final = 200
 
@@ -51,6 +52,13 @@ def plain_name(text: str) -> str:
     """A name of a user or a verb."""
     if not text.isprintable() or len(text) > _MAX_TEXT_CHARACTERS:
         raise wrong(f"a name of at most {_MAX_TEXT_CHARACTERS} printable characters", text)
+    return text
+
+
+def volume_size(text: str) -> str:
+    """The size of a volume, as a Tenant has it."""
+    if not _VOLUME_SIZE.fullmatch(text):
+        raise wrong("a size such as 4Gi", text)
     return text
 
 

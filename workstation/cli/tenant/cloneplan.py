@@ -31,7 +31,7 @@ from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
 from workstation.cli.output import Progress
-from workstation.cli.tenant import restoreplan
+from workstation.cli.tenant import restoreplan, volumeroom
 from workstation.cli.tenant.restoreplan import RestorePlan, Stored
 
 _MIB: Final = 1 << 20
@@ -49,7 +49,7 @@ class ClonePlan:
     alone: tuple[str, ...] = ()
 
 
-async def look(client: Client, tenant: str, name: str, stored: Stored, progress: Progress) -> ClonePlan:
+async def look(client: Client, tenant: str, name: str, stored: Stored, progress: Progress, *, storage: str = "") -> ClonePlan:
     """The plan for a clone `name` of `tenant`; the store is in `stored.spool` afterwards, if it can be relied on."""
     there = await restoreplan.find(client, kinds.TENANTS, name)
     reasons: list[str] = []
@@ -61,7 +61,7 @@ async def look(client: Client, tenant: str, name: str, stored: Stored, progress:
     except (RefusedError, SealError, TargetError, ContentsError, CloneError) as error:
         reasons.append(str(error))
     if plan.manifest is not None and plan.bundle is not None:
-        wanted = tenant_of(plan.bundle, plan.manifest, name)
+        wanted = tenant_of(plan.bundle, plan.manifest, name, storage)
         reasons += _of_snapshot(tenant, plan.manifest)
         pending = await restoreplan.pending(client, name)
         resumed = next((request for request in pending if _is_same(request, plan.envelope, tenant)), None)
@@ -69,14 +69,19 @@ async def look(client: Client, tenant: str, name: str, stored: Stored, progress:
         reasons += [f"restore {other} of {name} is at work" for other in others]
         if resumed is None:
             reasons += await _of_host(client, name, there, wanted)
+            reasons += await restoreplan.of_new_volumes(client, mapping(wanted["spec"]), plan.manifest, clone=True)
         plan = replace(plan, tenant=there, resumed=resumed, made_tenant=wanted)
     reasons += await _of_class(client, plan.bundle)
     return replace(made, plan=replace(plan, reasons=tuple(dict.fromkeys(reasons))))
 
 
-def tenant_of(bundle: Bundle, manifest: Manifest, name: str) -> Obj:
-    """The Tenant of a clone: the spec of the original without what names the original, and no labels of what manages it."""
-    spec = {key: value for key, value in bundle.tenant["spec"].items() if key not in _OF_THE_ORIGINAL}
+def tenant_of(bundle: Bundle, manifest: Manifest, name: str, storage: str = "") -> Obj:
+    """The Tenant of a clone: the spec of the original without what names the original, and no labels of what manages it.
+
+    `storage` is the size of its volumes; empty for that of the original.
+    """
+    kept = {key: value for key, value in bundle.tenant["spec"].items() if key not in _OF_THE_ORIGINAL}
+    spec = volumeroom.sized(kept, storage)
     if isinstance(spec.get("exposure"), dict):
         spec["exposure"] = {key: value for key, value in spec["exposure"].items() if key != "hostnames"}
     noted = {labels.CLONE_OF: f"{manifest.tenant}/{manifest.snapshot}"}

@@ -29,7 +29,10 @@ from workstation.cli.tenant.snapshotsource import Where, add_where, keys_of, rin
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`tenant restore NAME --from SNAPSHOT --key FILE`. clone: the name of the clone that it becomes; empty for none."""
+    """`tenant restore NAME --from SNAPSHOT --key FILE`.
+
+    clone: the name of the clone that it becomes; empty for none. storage: the size of the volumes of a Tenant that is made.
+    """
 
     host: Host
     tenant: str
@@ -41,6 +44,7 @@ class RestoreRequest:
     everything: bool
     clone: str
     scratch: Path | None
+    storage: str
     wait: Wait
 
 
@@ -88,6 +92,14 @@ def add_restore(actions: Actions) -> None:
     parser.add_argument(
         "--scratch", metavar="DIR", type=Path, help="a directory with room for the decrypted store (default: TMPDIR)"
     )
+    parser.add_argument(
+        "--storage",
+        metavar="SIZE",
+        type=values.volume_size,
+        default="",
+        help="how large the volumes of the plane are, such as 4Gi, of a clone or of a tenant that is not here "
+        "(default: as in the snapshot)",
+    )
     add_wait(parser, "until the plane runs with it")
     parser.set_defaults(timeout=1800.0)
     parser.does(_request, restore)
@@ -96,10 +108,9 @@ def add_restore(actions: Actions) -> None:
 def _request(options: argparse.Namespace) -> RestoreRequest:
     where = where_of(options)
     if options.everything:
-        if options.name or options.snapshot or options.clone:
-            raise CliError(
-                "--all takes neither a tenant nor --from nor --as", next_step="give one or the other", code=Exit.USAGE
-            )
+        if options.name or options.snapshot or options.clone or options.storage:
+            what = "--all takes neither a tenant nor --from nor --as nor --storage"
+            raise CliError(what, next_step="give one or the other", code=Exit.USAGE)
         if not where.target and where.directory is None:
             raise CliError(
                 "--all: where are they stored?", next_step="--target s3://BUCKET/PREFIX, or --directory DIR", code=Exit.USAGE
@@ -125,6 +136,7 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
         discard=options.discard_old_data,
         everything=options.everything,
         scratch=options.scratch,
+        storage=options.storage,
         wait=wait_of(options),
     )
 
@@ -165,7 +177,7 @@ async def _restore(request: RestoreRequest) -> int:
         with tempfile.TemporaryFile(dir=request.scratch) as spool:
             with Progress() as progress:
                 stored = Stored(source, ring, keys, spool)
-                plan = await restoreplan.look(client, name, stored, progress, discard=request.discard)
+                plan = await restoreplan.look(client, name, stored, progress, discard=request.discard, storage=request.storage)
             _refuse(request, plan)
             sys.stderr.write(restoreplan.told(plan, name, datetime.now(UTC)))
             if request.dry_run:
@@ -191,7 +203,8 @@ async def _clone(request: RestoreRequest) -> int:
         source, ring = await source_of(client, request.snapshot, request.where), await ring_of(client, request.where.namespace)
         with tempfile.TemporaryFile(dir=request.scratch) as spool:
             with Progress() as progress:
-                made = await cloneplan.look(client, original, name, Stored(source, ring, keys, spool), progress)
+                stored = Stored(source, ring, keys, spool)
+                made = await cloneplan.look(client, original, name, stored, progress, storage=request.storage)
             _refuse(request, made.plan)
             sys.stderr.write(cloneplan.told(made, name, datetime.now(UTC)))
             if request.dry_run:

@@ -10,12 +10,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from ipaddress import ip_network
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from bulkhead.api import conditions, labels, names
 from bulkhead.api.conditions import ConditionType, Reason, RestoreCondition, find_condition
 from bulkhead.api.objects import Obj
-from bulkhead.api.quantity import InvalidQuantityError, parse
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -31,6 +30,7 @@ from bulkhead.snapshots.manifest import Manifest
 from bulkhead.snapshots.sealing import SealError
 from bulkhead.snapshots.target import TargetError
 from workstation.cli.output import Progress
+from workstation.cli.tenant import volumeroom
 from workstation.cli.tenant.snapshotsource import MOST_BYTES, Source
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _MIB: Final = 1 << 20
 _NAMED: Final = 10
-# What a volume needs beside the store and its copy (`controller.restores.fill`).
-_LOG_BYTES: Final = 160 << 20
 _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "pods": (kinds.PODS, contents.PODS),
     "volume claims": (kinds.PERSISTENT_VOLUME_CLAIMS, contents.CLAIMS),
@@ -61,8 +59,9 @@ class RestorePlan:
     """A restore before it begins.
 
     envelope: the manifest as it is signed. tenant: the Tenant; None if it is made. resumed: an unfinished TenantRestore of the
-    same snapshot. clone_of, made_tenant: the original and the Tenant of a clone. reasons: why it is refused; empty if nothing
-    speaks against it.
+    same snapshot. clone_of, made_tenant: the original and the Tenant of a clone. storage: the size of the volumes of a Tenant
+    that is made, if another one than in the snapshot is asked for. reasons: why it is refused; empty if nothing speaks
+    against it.
     """
 
     envelope: str = ""
@@ -73,6 +72,7 @@ class RestorePlan:
     known: Mapping[str, Known] = field(default_factory=dict)
     clone_of: str = ""
     made_tenant: Obj | None = None
+    storage: str = ""
     reasons: tuple[str, ...] = ()
 
 
@@ -86,11 +86,15 @@ class Stored:
     spool: IO[bytes]
 
 
-async def look(client: Client, tenant: str, stored: Stored, progress: Progress, *, discard: bool) -> RestorePlan:
+async def look(
+    client: Client, tenant: str, stored: Stored, progress: Progress, *, discard: bool, storage: str = ""
+) -> RestorePlan:
     """The plan; the store is in `stored.spool` afterwards, if it can be relied on."""
     there = await find(client, kinds.TENANTS, tenant)
     reasons: list[str] = []
-    plan = RestorePlan(tenant=there)
+    plan = RestorePlan(tenant=there, storage=storage)
+    if there is not None and storage:
+        reasons.append(f"--storage {storage}: the Tenant is here; raise its spec.controlPlane.storage.size instead")
     try:
         plan = await read(plan, tenant, stored, progress)
     except (RefusedError, SealError, TargetError, ContentsError) as error:
@@ -105,7 +109,7 @@ async def look(client: Client, tenant: str, stored: Stored, progress: Progress, 
             if request is not resumed
         ]
         if resumed is None:
-            reasons += await _of_room(client, tenant, plan.manifest, discard=discard)
+            reasons += await _of_room(client, tenant, plan, discard=discard)
         plan = replace(plan, resumed=resumed)
     known = await _known(client, tenant, stored.spool) if not reasons else {}
     return replace(plan, known=known, reasons=tuple(dict.fromkeys(reasons)))
@@ -193,22 +197,22 @@ async def _of_slice(client: Client, tenant: str, found: Manifest) -> list[str]:
     return []
 
 
-async def _of_room(client: Client, tenant: str, found: Manifest, *, discard: bool) -> list[str]:
-    """The volumes that are too small for the present data, the file and what is made of it."""
-    size = found.parts[STORE].plain
-    needed, reasons = (2 if discard else 3) * size + _LOG_BYTES, []
-    for claim in (await client.list(kinds.PERSISTENT_VOLUME_CLAIMS, names.plane_namespace(tenant))).items:
-        name = str(claim["metadata"]["name"])
-        try:
-            has = int(parse(mapping(mapping(claim.get("status")).get("capacity")).get("storage")))
-        except InvalidQuantityError:
-            continue
-        if name.startswith("data-plane-") and has < needed:
-            way_out = "raise controlPlane.storage.size" + (
-                "" if discard else ", or give up the present data: --discard-old-data"
-            )
-            reasons.append(f"volume {name} has {has // _MIB} MiB, and {-(-needed // _MIB)} are needed: {way_out}")
+async def _of_room(client: Client, tenant: str, plan: RestorePlan, *, discard: bool) -> list[str]:
+    """The volumes that are too small, of the plane that is here and of a Tenant that is made again."""
+    assert plan.manifest is not None  # noqa: S101 - it was read
+    store = plan.manifest.parts[STORE].plain
+    claims = (await client.list(kinds.PERSISTENT_VOLUME_CLAIMS, names.plane_namespace(tenant))).items
+    reasons = volumeroom.of_present(claims, store, discard=discard)
+    if plan.tenant is None and plan.bundle is not None and not claims:
+        spec = volumeroom.sized(mapping(plan.bundle.tenant["spec"]), plan.storage)
+        reasons += await of_new_volumes(client, spec, plan.manifest, clone=False)
     return reasons
+
+
+async def of_new_volumes(client: Client, spec: Mapping[str, Any], found: Manifest, *, clone: bool) -> list[str]:
+    """Why the volumes that a Tenant of this spec gets are too small; nothing if its class is not here."""
+    offer = await find(client, kinds.TENANT_CLASSES, text(spec.get("class")))
+    return volumeroom.of_new(spec, mapping(offer.get("spec")), found.parts[STORE].plain, clone=clone) if offer else []
 
 
 async def pending(client: Client, tenant: str) -> list[Obj]:

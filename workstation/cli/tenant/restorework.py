@@ -27,6 +27,7 @@ from bulkhead.snapshots.layout import STORE
 from bulkhead.snapshots.sending import SendError
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
+from workstation.cli.tenant import volumeroom
 from workstation.cli.tenant.restoreplan import RestorePlan
 from workstation.cli.tenant.waiting import HOPELESS
 
@@ -121,7 +122,7 @@ class Restoring:
             "apiVersion": names.API_VERSION,
             "kind": "Tenant",
             "metadata": {"name": self._tenant} | meta,
-            "spec": bundle.tenant["spec"],
+            "spec": volumeroom.sized(bundle.tenant["spec"], self._plan.storage),
         }
         with contextlib.suppress(AlreadyExists):
             await self._client.create(kinds.TENANTS, body)
