@@ -92,7 +92,7 @@ WHOLE: Final = (*BEHIND, _PODS, _SNAPSHOTS, _SNAPSHOT_CONTENTS)
 # In this order: which Endpoints are made by a controller shows in the Service.
 JUDGED: Final = (_SERVICES, _ENDPOINTS, _SLICES, _CLAIMS, _RESOURCE_CLAIMS, _SECRETS, _CONFIG_MAPS, _CLUSTER)
 # Of these only the names count.
-NAMES_ONLY: Final = frozenset({_ENDPOINTS, _CONFIG_MAPS})
+NAMES_ONLY: Final = frozenset({_ENDPOINTS})
 # What only a plan counts, beside the rest.
 COUNTED: Final = (_CRON,)
 
@@ -190,7 +190,9 @@ class Cloning:
         return self._gone(What.OTHER) if made_by_controller else _KEEP
 
     def _config_map(self, entry: _Entry) -> Verdict:
-        return self._gone(What.OTHER) if entry.name.rpartition("/")[2] in _FROM_THE_PLANE else _KEEP
+        # A daemon of Slurm that began with the original's settings would keep its cluster's name in its state for good.
+        made_again = entry.name.rpartition("/")[2] in _FROM_THE_PLANE or _is_platforms(entry.value)
+        return self._gone(What.OTHER) if made_again else _KEEP
 
     def _cluster(self, entry: _Entry) -> Verdict:
         if entry.name:

@@ -156,9 +156,11 @@ def test_what_the_platform_has_made_is_made_again() -> None:
     judging = cloning()
     keys = judging.judge("secrets/", "/registry/secrets/slurm/slurm-keys", sealed(stored(meta=meta)))
     worker = judging.judge("pods/", "/registry/pods/slurm/worker-0", stored(meta=meta))
-    assert (keys.keep, keys.value, worker.keep, worker.value) == (False, None, False, None)
+    settings = judging.judge("configmaps/", "/registry/configmaps/slurm/slurm-config", stored(meta=meta))
+    for verdict in (keys, worker, settings):
+        assert (verdict.keep, verdict.value) == (False, None)
     assert judging.alone == []
-    assert judging.counted == {What.OTHER: 2}
+    assert judging.counted == {What.OTHER: 3}
 
 
 def test_a_secret_that_cannot_be_read_is_refused_and_not_quoted() -> None:
