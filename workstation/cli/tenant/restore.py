@@ -96,7 +96,6 @@ def add_restore(actions: Actions) -> None:
         "--storage",
         metavar="SIZE",
         type=values.volume_size,
-        default="",
         help="how large the volumes of the plane are, such as 4Gi, of a clone or of a tenant that is not here "
         "(default: as in the snapshot)",
     )
@@ -136,7 +135,7 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
         discard=options.discard_old_data,
         everything=options.everything,
         scratch=options.scratch,
-        storage=options.storage,
+        storage=options.storage or "",
         wait=wait_of(options),
     )
 

@@ -75,7 +75,7 @@ def _storage(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _larger(one: object, other: object) -> str:
-    """The larger of two sizes; the second if the first is none."""
+    """The larger of two sizes; the second if the first cannot be parsed."""
     return text(one) if (_bytes(one) or 0) > (_bytes(other) or 0) else text(other)
 
 
