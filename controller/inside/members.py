@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from bulkhead.kube.errors import KubeError
 from controller.inside.etcdaccess import CORRUPT, Etcd, EtcdAccess
 from controller.plane.memberrecord import Record, peer_url, pods_of
-from controller.plane.membership import Add, Disarm, Listed, Move, Pod, Promote, Remove, Standing
+from controller.plane.membership import Add, Disarm, Listed, Move, Pod, Promote, Remove, Standing, Why
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 
@@ -17,6 +17,7 @@ Change: TypeAlias = Remove | Add | Move | Promote | Disarm
 _log = logging.getLogger(__name__)
 # What etcd answers while a learner has not caught up.
 _NOT_READY: Final = "in sync with leader"
+_VOLUME: Final[Mapping[Why, str]] = {"empty": "empty", "other data": "that of other data", "gone": "gone"}
 
 
 class Members:
@@ -107,8 +108,8 @@ async def _apply(etcd: Etcd, step: Change) -> None:
 
 def _words(step: Change) -> str:
     match step:
-        case Remove(pod, member, is_corrupt):
-            return f"removing member {member.id} of {pod}, {'which has other data' if is_corrupt else 'whose volume is lost'}"
+        case Remove(pod, member, why):
+            return f"removing member {member.id} of {pod}, whose volume is {_VOLUME[why]}"
         case Disarm(member_id):
             return f"ending the alarm of member {member_id}, which had other data"
         case Add(pod, url):

@@ -47,7 +47,7 @@ def _alarmed(standing: Standing, identity: str) -> Decision:
     claim = _claim(standing, pod)
     if claim is not None and not claim.ends:
         return _given_up(standing, pod, claim, member)
-    return Decision(Remove(pod, member, corrupt=True), corrupt=f"{pod} has other data than the others; it is removed")
+    return Decision(Remove(pod, member, "other data"), corrupt=f"{pod} has other data than the others; it is removed")
 
 
 def _given_up(standing: Standing, pod: str, claim: Claim, member: Listed) -> Decision:

@@ -12,13 +12,15 @@ etcd shows that a volume is lost; a member that is merely silent may come back w
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from controller.plane.memberrecord import Record
 
 _MIB: Final = 1 << 20
 # In addition to the data and its copy while it arrives: etcd's log.
 _LOG_MIB: Final = 256
+# What is wrong with the volume of a member that is removed.
+Why: TypeAlias = Literal["empty", "other data", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,14 @@ class Standing:
         others = tuple(voter for voter in self.voters if voter.id != member.id)
         return self._answering(others) == len(others) and len(others) > len(self.voters) // 2
 
+    def can_spare(self, member: Listed) -> bool:
+        """Whether a member may go: a learner has acknowledged nothing, and of voters every other one has to answer."""
+        return member.learner or self.all_others_answer(member)
+
+    def is_bare(self, pod: Pod) -> bool:
+        """Whether a pod waits for a claim that no longer exists."""
+        return not pod.on_node and pod.name not in {claim.pod for claim in self.claims}
+
     def at(self, pod: str) -> Listed | None:
         """The member at the URL of a pod."""
         return next((member for member in self.listed if member.peer_url == self.urls[pod]), None)
@@ -119,11 +129,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove the member that a pod had, because its volume is empty or has other data."""
+    """Remove the member that a pod had, because its volume is empty, has other data or is gone."""
 
     pod: str
     member: Listed
-    corrupt: bool = False
+    why: Why = "empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +244,21 @@ def _opened(standing: Standing, pod: str) -> Decision:
     found = standing.pods.get(pod)
     if found is not None and found.refused:
         return Decision(Restart(pod, found.uid), replacing=pod)
+    if found is not None and pod not in standing.lists and (found.stranded or standing.is_bare(found)):
+        return _given_back(standing, found, member)
     return Decision(replacing=pod)
+
+
+def _given_back(standing: Standing, pod: Pod, member: Listed) -> Decision:
+    """The volume of a member that was being added is gone: the member is removed, and the pod gets another volume and member.
+
+    It may have received data before its name was known. With an empty volume it would forget that under the same ID, and crash.
+    The record is open meanwhile, so the volume is given up only after the member.
+    """
+    where = f"{_was_on(pod)}, before its member had started" if pod.stranded else f"{pod.name} waits for a volume that is gone"
+    if not standing.can_spare(member):
+        return Decision(trouble=f"{where}; it is replaced once every other member answers")
+    return Decision(Remove(pod.name, member, "gone"), moving=f"{where}; it is added again with another volume")
 
 
 def _grown(standing: Standing, only: Listed) -> Decision:
@@ -263,8 +287,7 @@ def _closed(standing: Standing) -> Decision:
     gone = next((found for pod, found in standing.pods.items() if found.stranded and pod not in standing.lists), None)
     if gone is not None and not lost:
         return _moved(standing, gone)
-    claimed = {claim.pod for claim in standing.claims}
-    bare = next((found for pod, found in standing.pods.items() if not found.on_node and pod not in claimed), None)
+    bare = next((found for found in standing.pods.values() if standing.is_bare(found)), None)
     if bare is not None and not lost:
         # The claim of a pod that has no node goes at once, and the StatefulSet makes another one only with another pod.
         return Decision(Restart(bare.name, bare.uid), moving=f"{bare.name} waits for a volume that is gone, and is made again")
@@ -301,14 +324,18 @@ def _kept(standing: Standing, lost: list[str]) -> Decision:
 def _moved(standing: Standing, pod: Pod) -> Decision:
     """The node with a member's volume was deleted: the member gets another one, if all others have what it had."""
     member = standing.at(pod.name)
-    where = f"the volume of {pod.name} was on node {pod.stranded}, which no longer exists"
-    if member is not None and not member.learner and not standing.all_others_answer(member):
+    where = _was_on(pod)
+    if member is not None and not standing.can_spare(member):
         return Decision(trouble=f"{where}; it is replaced once every other member answers")
     words = f"{where}; it gets another one, and the others serve meanwhile"
     claim = next((claim for claim in standing.claims if claim.pod == pod.name), None)
     if claim is not None and not claim.ends:
         return Decision(Discard(claim), moving=words)
     return Decision(Restart(pod.name, pod.uid), moving=words)
+
+
+def _was_on(pod: Pod) -> str:
+    return f"the volume of {pod.name} was on node {pod.stranded}, which no longer exists"
 
 
 def _replaced(standing: Standing, pod: str) -> Decision:
@@ -318,7 +345,7 @@ def _replaced(standing: Standing, pod: str) -> Decision:
         return Decision(trouble=f"{pod} has lost its volume, and {short}")
     if member is None:
         return Decision(Add(pod, standing.urls[pod]), replacing=pod)
-    if not member.learner and not standing.all_others_answer(member):
+    if not standing.can_spare(member):
         silent = ", ".join(
             voter.name for voter in standing.voters if voter.name not in standing.lists and voter.id != member.id
         )

@@ -33,7 +33,7 @@ def test_members_that_agree_are_left_alone() -> None:
 
 def test_a_member_with_an_alarm_goes_and_the_others_serve_before_anything_else() -> None:
     assert decide(standing(corrupt=("3",))).step == Discard(CLAIMS[2])
-    assert decide(standing(corrupt=("3",), claims=ENDING)).step == Remove(WRONG, ALL[2], corrupt=True)
+    assert decide(standing(corrupt=("3",), claims=ENDING)).step == Remove(WRONG, ALL[2], "other data")
     two = ALL[:2]
     assert decide(standing(two, PODS[:2], corrupt=("3",), claims=ENDING)).step == Disarm("3")
     assert decide(standing(two, PODS[:2], claims=ENDING)).step == Restart(WRONG, f"uid-{WRONG}")

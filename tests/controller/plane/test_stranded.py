@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.plane import stranded
-from controller.plane.membership import Claim, Decision, Discard, Pod, Restart, decide
+from controller.plane.memberrecord import Record
+from controller.plane.membership import Claim, Decision, Discard, Listed, Pod, Remove, Restart, Write, decide
 from controller.plane.stranded import Stranded, Strandings, is_away, node_of
-from tests.controller.plane.test_membership import ALL, LOST, PODS, TWO, standing
+from tests.controller.plane.test_membership import ALL, CLOSED, LOST, PODS, TWO, listed, standing
 
 OLD = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had volume node affinity conflict."
 NEW = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity. preemption: not helpful"
@@ -66,6 +67,46 @@ def test_of_the_only_member_the_last_snapshot_is_offered() -> None:
 
 def gone(pods: tuple[str, ...] = (LOST,)) -> dict[str, Pod]:
     return {name: Pod(name, f"uid-{name}", stranded="w3" if name in pods else "") for name in PODS}
+
+
+ADDED = (*TWO, listed(LOST, started=False, learner=True, id_="new"))
+OPEN = Record(open_for=LOST, version="8")
+
+
+def test_a_member_that_was_being_added_is_added_again_with_another_volume() -> None:
+    """The record is open: its claim goes only after the member, since an empty volume could start under its ID until then."""
+    found = standing(ADDED, PODS[:2], pods=gone(), claims=CLAIMS, record=OPEN)
+    assert decide(found).step == Remove(LOST, ADDED[2], "gone")
+    assert "was on node w3, which no longer exists, before its member had started; it is added again" in decide(found).moving
+    removed = replace(found, lists=dict.fromkeys(PODS[:2], TWO))
+    assert decide(removed).step == Write(Record(version="8"))
+    closed = replace(removed, record=CLOSED)
+    assert decide(closed).step == Discard(CLAIMS[2])
+    assert decide(replace(closed, claims=CLAIMS[:2])).step == Restart(LOST, f"uid-{LOST}")
+
+
+def test_a_member_that_was_being_added_and_whose_claim_is_gone_is_added_again() -> None:
+    pods = {name: Pod(name, f"uid-{name}", on_node=name != LOST) for name in PODS}
+    found = standing(ADDED, PODS[:2], pods=pods, claims=CLAIMS[:2], record=OPEN)
+    assert decide(found).step == Remove(LOST, ADDED[2], "gone")
+    assert "plane-2 waits for a volume that is gone; it is added again" in decide(found).moving
+    # With a claim it waits for a node, and with a node for its etcd.
+    assert decide(replace(found, claims=CLAIMS)) == Decision(replacing=LOST)
+    there = {name: Pod(name, f"uid-{name}") for name in PODS}
+    assert decide(replace(found, pods=there)) == Decision(replacing=LOST)
+
+
+def test_a_voter_that_was_being_added_is_given_up_only_if_all_others_answer() -> None:
+    """The third of a plane that was founded by two is a voter before it has started."""
+    voter = (*TWO, listed(LOST, started=False))
+    found = standing(voter, PODS[:2], pods=gone(), claims=CLAIMS, record=OPEN)
+    assert decide(found).step == Remove(LOST, voter[2], "gone")
+    four = (*voter, Listed("id-4", "plane-3", "https://elsewhere:2380"))
+    waits = decide(replace(found, lists=dict.fromkeys((*PODS[:2], "plane-9"), (*four, listed("plane-0", id_="id-5")))))
+    assert waits.step is None
+    assert "replaced once every other member answers" in waits.trouble
+    # One that answers has its volume.
+    assert decide(replace(found, lists=dict.fromkeys(PODS, voter))) == Decision(replacing=LOST)
 
 
 def test_a_member_whose_node_was_deleted_gets_another_volume() -> None:

@@ -17,6 +17,7 @@ from bulkhead.api.podphase import is_pending_deletion, serves
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound, Throttled
+from controller.plane.memberrecord import is_refusal
 from controller.plane.spec import ETCD_METRICS_PORT, PLANE
 from tests.controller.tenant.test_reconcile_healing import Kubelet, World, world_of
 from tests.kit.etcdmembers import ADDRESS, PODS
@@ -271,3 +272,45 @@ async def test_a_member_whose_node_was_deleted_is_replaced_on_another_one(world:
     now = await client.get(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{FIRST}", world.space)
     assert now["metadata"]["uid"] != claim["metadata"]["uid"]
     assert any("which no longer exists; it gets another one, and the others serve meanwhile" in text for text in world.told)
+
+
+async def test_a_member_whose_node_is_deleted_while_it_is_added_is_added_elsewhere(world: World) -> None:
+    kubelet, client = world.kubelet, world.host.client
+    assert isinstance(kubelet, Following)
+    claim = await client.get(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{THIRD}", world.space)
+    node = str(claim["metadata"]["annotations"][SELECTED])
+    others = [(await client.get(kinds.PODS, pod, world.space))["metadata"]["uid"] for pod in (FIRST, SECOND)]
+    await client.create(kinds.NODES, {"metadata": {"name": node}})
+    kubelet.members.kill(THIRD)
+    kubelet.members.empty(THIRD)
+
+    async def refuses() -> bool:
+        await kubelet.sync()
+        return is_refusal(THIRD, kubelet.members.log_tail(THIRD))
+
+    await until(refuses, "the member is lost", 120.0)
+    # The pod with which it would start finds its node silent.
+    kubelet.gone = {node}
+    world.told.clear()
+
+    async def told() -> bool:
+        await world.turn()
+        assert (await serving(world))[:2] == [FIRST, SECOND]
+        return any("has an empty volume" in text and f"on node {node}, which does not answer" in text for text in world.told)
+
+    await until(told, "what to type is reported", 180.0)
+    assert (await world.record())["open"] == THIRD
+    for _ in range(3):
+        await world.turn()
+    assert (await world.claims())[THIRD] == claim["metadata"]["uid"], "a silent node may come back"
+    await client.delete(kinds.NODES, node)
+
+    async def healed() -> bool:
+        whole = await world.whole()
+        assert (await serving(world))[:2] == [FIRST, SECOND]
+        return whole and len(await serving(world)) == 3
+
+    await until(healed, "plane-2 is added elsewhere", 240.0)
+    assert (await world.claims())[THIRD] != claim["metadata"]["uid"]
+    assert [(await client.get(kinds.PODS, pod, world.space))["metadata"]["uid"] for pod in (FIRST, SECOND)] == others
+    assert any(f"on node {node}, which no longer exists" in text for text in world.told)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from bulkhead.api import planeidentity, planemembers
 from bulkhead.api.conditions import ConditionType
 from bulkhead.api.objects import Obj
-from bulkhead.api.podphase import is_pending_deletion, is_ready
+from bulkhead.api.podphase import is_pending_deletion, is_ready, placed_on
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -178,7 +178,7 @@ class MembersCared(Facet):
             case Discard(claim):
                 _log.warning("the volume of %s is given up (claim %s)", claim.pod, claim.uid, extra={"tenant": turn.tenant})
                 await self._delete(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{claim.pod}", spec, claim.uid)
-            case membership.Remove(pod, _, is_corrupt) if not is_corrupt and not await self._is_lost(turn, pod):
+            case membership.Remove(pod, _, why) if not await self._still(turn, standing.pods.get(pod), why):
                 # The informer was late.
                 raise Conflict(409, "Conflict", f"pod {pod} is not the one that was observed")
             case membership.Remove() | membership.Add() | membership.Move() | membership.Promote() | membership.Disarm():
@@ -208,13 +208,18 @@ class MembersCared(Facet):
             meta = {"name": planeidentity.NAME, "namespace": spec.namespace}
             await self.client.create(kinds.CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta} | body)
 
-    async def _is_lost(self, turn: Turn, pod: str) -> bool:
-        """Whether the pod still shows that its volume is empty, as the API server has it: a removal cannot be undone."""
-        try:
-            found = await self.client.get(kinds.PODS, pod, turn.spec.namespace)
-        except NotFound:
+    async def _still(self, turn: Turn, pod: Pod | None, why: membership.Why) -> bool:
+        """Whether a member still has to go, as the API server has its pod and claim: a removal cannot be undone."""
+        if why == "other data":  # by etcd's own word
+            return True
+        found = await self._found(kinds.PODS, pod.name, turn.spec) if pod is not None else None
+        if pod is None or found is None or is_pending_deletion(found):
             return False
-        return memberrecord.refused(found) and not is_pending_deletion(found)
+        if why == "empty":
+            return memberrecord.refused(found)
+        if found["metadata"]["uid"] != pod.uid or placed_on(found):
+            return False
+        return bool(pod.stranded) or await self._found(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod.name}", turn.spec) is None
 
     async def _delete(self, resource: Resource, name: str, spec: PlaneSpec, uid: str) -> None:
         try:
@@ -233,11 +238,12 @@ class MembersCared(Facet):
             else ""
         )
         decision, strandings = seen.turn.of(Decision), seen.turn.of(Strandings) or Strandings()
-        if down and (gone := stranded.of_several(seen.turn.spec.namespace, strandings)):
+        gone = stranded.of_several(seen.turn.spec.namespace, strandings)
+        if down and gone:
             down = f"{down}; {gone}"
         if down and decision is not None and decision.rolling:
             down = f"{down}; {decision.rolling}"
-        found = report(standing, decision, down)
+        found = report(standing, decision, down, gone)
         names = pods_of(seen.turn.spec) if len(pods_of(seen.turn.spec)) > 1 else ()
         placed = spread(pod for name, pod in seen.named(kinds.PODS).items() if name in names)
         return replace(found, conditions={**found.conditions, ConditionType.MEMBERS_SPREAD: placed})

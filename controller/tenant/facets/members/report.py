@@ -15,8 +15,8 @@ _SOON_SECONDS: Final = 5.0
 _LATER_SECONDS: Final = 15.0
 
 
-def report(standing: Standing | None, decision: Decision | None, down: str) -> Report:
-    """`down` names the pods that do not serve. Nothing is reported of a plane that has only one member."""
+def report(standing: Standing | None, decision: Decision | None, down: str, gone: str = "") -> Report:
+    """`down` names the pods that do not serve, `gone` those whose node is away. Nothing is reported of a plane of one."""
     if standing is None or decision is None:
         return Report(conditions={ConditionType.DEGRADED: None})
     way = _on_its_way(standing, decision)
@@ -25,7 +25,7 @@ def report(standing: Standing | None, decision: Decision | None, down: str) -> R
     if not standing.quorate:
         # Perhaps they elect a leader. PlaneReady says if it lasts; what was reported stays.
         return Report(again=_SOON_SECONDS)
-    found = verdict(standing, decision, down)
+    found = verdict(standing, decision, down, gone)
     busy = decision.step is not None or decision.replacing or decision.moving or decision.rolling
     again = _SOON_SECONDS if busy or standing.record.founding else _LATER_SECONDS if found is not None else None
     return Report(conditions={ConditionType.DEGRADED: found}, again=again)
@@ -71,11 +71,13 @@ def _is_unschedulable(condition: Mapping[str, Any]) -> bool:
     return condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
 
 
-def verdict(standing: Standing, decision: Decision, down: str) -> Verdict | None:
+def verdict(standing: Standing, decision: Decision, down: str, gone: str) -> Verdict | None:
     """The condition Degraded; None if every member serves."""
     if decision.replacing and not standing.record.founding:
         words = f"{decision.replacing} has an empty volume; it is added as a new member, and the others serve meanwhile"
-        return Verdict("True", Reason.MEMBER_REPLACED, words)
+        # While its node is silent, nothing is given up by itself.
+        waits = f"{words}; {gone}" if gone and decision.step is None else words
+        return Verdict("True", Reason.MEMBER_REPLACED, waits)
     if decision.moving:
         return Verdict("True", Reason.MEMBER_REPLACED, decision.moving)
     if decision.trouble:

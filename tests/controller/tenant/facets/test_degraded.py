@@ -51,3 +51,14 @@ def test_a_plane_that_is_being_founded_is_looked_at_soon_and_not_called_replaced
     assert found.conditions == {ConditionType.DEGRADED: None}
     assert found.again is not None
     assert found.again <= 5
+
+
+def test_a_member_that_is_added_on_a_silent_node_has_what_to_type() -> None:
+    gone = "plane-2 is on node w3, which does not answer"
+    waits = report(standing(), Decision(replacing="plane-2"), "", gone).conditions[ConditionType.DEGRADED]
+    assert waits is not None
+    assert (waits.reason, waits.message.endswith(gone)) == (Reason.MEMBER_REPLACED, True)
+    step = Decision(Promote("plane-2", LISTED[2]), replacing="plane-2")
+    goes_on = report(standing(), step, "", gone).conditions[ConditionType.DEGRADED]
+    assert goes_on is not None
+    assert gone not in goes_on.message
