@@ -26,9 +26,13 @@ from bulkhead.snapshots import cloning, contents
 from bulkhead.snapshots.cloning import CloneError, Cloning, Own
 from controller.plane.sections import Cloned, Restoring
 from controller.plane.spec import API_PORT, API_SERVER
+from controller.slurm.objects.render import render
+from controller.slurm.spec import NAMESPACE
+from tests.kit.applying import apply_all
 from tests.kit.filling import Filling
 from tests.kit.planeprocess import ETCD, KCM, PlaneProcesses
 from tests.kit.servers import binary
+from tests.kit.slurmsamples import CASES, KEYS, slurm_spec
 from tests.kit.storecopy import store_of
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -41,6 +45,10 @@ CLUSTER: Final = "33333333-2222-3333-4444-555555555555"
 BUMP: Final = 1_000_000_000
 REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False)
 CONTAINER: Final = {"name": "a", "image": "a"}
+# What the controller puts into the plane for the daemons to read: settings, users, keys.
+SLURM: Final = [
+    obj for obj in render(slurm_spec(CASES["everything"]), KEYS) if obj["kind"] in {"Namespace", "ConfigMap", "Secret"}
+]
 
 
 def meta(name: str, **more: Any) -> Obj:
@@ -95,6 +103,8 @@ async def fill_in(client: Client) -> None:
     token = meta("robot", annotations={"kubernetes.io/service-account.name": "default"})
     await client.create(kinds.SECRETS, {"metadata": token, "type": "kubernetes.io/service-account-token"})
     await client.create(kinds.LEASES, {"metadata": meta("leader"), "spec": {"holderIdentity": "alone"}})
+    await apply_all(client, SLURM)
+    await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": "of-a-user", "namespace": NAMESPACE}, "data": {"a": "b"}})
 
 
 async def token_of(client: Client) -> str:
@@ -290,6 +300,19 @@ async def test_tokens_and_certificates_of_each_are_worth_nothing_at_the_other(pa
     trusted = await red2.get(kinds.CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
     former = pair.red.keys.authorities["client"].certificate.decode().strip()
     assert former not in trusted["data"]["client-ca-file"]
+
+
+async def test_no_key_and_no_setting_of_the_originals_slurm_cluster_is_there(pair: Pair, red: Client, red2: Client) -> None:
+    """The daemons' pods wait until the controller has made the clone's own."""
+    for kind in (kinds.SECRETS, kinds.CONFIG_MAPS):
+        names = {obj["metadata"]["name"] for obj in SLURM if obj["kind"] == kind.kind}
+        assert names
+        theirs = {obj["metadata"]["name"] for obj in (await red.list(kind, NAMESPACE)).items}
+        ours = {obj["metadata"]["name"] for obj in (await red2.list(kind, NAMESPACE)).items}
+        assert (names - theirs, names & ours) == (set(), set())
+    assert (await red2.get(kinds.CONFIG_MAPS, "of-a-user", NAMESPACE))["data"] == {"a": "b"}
+    data = (pair.filling.volume / "data" / "member" / "snap" / "db").read_bytes()
+    assert (b"ClusterName=" in pair.store, b"ClusterName=" in data) == (True, False)
 
 
 async def test_the_cluster_has_a_uid_of_its_own_and_no_watch_sees_the_past(red: Client, red2: Client) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import commands, machine, tenants, workloads
+from e2e import tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.poll import NotYetError, until
+from e2e.scenarios.durable import clones
 from e2e.scenarios.durable.conftest import NAME, Backups
 from e2e.tenants import Tenant
 
@@ -20,26 +21,11 @@ READY_SECONDS = 60.0
 PAGE = "made by a Deployment"
 
 
-def clone(backups: Backups, *more: str) -> commands.Outcome:
-    where = ("--key", str(backups.key), "--directory", str(backups.folder))
-    asked = ("tenant", "restore", NAME, "--from", SNAPSHOT, "--as", CLONE, *where, *more)
-    return commands.bulkhead(*asked, kubeconfig=machine.KUBECONFIG, check=False, seconds=400)
-
-
 @pytest.fixture
 def clone_name(host: Api) -> Iterator[str]:
     """The name of a tenant that is not there before and after."""
-
-    def away() -> None:
-        tenants.remove(host, CLONE)
-        for request in host.list("TenantRestore"):
-            if request["spec"]["tenant"] == CLONE:
-                host.delete("TenantRestore", request["metadata"]["name"])
-        host.delete("TenantSnapshot", SNAPSHOT)
-
-    away()
-    yield CLONE
-    away()
+    with clones.away(host, SNAPSHOT, CLONE):
+        yield CLONE
 
 
 def fill(red: Tenant) -> None:
@@ -114,21 +100,18 @@ def test_a_clone_lives_and_ends_beside_its_original_which_notices_nothing(
     host: Api, red: Tenant, backups: Backups, clone_name: str, tmp_path: Path
 ) -> None:
     fill(red)
-    taken = commands.bulkhead(
-        "tenant", "snapshot", NAME, "--as", SNAPSHOT, kubeconfig=machine.KUBECONFIG, check=False, seconds=120
-    )
-    assert taken.code == 0, taken.text
+    clones.snapshot(NAME, SNAPSHOT)
     pods, before = pods_of(host, red), on_host(host, red)
     of_red = host.get("Tenant", NAME)["status"]
     inside = {obj["metadata"]["uid"] for obj in red.api.list("Lease")}
-    dry = clone(backups, "--dry-run")
+    dry = clones.clone(NAME, SNAPSHOT, clone_name, backups, "--dry-run")
     print(dry.text, flush=True)
     assert dry.code == 0, dry.text
     assert "1 pods that no controller makes again: default/alone" in dry.err
     assert host.find("Tenant", clone_name) is None
 
     began = time.monotonic()
-    done = clone(backups)
+    done = clones.clone(NAME, SNAPSHOT, clone_name, backups)
     seconds = time.monotonic() - began
     print(f"cloned in {seconds:.0f} s:\n{done.text}", flush=True)
     assert done.code == 0, done.text
@@ -146,9 +129,7 @@ def test_a_clone_lives_and_ends_beside_its_original_which_notices_nothing(
     workloads.wait_job(red2.api, "asks", seconds=120)
 
     # Identity, slice and cluster are its own.
-    of_clone = host.get("Tenant", CLONE)["status"]
-    for field in ("planeIdentity", "serviceSlice", "planeClusterUID"):
-        assert of_clone[field] != of_red[field], field
+    clones.own(host, NAME, CLONE)
     addresses = {tenant.name: tenant.api.get("Service", "web", "default")["spec"]["clusterIP"] for tenant in (red, red2)}
     assert addresses[NAME] != addresses[CLONE]
 
@@ -172,7 +153,7 @@ def test_a_clone_lives_and_ends_beside_its_original_which_notices_nothing(
     assert pods_of(host, red) == pods
     after = host.get("Tenant", NAME)
     assert tenants.is_ready(after)
-    for field in ("planeIdentity", "serviceSlice", "planeClusterUID"):
+    for field in clones.OWN:
         assert after["status"][field] == of_red[field], field
     assert on_host(host, red).items() >= before.items()
     red.api.create(workloads.pod("newer"))
