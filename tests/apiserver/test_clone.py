@@ -171,6 +171,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     try:
         start(red)
         asyncio.run(_prepare(made))
+        # Not in a thread of that loop: processes of a thread end with it (`die_with_parent`).
+        start(red2)
         yield made
     finally:
         made.filling.stop(signal.SIGKILL)
@@ -200,7 +202,6 @@ async def _prepare(pair: Pair) -> None:
         await pair.filling.send(once(pair.store))
         await pair.filling.filled()
         pair.filling.stop()
-        await asyncio.to_thread(start, pair.red2)
 
 
 @pytest.fixture
