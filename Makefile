@@ -179,11 +179,11 @@ crds: venv
 test: binaries-for-tests ## needs no root; LAYER= auditing, chaosrun, crashes, gate, helm, kueue, otelcol, signin, stores; LAG=1
 	@$(if $(filter-out $(LAYERS),$(LAYER)),$(error make test LAYER=$(LAYER): no such layer; there are $(LAYERS)))
 	@$(if $(LAYER),,echo "==> without the layers: make test LAYER=\"$(LAYERS)\"")
-	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) \
+	@BULKHEAD_TEST_RECORD=build/results/$(subst $() $(),-,$(strip tests $(LAYER))) $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) \
 		-m "$(if $(LAYER),$(call any,$(LAYER)),not ($(call any,$(NOT_IN_TEST))))" -n $(TEST_PROCESSES) --dist loadfile \
 		$(if $(LAYER),$$(grep -rlE "mark\.($(subst $() $(),|,$(strip $(LAYER))))\b" tests --include='test_*.py')) $(PYTEST_ARGS)
 
-slowest: venv ## seconds by test, fixture and file of the last `make test`; OF=e2e-core: of the last `make e2e`
+slowest: venv ## seconds by test, fixture and file of the last `make test`; OF=tests-stores: of that layer; OF=e2e-core
 	@$(PY) -m tests.slowest $(if $(OF),--folder build/results/$(OF))
 
 ##@ some changes

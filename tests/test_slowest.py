@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from tests.slowest.table import printed, spent
 
 pytest_plugins = ["pytester"]
 
-RECORD = [
-    {"begun": 100.0},
+RECORD: list[dict[str, Any]] = [
+    {"begun": 100.0, "worker": "main"},
     {"test": "tests/a/test_x.py::test_one", "setup": [2.0, 0.5, 1.0], "call": [1.0, 0.5, 0.0], "teardown": [0.0, 0.0, 0.0]},
     {"test": "tests/a/test_x.py::test_two", "setup": [0.0, 0.0, 0.0], "call": [4.0, 4.5, 0.0]},
     {"test": "tests/b/test_y.py::test_three", "call": [0.5, 0.1, 0.1]},
@@ -23,7 +24,7 @@ RECORD = [
     {"process": "etcd", "cpu": 2.0, "peak_mib": 80, "first": "tests/b/test_y.py::test_three"},
     {"memory": {"etcd": [2, 90], "kube-apiserver": [2, 934]}},
     {"of a later version": True},
-    {"ended": 110.0},
+    {"ended": 110.0, "worker": "main"},
 ]
 
 
@@ -45,6 +46,26 @@ def test_the_widest_stand_first_and_each_kind_of_process_once() -> None:
     assert text[0].startswith("3 tests in 10 s; test-seconds 8")
     assert not any("test_one" in line for line in text), "only the slowest test is asked for"
     assert [line.split() for line in text if line.endswith("etcd")] == [["6.0", "3.0", "80", "2", "etcd"]]
+
+
+def test_a_run_that_was_cut_off_took_as_long_as_its_last_test_says() -> None:
+    cut = [line | {"at": 107.0} if "test" in line else line for line in RECORD if "ended" not in line]
+    assert printed(spent(cut))[0].startswith("3 tests in 7 s, cut off: no end of main; test-seconds 8")
+
+
+def test_a_record_that_says_no_time_but_its_begin_has_no_negative_seconds() -> None:
+    cut = [line for line in RECORD if "ended" not in line]
+    assert printed(spent(cut))[0].startswith("3 tests in 0 s, cut off")
+    assert printed(spent(RECORD[1:-1]))[0].startswith("3 tests in 0 s; test-seconds")
+
+
+def test_what_ended_says_for_which_process_the_others_waited() -> None:
+    workers: list[dict[str, Any]] = [
+        {"begun": 102.0, "worker": "gw0"}, {"ended": 109.0, "worker": "gw0"}, {"begun": 101.0, "worker": "gw1"},
+        {"ended": 104.0, "worker": "gw1"},
+    ]  # fmt: skip
+    assert "processes ended after 4 s (gw1), 9 s (gw0)" in printed(spent([*RECORD, *workers]))
+    assert not any(line.startswith("processes ended") for line in printed(spent(RECORD))), "one process waits for no other"
 
 
 def test_the_most_memory_stands_above_with_whose_it_was() -> None:
@@ -113,6 +134,10 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
     ended.assert_outcomes(passed=2)
     ended.stdout.fnmatch_lines(["memory at the most *"])
     run = spent(lines(pytester.path / "record"))
+    assert (set(run.begun), run.cut) == ({"main", "gw0"}, [])
+    assert run.seconds >= sum(cost.wall for cost in run.tests.values())
+    cut = spent(line for line in lines(pytester.path / "record") if "ended" not in line)
+    assert run.seconds > cut.seconds > 0
     sleeps, computes = (next(cost for name, cost in run.tests.items() if name.endswith(end)) for end in ("sleeps", "computes"))
     assert sleeps.waited > 0.6
     assert computes.started > 0.1 > sleeps.started

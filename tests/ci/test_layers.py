@@ -12,6 +12,7 @@ from ci import catalogue
 from ci.catalogue import Catalogue
 from tests.adversarial import rows
 from tests.ci.test_catalogue import ROOT, values, variable
+from tests.slowest.record import FOLDER
 
 # Whole folders, or tests for root, that have suites with other commands.
 OTHERS = {"browser": "console", "host": "core", "outage": "outages", "simulation": "simulation", "ways": "ways"}
@@ -72,6 +73,17 @@ def test_several_layers_are_one_run_and_an_unknown_one_is_refused() -> None:
     done = printed("test", "LAYER=helm stoers")
     assert done.returncode != 0
     assert "no such layer; there are" in done.stderr
+
+
+def test_the_record_of_a_layer_leaves_that_of_make_test_alone() -> None:
+    def record(*words: str) -> str:
+        found = re.search(r"BULKHEAD_TEST_RECORD=(\S+) ", printed("test", *words).stdout)
+        assert found is not None
+        return found[1]
+
+    assert record() == str(FOLDER)
+    assert record("LAYER=stores") == f"{FOLDER}-stores"
+    assert record("LAYER=helm stores") == f"{FOLDER}-helm-stores"
 
 
 def layers_of(test: str) -> set[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.slowest.memory import Watch, sentence
 from tests.slowest.processes import Seen, children_seconds, look
+from tests.slowest.table import MAIN
 
 FOLDER: Final = Path("build/results/tests")
 # Where the record goes. A run that is not told keeps none, so that the run of another suite leaves that of the tests alone.
@@ -24,8 +25,9 @@ _WATCH = pytest.StashKey[Watch]()
 class Recorder:
     """The open file of one process, and what has been spent so far."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, worker: str) -> None:
         self.file = file
+        self.worker = worker
         self.processes: dict[int, Seen] = {}
         self.phases: dict[str, tuple[float, float, float]] = {}
         self._children = (0.0, 0.0)  # when they were read, and their seconds
@@ -52,7 +54,7 @@ class Recorder:
         if sum(wall for wall, _, _ in self.phases.values()) > _FRESH_SECONDS:
             self.processes = look(self.processes, nodeid)
         cost = {when: [round(part, 4) for part in parts] for when, parts in self.phases.items()}
-        self.write(test=nodeid, **cost)
+        self.write(test=nodeid, at=round(time.time(), 2), **cost)
         self.phases = {}
 
     def begin_fixture(self) -> float:
@@ -69,8 +71,13 @@ class Recorder:
         if own > 0.001:
             self.write(fixture=name, scope=scope, seconds=round(own, 4))
 
+    def begin(self) -> None:
+        """Write when this process began."""
+        self.write(begun=time.time(), worker=self.worker)
+
     def close(self) -> None:
-        """Write what the started processes have cost, and close the file."""
+        """Write when this process ended, and what the processes that it started have cost; close the file."""
+        self.write(ended=time.time(), worker=self.worker)
         self.processes = look(self.processes, "")
         for seen in self.processes.values():
             self.write(process=seen.name, cpu=round(seen.seconds, 2), peak_mib=seen.peak_mib, first=seen.first)
@@ -88,8 +95,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not worker:
         for path in folder.glob("*.jsonl"):
             path.unlink()
-    config.stash[_RECORDER] = Recorder((folder / f"{worker or 'main'}.jsonl").open("w"))
-    config.stash[_RECORDER].write(begun=time.time())
+    name = worker or MAIN
+    config.stash[_RECORDER] = Recorder((folder / f"{name}.jsonl").open("w"), name)
+    config.stash[_RECORDER].begin()
     # Only beside workers: a process that runs tests starts others, and has no thread when it forks.
     if config.getoption("numprocesses", None) and not worker:
         config.stash[_WATCH] = Watch().start()
@@ -107,7 +115,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End the record."""
     recorder = config.stash.get(_RECORDER, None)
     if recorder is not None:
-        recorder.write(ended=time.time())
         recorder.close()
 
 

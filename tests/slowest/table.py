@@ -8,6 +8,7 @@ from typing import Any
 from tests.slowest.memory import Held, sentence
 
 PHASES = ("setup", "call", "teardown")
+MAIN = "main"  # the process that hands out the tests, or that runs them if there is no other
 
 
 @dataclass(slots=True)
@@ -41,8 +42,20 @@ class Spent:
     fixtures: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
     processes: dict[str, list[tuple[float, int, str]]] = field(default_factory=lambda: defaultdict(list))
     memory: Held = field(default_factory=Held)
-    begun: float = 0.0
-    ended: float = 0.0
+    begun: dict[str, float] = field(default_factory=dict)  # process of the run -> when
+    ended: dict[str, float] = field(default_factory=dict)
+    latest: float = 0.0  # when the latest line with a time was written
+
+    @property
+    def seconds(self) -> float:
+        """From the first process's begin to the last one's end, or to the last sign of it."""
+        first = min(self.begun.values(), default=0.0)
+        return max(first, self.latest, *self.ended.values()) - first
+
+    @property
+    def cut(self) -> list[str]:
+        """The processes that did not end: the run was cut off, or goes on."""
+        return sorted(self.begun.keys() - self.ended.keys())
 
     @property
     def sum(self) -> Cost:
@@ -68,13 +81,14 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> Spent:
         elif "memory" in line:
             run.memory = Held({name: (count, mib) for name, (count, mib) in line["memory"].items()})
         elif "begun" in line:
-            run.begun = min(run.begun or line["begun"], line["begun"])
+            run.begun[line.get("worker", "")] = line["begun"]
         elif "ended" in line:
-            run.ended = max(run.ended, line["ended"])
+            run.ended[line.get("worker", "")] = line["ended"]
     return run
 
 
 def _test(run: Spent, line: Mapping[str, Any]) -> None:
+    run.latest = max(run.latest, line.get("at", 0.0))
     file = line["test"].partition("::")[0]
     folder = "/".join(file.split("/")[:2])
     for cost in (run.tests[line["test"]], run.files[file], run.folders[folder]):
@@ -87,7 +101,9 @@ def printed(run: Spent, rows: int = 15) -> list[str]:
     """The tables, widest first: folders, files, tests, fixtures, started processes."""
     whole = run.sum
     seconds = f"own CPU {whole.own:.0f}, CPU of what they started {whole.started:.0f}, waited {whole.waited:.0f}"
-    text = [f"{whole.count} tests in {run.ended - run.begun:.0f} s; test-seconds {whole.wall:.0f}: {seconds}"]
+    cut = f", cut off: no end of {', '.join(run.cut)}" if run.cut else ""
+    text = [f"{whole.count} tests in {run.seconds:.0f} s{cut}; test-seconds {whole.wall:.0f}: {seconds}"]
+    text += _tail(run)
     if run.memory.mib:
         text += [sentence(run.memory)]
     for title, costs in (("folder", run.folders), ("file", run.files), ("test", run.tests)):
@@ -97,6 +113,15 @@ def printed(run: Spent, rows: int = 15) -> list[str]:
     text += [f"{cost.wall:8.1f} {cost.count:6}  {name}" for name, cost in slow]
     text += ["", f"{'CPU':>8} {'each':>6} {'MiB':>6} {'number':>6}  started process that was seen at the end of a test"]
     return [*text, *_processes(run.processes)]
+
+
+def _tail(run: Spent) -> list[str]:
+    """When each process that ran tests for another one ended: the others wait for the last."""
+    first = min(run.begun.values(), default=0.0)
+    ends = sorted((ended - first, worker) for worker, ended in run.ended.items() if worker not in {MAIN, ""})
+    if len(ends) < 2:
+        return []
+    return ["processes ended after " + ", ".join(f"{seconds:.0f} s ({worker})" for seconds, worker in ends)]
 
 
 def _costs(title: str, costs: Mapping[str, Cost], rows: int) -> list[str]:
