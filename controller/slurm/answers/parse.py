@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.slurmnumber import Number
 from controller.inside import counted
 from controller.slurm.answers.endsignal import signal_of
 from controller.slurm.answers.hostlist import HostListError, count, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
-from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
+from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Problem
 
 TEXT_CHARACTERS: Final = 1024
 MOST_NODES: Final = 8192

@@ -8,25 +8,10 @@ from typing import Final
 
 import msgspec
 
+from bulkhead.api.slurmnumber import NO_NUMBER, Number
 from controller.inside.counted import Counted
 
 NO_WORDS: Final = msgspec.Raw(b"[]")
-
-
-class Number(msgspec.Struct, frozen=True, gc=False):
-    """Slurm's number."""
-
-    set: bool = False
-    infinite: bool = False
-    number: float = 0
-
-    @property
-    def value(self) -> int | None:
-        """The number; None if it is not set or infinite."""
-        return int(self.number) if self.set and not self.infinite and abs(self.number) < 2**62 else None
-
-
-NO_NUMBER: Final = Number()
 
 
 class Problem(Counted, frozen=True):

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api.ledger import Place, moment
+from bulkhead.api.slurmnumber import NO_NUMBER, Number
 
 MAX_JOBS: Final = 20_000
 # What the controller writes into AdminComment of a job that waits for a worker of a node set.
@@ -30,15 +31,6 @@ _GPUS: Final = re.compile(r"(?:^|,)gres[/:]gpu(?::([^=:,()0-9][^=:,()]*))?[=:]([
 _NO_REASONS: Final = frozenset({"", "None"})
 
 
-class _Number(msgspec.Struct, frozen=True, gc=False):
-    set: bool = False
-    infinite: bool = False
-    number: float = 0
-
-
-_NOT_SET: Final = _Number()
-
-
 class _Record(msgspec.Struct, frozen=True, gc=False):
     job_id: int
     name: str = ""
@@ -48,20 +40,20 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
     state_reason: str = ""
     admin_comment: str = ""
     nodes: str = ""
-    node_count: _Number = _NOT_SET
-    tasks: _Number = _NOT_SET
+    node_count: Number = NO_NUMBER
+    tasks: Number = NO_NUMBER
     tres_req_str: str = ""
     tres_alloc_str: str = ""
     tres_per_job: str = ""
     tres_per_node: str = ""
     tres_per_task: str = ""
-    array_job_id: _Number = _NOT_SET
-    array_task_id: _Number = _NOT_SET
+    array_job_id: Number = NO_NUMBER
+    array_task_id: Number = NO_NUMBER
     array_task_string: str = ""
-    priority: _Number = _NOT_SET
-    submit_time: _Number = _NOT_SET
-    start_time: _Number = _NOT_SET
-    end_time: _Number = _NOT_SET
+    priority: Number = NO_NUMBER
+    submit_time: Number = NO_NUMBER
+    start_time: Number = NO_NUMBER
+    end_time: Number = NO_NUMBER
 
 
 class _Problem(msgspec.Struct, frozen=True, gc=False):
@@ -130,7 +122,7 @@ _decoder: Final = msgspec.json.Decoder(_Answer)
 def _job(record: _Record) -> OwnJob:
     states = [state.upper()[:64] for state in record.job_state[:16]]
     waits = "PENDING" in states
-    count = max(1, _whole(record.node_count) or 1)
+    count = max(1, record.node_count.value or 1)
     return OwnJob(
         job=_name(record),
         name=_short(record.name, _LONGEST_NAME),
@@ -146,12 +138,12 @@ def _job(record: _Record) -> OwnJob:
         starts=_time(record.start_time),
         ends=_time(record.end_time),
         waits=waits,
-        priority=_whole(record.priority) or 0,
+        priority=record.priority.value or 0,
     )
 
 
 def _name(record: _Record) -> str:
-    array, task = _whole(record.array_job_id), _whole(record.array_task_id)
+    array, task = record.array_job_id.value, record.array_task_id.value
     if array and record.array_task_string:
         return f"{array}_[{_short(record.array_task_string, 40)}]"
     return f"{array}_{task}" if array and task is not None else str(record.job_id)[:20]
@@ -164,7 +156,7 @@ def _gpus(record: _Record, nodes: int) -> int:
         (record.tres_req_str, 1),
         (record.tres_per_job, 1),
         (record.tres_per_node, nodes),
-        (record.tres_per_task, max(1, _whole(record.tasks) or 1)),
+        (record.tres_per_task, max(1, record.tasks.value or 1)),
     ):
         found = _GPUS.findall(text[:4096])
         # `gres/gpu=4,gres/gpu:h100=4` are four, not eight.
@@ -174,12 +166,8 @@ def _gpus(record: _Record, nodes: int) -> int:
     return 0
 
 
-def _whole(number: _Number) -> int | None:
-    return int(number.number) if number.set and not number.infinite and abs(number.number) < 1 << 53 else None
-
-
-def _time(number: _Number) -> float | None:
-    at = _whole(number)
+def _time(number: Number) -> float | None:
+    at = number.value
     return float(at) if at and 0 < at < _LATEST else None
 
 
