@@ -195,10 +195,25 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def idle_core_seconds() -> float:
-    """The time that all cores of this machine together were idle or waited for a disk since it started."""
-    words = Path("/proc/stat").read_text().splitlines()[0].split()
-    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+@dataclass(frozen=True, slots=True)
+class CoreSeconds:
+    """The time of all cores of this machine together since it started, in seconds."""
+
+    total: float
+    idle: float  # also the time in which they waited for a disk
+    niced: float  # what niced processes computed: they give way to all others
+
+    @classmethod
+    def now(cls) -> "CoreSeconds":
+        """As /proc/stat has it now."""
+        words = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+        user, nice, system, idle, waiting, *rest = (int(word) / os.sysconf("SC_CLK_TCK") for word in words)
+        return cls(user + nice + system + idle + waiting + sum(rest), idle + waiting, nice)
+
+    def busy_since(self, before: "CoreSeconds") -> float:
+        """The share of the machine's CPU that was busy since then, without niced processes."""
+        spare = self.idle + self.niced - before.idle - before.niced
+        return 1 - spare / max(1 / os.sysconf("SC_CLK_TCK"), self.total - before.total)
 
 
 def _rollup(pid: int, key: str) -> int:

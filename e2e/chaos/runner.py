@@ -140,10 +140,10 @@ class Runner:
         """Measure without a fault. Returns what makes the record of the run once its experiments are known."""
         self.note(f"baseline: {self.pace.baseline:.0f} s without a fault")
         time.sleep(self.pace.settle)
-        begin, idle, started = time.monotonic(), machine.idle_core_seconds(), datetime.now(UTC).isoformat(timespec="seconds")
+        begin, idle, started = time.monotonic(), machine.CoreSeconds.now().idle, datetime.now(UTC).isoformat(timespec="seconds")
         time.sleep(self.pace.baseline)
         end = time.monotonic()
-        idle_cores = (machine.idle_core_seconds() - idle) / (end - begin)
+        idle_cores = (machine.CoreSeconds.now().idle - idle) / (end - begin)
         bound = invariants.bound_of(idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
 
         def made(experiments: Sequence[str]) -> Run:

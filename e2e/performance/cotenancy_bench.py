@@ -20,6 +20,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from e2e import workloads
+from e2e.machine import CoreSeconds
 from e2e.performance.cotenancy_figures import HOST, Phase, Reading
 from e2e.performance.sync_setup import NAMESPACE, Setup
 from workstation.chaos import judge, measure, observe, prober
@@ -53,24 +54,6 @@ class Tenancy:
     client: Client
     namespace: str
     whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Ticks:
-    """The machine's CPU time since its start, from the first line of /proc/stat: all of it, and what was idle."""
-
-    total: int
-    idle: int
-
-    @classmethod
-    def now(cls) -> "Ticks":
-        """As it is now. Time of niced processes counts as idle: they give way to all others."""
-        user, nice, system, idle, waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
-        return cls(user + nice + system + idle + waiting + sum(rest), idle + waiting + nice)
-
-    def busy_since(self, before: "Ticks") -> float:
-        """The share of the machine's CPU that was busy since then."""
-        return 1 - (self.idle - before.idle) / max(1, self.total - before.total)
 
 
 @dataclass
@@ -143,9 +126,9 @@ class Bench:
         way, host, samples, pods = watched.way, watched.host, watched.samples, watched.pods
         self._note(f"{way}: quiet for {self._plan.quiet_seconds:g} s")
         await asyncio.sleep(_SETTLE_SECONDS)
-        begin, idle = measure.now(), Ticks.now()
+        begin, idle = measure.now(), CoreSeconds.now()
         await asyncio.sleep(self._plan.quiet_seconds)
-        busy = [Ticks.now().busy_since(idle)]
+        busy = [CoreSeconds.now().busy_since(idle)]
         before = _phase(samples, pods, begin, measure.now())
         started = await observe.pods(host, SYSTEM_NAMESPACE)
         self._note(f"{way}: {storm} for {self._plan.storm_seconds:g} s")
@@ -192,10 +175,10 @@ async def _stormed(first: Tenancy, storm: str, seconds: float, moments: list[flo
     process.stdin.write(json.dumps(order).encode() + b"\n")
     await process.stdout.readline()
     moments.append(measure.now())
-    idle = Ticks.now()
+    idle = CoreSeconds.now()
     await asyncio.sleep(seconds)
     moments.append(measure.now())
-    busy.append(Ticks.now().busy_since(idle))
+    busy.append(CoreSeconds.now().busy_since(idle))
     process.stdin.close()
     try:
         async with asyncio.timeout(_END_SECONDS):

@@ -3,9 +3,10 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from e2e.machine import CoreSeconds
 from e2e.performance import judgement
 from e2e.performance.cotenancy import LIMITS, control_plane, left_out
-from e2e.performance.cotenancy_bench import Plan, Ticks
+from e2e.performance.cotenancy_bench import Plan
 from e2e.performance.cotenancy_figures import HOST, Phase, Reading, summarise
 from e2e.performance.cotenancy_plot import plot
 from e2e.performance.cotenancy_storm import STORMS
@@ -63,10 +64,11 @@ def test_every_limit_names_a_figure_of_a_run_and_what_is_left_out_is_not_missed(
 
 
 def test_the_share_of_cpu_that_was_busy() -> None:
-    assert Ticks(300, 150).busy_since(Ticks(100, 100)) == 0.75
-    assert Ticks(100, 100).busy_since(Ticks(100, 100)) == 1
-    now = Ticks.now()
-    assert 0 < now.idle <= now.total
+    begun = CoreSeconds(100, 60, 40)
+    assert CoreSeconds(300, 70, 80).busy_since(begun) == 0.75, "ten were idle, and forty went to processes that give way"
+    assert begun.busy_since(begun) == 1
+    now = CoreSeconds.now()
+    assert 0 < now.idle + now.niced <= now.total
 
 
 def test_a_plane_may_use_no_more_than_its_share() -> None:
