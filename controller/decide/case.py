@@ -11,7 +11,8 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.providers import Provider, Source, providers
 from bulkhead.api.quantity import InvalidQuantityError
 from bulkhead.ledger.model import Tenant as Member
-from controller.decide.bounds import Excess, Question, beyond
+from controller.decide.bounds import beyond
+from controller.decide.bounds.question import Excess, Question
 from controller.decide.dedicated import Finding
 from controller.decide.keysets import Answer
 from controller.decide.retain import Retained

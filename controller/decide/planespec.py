@@ -14,7 +14,8 @@ from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
 from controller.decide.backup import backup_of
-from controller.decide.bounds import object_counts, quota_mib
+from controller.decide.bounds.controlplane import quota_mib
+from controller.decide.bounds.quota import object_counts
 from controller.decide.case import Case
 from controller.decide.deletion import deletion_of
 from controller.decide.exposure import exposure_of

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from controller.decide.bounds import object_counts
+from controller.decide.bounds.quota import object_counts
 from controller.inside.objects import bootstrap
 from syncer.translate.registry import KINDS
 from tests.kit.helmchart import ROOT, rendered
@@ -70,7 +70,7 @@ def test_the_host_bounds_how_many_a_tenant_has(kind: str) -> None:
     entry = KINDS[kind]
     counted = object_counts(OFFER)
     names = {f"count/{entry.plural}.{entry.group}" if entry.group else entry.plural, f"count/{entry.plural}"}
-    assert names & counted.keys(), "see _OBJECTS of controller/decide/bounds.py"
+    assert names & counted.keys(), "see _OBJECTS of controller/decide/bounds/quota.py"
 
 
 @pytest.mark.parametrize("name", ["copies", "follower", "reconcile", "referenced", "references"])

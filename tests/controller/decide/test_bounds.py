@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from controller.decide.admit import refuse
-from controller.decide.bounds import POLICIES, Question, beyond
+from controller.decide.bounds import POLICIES, beyond
+from controller.decide.bounds.question import Question
 from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.sections import over

@@ -14,7 +14,8 @@ from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
 from controller.decide import held
 from controller.decide.admit import refuse
-from controller.decide.bounds import Question, beyond, within
+from controller.decide.bounds import beyond, within
+from controller.decide.bounds.question import Question
 from controller.decide.dedicated import Finding
 from controller.decide.held import hold, holds
 from controller.decide.plan import plan
