@@ -294,6 +294,25 @@ def set_condition(
     return sorted([*others, wanted], key=lambda item: _rank(str(item.get("type"))))
 
 
+def conditions_of(obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conditions in an object's status."""
+    return list((obj.get("status") or {}).get("conditions") or [])
+
+
+def with_condition(
+    obj: Mapping[str, Any],
+    type_: SnapshotCondition | RestoreCondition,
+    status: Status,
+    reason: SnapshotReason | RestoreReason,
+    message: str,
+    *,
+    now: datetime,
+) -> list[dict[str, Any]]:
+    """The conditions of an object with this one set, for its present generation."""
+    generation = int(obj["metadata"].get("generation") or 0)
+    return set_condition(conditions_of(obj), type_, status, reason, message, now=now, observed_generation=generation)
+
+
 def find_condition(conditions: Sequence[Mapping[str, Any]], type_: str) -> Mapping[str, Any] | None:
     """The condition of this type, if it is there."""
     return next((item for item in conditions if item.get("type") == str(type_)), None)

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from bulkhead.api.conditions import RestoreCondition, RestoreReason, find_condition, set_condition, timestamp
+from bulkhead.api.conditions import (
+    RestoreCondition,
+    RestoreReason,
+    Status,
+    conditions_of,
+    find_condition,
+    timestamp,
+    with_condition,
+)
 from bulkhead.api.objects import Obj
 from bulkhead.api.tenantrestore import MOST_NAMED
 from bulkhead.snapshots.manifest import Manifest
@@ -18,7 +26,7 @@ _ENDED: Final = frozenset({str(RestoreReason.RESTORED), str(RestoreReason.FAILED
 
 def finished(request: Obj) -> bool:
     """Whether a TenantRestore needs nothing more."""
-    found = find_condition(_conditions(request), RestoreCondition.COMPLETE)
+    found = find_condition(conditions_of(request), RestoreCondition.COMPLETE)
     return found is not None and found.get("reason") in _ENDED
 
 
@@ -29,7 +37,7 @@ def clone_of(request: Obj) -> str:
 
 def succeeded(request: Obj) -> bool:
     """Whether the plane has run with the snapshot's data."""
-    found = find_condition(_conditions(request), RestoreCondition.COMPLETE)
+    found = find_condition(conditions_of(request), RestoreCondition.COMPLETE)
     return found is not None and found.get("reason") == str(RestoreReason.RESTORED)
 
 
@@ -119,21 +127,8 @@ def restored(request: Obj, found: Manifest, compared: Compared, now: datetime) -
     }
 
 
-def _set(request: Obj, status: str, reason: RestoreReason, message: str, now: datetime) -> list[Obj]:
-    generation = int(request["metadata"].get("generation") or 0)
-    return set_condition(
-        _conditions(request),
-        RestoreCondition.COMPLETE,
-        status,  # type: ignore[arg-type]
-        reason,
-        message,
-        now=now,
-        observed_generation=generation,
-    )
-
-
-def _conditions(request: Obj) -> list[Obj]:
-    return list((request.get("status") or {}).get("conditions") or [])
+def _set(request: Obj, status: Status, reason: RestoreReason, message: str, now: datetime) -> list[Obj]:
+    return with_condition(request, RestoreCondition.COMPLETE, status, reason, message, now=now)
 
 
 def _moment(request: Obj, field: str) -> datetime | None:

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from bulkhead.api.conditions import SnapshotCondition, SnapshotReason, find_condition, set_condition, timestamp
+from bulkhead.api.conditions import (
+    SnapshotCondition,
+    SnapshotReason,
+    Status,
+    conditions_of,
+    find_condition,
+    timestamp,
+    with_condition,
+)
 from bulkhead.api.objects import Obj
 from bulkhead.snapshots.manifest import Manifest
 
@@ -23,7 +31,7 @@ class Progress:
 
 def finished(request: Obj) -> bool:
     """Whether a TenantSnapshot needs nothing more: it is whole, or will not be taken."""
-    found = find_condition(_conditions(request), SnapshotCondition.COMPLETE)
+    found = find_condition(conditions_of(request), SnapshotCondition.COMPLETE)
     return found is not None and found.get("reason") in {str(SnapshotReason.STORED), str(SnapshotReason.FAILED)}
 
 
@@ -78,18 +86,5 @@ def stored(request: Obj, made: Manifest, location: str, now: datetime) -> Obj:
     }
 
 
-def _set(request: Obj, status: str, reason: SnapshotReason, message: str, now: datetime) -> list[Obj]:
-    generation = int(request["metadata"].get("generation") or 0)
-    return set_condition(
-        _conditions(request),
-        SnapshotCondition.COMPLETE,
-        status,  # type: ignore[arg-type]
-        reason,
-        message,
-        now=now,
-        observed_generation=generation,
-    )
-
-
-def _conditions(request: Obj) -> list[Obj]:
-    return list((request.get("status") or {}).get("conditions") or [])
+def _set(request: Obj, status: Status, reason: SnapshotReason, message: str, now: datetime) -> list[Obj]:
+    return with_condition(request, SnapshotCondition.COMPLETE, status, reason, message, now=now)

@@ -8,7 +8,7 @@ import pytest
 from bulkhead.kube.errors import KubeError, Unavailable
 from controller.plane.membership import Add, Disarm, Discard, Remove, Restart
 from tests.kit.etcdmembers import ADDRESS, EtcdMembers
-from tests.kit.membersbed import FIRST, SECOND, THIRD, Bed
+from tests.kit.membersbed import FIRST, SECOND, THIRD, Bed, whole
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
@@ -16,12 +16,8 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 
 @pytest.fixture
 async def bed(members: EtcdMembers) -> AsyncIterator[Bed]:
-    made = Bed(members)
-    await made.whole()
-    await made.put("acknowledged")
-    made.steps.clear()
-    yield made
-    await made.access.close()
+    async with whole(members) as made:
+        yield made
 
 
 async def alarm(bed: Bed, member: str) -> None:

@@ -13,7 +13,7 @@ from controller.plane import memberrecord
 from controller.plane.memberrecord import Record, Recovery
 from controller.plane.membership import Add, Discard, Quarantine, Restart, Write
 from tests.kit.etcdmembers import EtcdMembers
-from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed
+from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed, whole
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
@@ -21,12 +21,8 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
 
 @pytest.fixture
 async def bed(members: EtcdMembers) -> AsyncIterator[Bed]:
-    made = Bed(members)
-    await made.whole()
-    await made.put("acknowledged")
-    made.steps.clear()
-    yield made
-    await made.access.close()
+    async with whole(members) as made:
+        yield made
 
 
 async def lost(bed: Bed, *pods: str) -> None:

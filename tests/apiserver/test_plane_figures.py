@@ -20,9 +20,8 @@ from controller.inside.apifigures import PlaneFigures
 from controller.inside.budget import Budget
 from controller.inside.planemetrics import METRICS_ANSWER_BYTES
 from controller.plane import apifigures
-from controller.plane.spec import API_SERVER
 from tests.kit.hostileserver import Answer, endless, fixed, http, serving
-from tests.kit.planeprocess import ETCD, PlaneProcesses
+from tests.kit.planeprocess import PlaneProcesses, answering
 from tests.kit.tenantsamples import plane_spec
 
 pytestmark = pytest.mark.apiserver
@@ -48,13 +47,8 @@ class Held:
 
 @pytest.fixture
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcesses]:
-    processes = PlaneProcesses(tmp_path_factory.mktemp("plane"), SPEC)
-    try:
-        processes.start(ETCD, API_SERVER)
-        processes.wait()
+    with answering(tmp_path_factory.mktemp("plane"), SPEC) as processes:
         yield processes
-    finally:
-        processes.stop()
 
 
 @pytest.fixture

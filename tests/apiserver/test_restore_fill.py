@@ -15,7 +15,7 @@ from bulkhead.snapshots.sending import SendError
 from controller.plane.sections import Restoring
 from controller.plane.spec import API_SERVER
 from tests.kit.filling import Filling
-from tests.kit.planeprocess import ETCD, PlaneProcesses
+from tests.kit.planeprocess import ETCD, PlaneProcesses, answering
 from tests.kit.storecopy import store_of
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -27,13 +27,8 @@ UID = "11111111-2222-3333-4444-555555555555"
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[PlaneProcesses]:
-    processes = PlaneProcesses(tmp_path / "plane", SPEC)
-    try:
-        processes.start(ETCD, API_SERVER)
-        processes.wait()
+    with answering(tmp_path / "plane", SPEC) as processes:
         yield processes
-    finally:
-        processes.stop()
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from controller.snapshots.take import Means
 from tests.kit.bucket import Bucket, bucket
 from tests.kit.controllerhost import FixedKeys
 from tests.kit.crds import install
-from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
+from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses, answering
 from tests.kit.restoring import BUMPED, restored
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -59,13 +59,8 @@ MOST = 1 << 30
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcesses]:
-    processes = PlaneProcesses(tmp_path_factory.mktemp("plane"), SPEC)
-    try:
-        processes.start(ETCD, API_SERVER)
-        processes.wait()
+    with answering(tmp_path_factory.mktemp("plane"), SPEC) as processes:
         yield processes
-    finally:
-        processes.stop()
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.snapshots.spec import Order
 from controller.snapshots.take import Means, take
 from tests.kit.controllerhost import FixedKeys
-from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
+from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses, answering
 from tests.kit.restoring import restored
 from tests.kit.syncerbed import SyncerBed, until
 from tests.kit.tenantsamples import plane_spec
@@ -41,13 +41,8 @@ RING = FixedKeys.held
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[PlaneProcesses]:
-    processes = PlaneProcesses(tmp_path / "plane", SPEC)
-    try:
-        processes.start(ETCD, API_SERVER)
-        processes.wait()
+    with answering(tmp_path / "plane", SPEC) as processes:
         yield processes
-    finally:
-        processes.stop()
 
 
 async def copied(plane: PlaneProcesses, folder: Path) -> PlaneProcesses:

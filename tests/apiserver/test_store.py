@@ -19,7 +19,7 @@ from controller.plane.contents import Contents, contents_of
 from controller.plane.spec import API_SERVER, ETCD_HTTP_PORT
 from controller.plane.storestate import Store, must_go
 from controller.tenant.facets.store import report as words
-from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses
+from tests.kit.planeprocess import ETCD, POD_IP, PlaneProcesses, answering
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
@@ -67,13 +67,8 @@ class Look:
 
 @pytest.fixture
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcesses]:
-    processes = PlaneProcesses(tmp_path_factory.mktemp("plane"), SPEC)
-    try:
-        processes.start(ETCD, API_SERVER)
-        processes.wait()
+    with answering(tmp_path_factory.mktemp("plane"), SPEC) as processes:
         yield processes
-    finally:
-        processes.stop()
 
 
 @pytest.fixture

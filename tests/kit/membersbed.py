@@ -5,9 +5,10 @@ UID, and a claim that is deleted goes as soon as its pod has ended; then the pod
 """
 
 import base64
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 from bulkhead.kube.errors import Unavailable
@@ -180,6 +181,17 @@ class Bed:
 
     async def has(self, key: str, pod: str) -> bool:
         return (await self.call("/v3/kv/range", {"key": _base64(key)}, pod)).get("count") == "1"
+
+
+@contextlib.asynccontextmanager
+async def whole(members: EtcdMembers) -> AsyncIterator[Bed]:
+    """Three voters with a key that was acknowledged, before anything goes wrong."""
+    bed = Bed(members)
+    await bed.whole()
+    await bed.put("acknowledged")
+    bed.steps.clear()
+    yield bed
+    await bed.access.close()
 
 
 def _base64(text: str) -> str:

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -245,6 +245,18 @@ class PlaneProcesses:
         (group / "memory.limit_in_bytes").write_text(str(int(limit.removesuffix("Mi")) << 20))
         self._groups[name] = group
         return group
+
+
+@contextlib.contextmanager
+def answering(folder: Path, spec: PlaneSpec) -> Iterator[PlaneProcesses]:
+    """A plane whose API server answers, until the end of the block."""
+    processes = PlaneProcesses(folder, spec)
+    try:
+        processes.start(ETCD, API_SERVER)
+        processes.wait()
+        yield processes
+    finally:
+        processes.stop()
 
 
 def _enter(group: Path | None) -> None:
