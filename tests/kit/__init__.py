@@ -20,6 +20,7 @@
     a real HAProxy                                  proxying                                    milliseconds
     a task next to the test, a leader               background, leading                         nothing
     that a copy has seen what was written           lag                                         one list
+    what a queue holds for later                    hastening                                   nothing
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
     several processes of pytest                     workers, zygote                             one import of all tests

@@ -33,6 +33,7 @@ from syncer.settings import Settings, parse
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of
 from tests.kit import lag
+from tests.kit.hastening import hasten
 
 # How long an event that is certain to come may take on a busy machine; no test normally waits for that long.
 SECONDS = 60.0
@@ -197,14 +198,21 @@ class SyncerBed:
         self.session.patrol.round()
         await self.idle()
 
-    async def quiet(self) -> None:
-        """Wait until the syncer has reconciled everything once more, and no key is scheduled for later."""
+    async def quiet(self, seconds: float = SECONDS) -> None:
+        """Wait until the syncer has reconciled everything once more, and no key is scheduled for later.
 
-        async def empty() -> bool:
-            return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
+        A key that is scheduled for later is reconciled now: it has to come to rest, and not its time to pass.
+        """
+        assert self.session is not None
+        queue = self.session.queue
+
+        async def nothing_to_do() -> bool:
+            if queue.idle and queue.delayed:
+                hasten(queue)
+            return queue.idle and not queue.delayed
 
         await self.patrolled()
-        await until(empty, "nothing to do")
+        await until(nothing_to_do, "nothing to do", seconds)
 
     async def clean(self) -> None:
         await empty(self.plane, self.space)
