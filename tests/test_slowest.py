@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.order import LONGEST_FIRST
 from tests.slowest.__main__ import lines
 from tests.slowest.memory import Held, Watch, held, resident_bytes, tree
 from tests.slowest.table import printed, spent
@@ -66,6 +67,9 @@ def test_what_ended_says_for_which_process_the_others_waited() -> None:
     ]  # fmt: skip
     assert "processes ended after 4 s (gw1), 9 s (gw0)" in printed(spent([*RECORD, *workers]))
     assert not any(line.startswith("processes ended") for line in printed(spent(RECORD))), "one process waits for no other"
+    long = [{"test": f"{file}::test_long", "call": [16.0, 1.0, 1.0]} for file in ("tests/b/test_y.py", LONGEST_FIRST[1])]
+    told = [line for line in printed(spent([*RECORD, *workers, *long])) if line.startswith("not among")]
+    assert told == ["not among those that begin first (tests/kit/order.py): tests/b/test_y.py 16 s"]
 
 
 def test_the_most_memory_stands_above_with_whose_it_was() -> None:

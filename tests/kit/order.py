@@ -68,6 +68,7 @@ LONGEST_FIRST: Final = (
     CONTROLLED,
     MORTAL,
     "tests/adversarial/test_floods.py",
+    "tests/chart/test_priority.py",
     "tests/controller/tenant/test_reconcile_extras.py",
     "tests/apiserver/test_sync_podgroups.py",
     "tests/apiserver/test_preflight.py",

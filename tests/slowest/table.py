@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.kit.order import LONGEST_FIRST, unit_of
 from tests.slowest.memory import Held, sentence
 
 PHASES = ("setup", "call", "teardown")
+LONG_SECONDS = 15.0  # a unit of tests that takes longer, and begins late, makes the other processes wait for its own
 MAIN = "main"  # the process that hands out the tests, or that runs them if there is no other
 
 
@@ -116,12 +118,20 @@ def printed(run: Spent, rows: int = 15) -> list[str]:
 
 
 def _tail(run: Spent) -> list[str]:
-    """When each process that ran tests for another one ended: the others wait for the last."""
+    """When each process that ran tests for another one ended, since the others wait for the last; and what may keep it."""
     first = min(run.begun.values(), default=0.0)
     ends = sorted((ended - first, worker) for worker, ended in run.ended.items() if worker not in {MAIN, ""})
     if len(ends) < 2:
         return []
-    return ["processes ended after " + ", ".join(f"{seconds:.0f} s ({worker})" for seconds, worker in ends)]
+    text = ["processes ended after " + ", ".join(f"{seconds:.0f} s ({worker})" for seconds, worker in ends)]
+    units: dict[str, Cost] = defaultdict(Cost)
+    for test, cost in run.tests.items():
+        units[unit_of(test)].add(cost.wall, cost.own, cost.started)
+    late = [(cost.wall, unit) for unit, cost in units.items() if cost.wall > LONG_SECONDS and unit not in LONGEST_FIRST]
+    if late:
+        named = ", ".join(f"{unit} {seconds:.0f} s" for seconds, unit in sorted(late, reverse=True))
+        text += [f"not among those that begin first (tests/kit/order.py): {named}"]
+    return text
 
 
 def _costs(title: str, costs: Mapping[str, Cost], rows: int) -> list[str]:
