@@ -87,6 +87,18 @@ KUBELET_REQUESTS: Final = Counter(
     ("verb", "status"),
     registry=REGISTRY,
 )
+KUBELET_BYTES: Final = Counter(
+    "bulkhead_syncer_shim_bytes",
+    "Bytes that streams passed through the tenant's kubelet, by verb; of sessions in both directions.",
+    ("verb",),
+    registry=REGISTRY,
+)
+KUBELET_THROTTLED: Final = Counter(
+    "bulkhead_syncer_shim_throttled_seconds",
+    "Seconds that streams waited because the tenant's rate of bytes was used up, of all streams together.",
+    ("verb",),
+    registry=REGISTRY,
+)
 PLACED_BEYOND: Final = Gauge(
     "bulkhead_syncer_placed_beyond", "Placed pods for which the record on the host has no room.", registry=REGISTRY
 )
@@ -105,6 +117,9 @@ for _kind in _KINDS:
 for _side in ("host", "virtual"):
     SYNCED.labels(_side)
 IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(phase) for phase in ("queue", "translate", "host_create"))
+for _verb in ("log", "exec", "attach", "portforward"):
+    KUBELET_BYTES.labels(_verb)
+    KUBELET_THROTTLED.labels(_verb)
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 

@@ -33,6 +33,7 @@ from syncer.events import Recorder
 from syncer.gpumetrics import GpuMetrics
 from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
+from syncer.kubelet.pace import Paces
 from syncer.kubelet.routes import NodePage
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
@@ -131,7 +132,8 @@ class Session:
         async def page(about: NodePage, node: str) -> bytes:
             return await (self.gpu_metrics.page(node) if about == "gpus" else measured.page(about, node))
 
-        self.kubelet = Kubelet(host, targets.find, measured.answer, page)
+        self.paces = Paces(self._clock, logs=settings.log_bytes_per_second, sessions=settings.session_bytes_per_second)
+        self.kubelet = Kubelet(host, targets.find, measured.answer, page, paces=self.paces)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
@@ -298,6 +300,7 @@ class Session:
                     await late.synced()
         self.caches.adopt(told)
         self.claims.limits = told.limits
+        self.paces.change(logs=told.log_bytes_per_second, sessions=told.session_bytes_per_second)
         self.host_queue.recount()
         self.shares.recount()
         await self._offered()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from bulkhead.api.syncersettings import READ_AGAIN
+from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, READ_AGAIN, SESSION_BYTES_PER_SECOND
 
 DEFAULT_PATH: Final = Path("/etc/bulkhead/settings.json")
 _SIZE_LIMIT: Final = 1 << 20
@@ -19,6 +19,8 @@ _CONFIG_MAP: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
 _Address = Annotated[str, msgspec.Meta(max_length=45, pattern=r"^[0-9a-fA-F.:]*$")]
 _Text = Annotated[str, msgspec.Meta(max_length=253)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+# The least keeps sessions whole (`syncer/kubelet/pace.py`).
+_Rate = Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 40)]
 _Map = dict[Annotated[str, msgspec.Meta(max_length=317)], _Text]
 
 
@@ -130,6 +132,8 @@ class Settings(
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600
+    log_bytes_per_second: _Rate = LOG_BYTES_PER_SECOND
+    session_bytes_per_second: _Rate = SESSION_BYTES_PER_SECOND
 
 
 def load(path: Path) -> Settings:

@@ -13,6 +13,9 @@ FILE: Final = "settings.json"
 GPU_AUDIENCE: Final = "bulkhead-gpumetrics"
 # Where the same program serves network and disk figures of the tenant's pods.
 FIGURES_PATH: Final = "/figures"
+# How fast logs and sessions (exec, attach, port-forward) of a tenant pass its syncer, unless the settings say otherwise.
+LOG_BYTES_PER_SECOND: Final = 4 << 20
+SESSION_BYTES_PER_SECOND: Final = 8 << 20
 
 # Numbers, bounds and names that the syncer looks up for each object. All other settings say who the tenant is, what to watch,
 # or where to listen.
@@ -40,6 +43,8 @@ READ_AGAIN: Final = frozenset(
         "pullSecret",
         "ownImages",
         "drainSeconds",
+        "logBytesPerSecond",
+        "sessionBytesPerSecond",
     }
 )
 

@@ -140,17 +140,20 @@ class Stream:
         self.headers: Mapping[str, str] = MappingProxyType(reading.headers)
 
     async def readany(self) -> bytes:
-        """What has come, as soon as there is anything; empty at the end. The caller keeps the deadline."""
+        """What has come, as soon as there is anything; empty at the end. The caller keeps the deadline.
+
+        A server that had to wait goes on when the caller asks for more than it was given, so that the caller's part and what
+        waits for it are not both there.
+        """
         reading = self._reading
         while not reading.size:
             if reading.done.done():
                 reading.done.result()
                 return b""
+            self._connection.go_on()
             reading.news = asyncio.get_running_loop().create_future()
             await reading.news
-        data = reading.take()
-        self._connection.go_on()
-        return data
+        return reading.take()
 
     def close(self) -> None:
         """Close the connection; the rest is of no use."""

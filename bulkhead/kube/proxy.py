@@ -10,7 +10,7 @@ SPDY/3.1) use a connection of their own, so that not one byte passes through an 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -154,17 +154,21 @@ async def splice(
     *,
     idle: float | None = None,
     linger: float = LINGER_SECONDS,
+    may_pass: Callable[[int], Awaitable[None]] | None = None,
+    piece: int = CHUNK_BYTES,
 ) -> None:
-    """Copy both ways until both are done, then close both.
+    """Copy both ways until both are done, then close both; at most `piece` bytes at once.
 
     When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then goes
     on until it ends or nothing moved for `linger` seconds. With `idle`, both are closed when nothing moved for so long.
-    Writers are drained after every chunk, so a slow reader slows its writer down and nothing piles up here.
+    Writers are drained after every piece, so a slow reader slows its writer down and nothing piles up here. `may_pass` is
+    awaited before each piece is passed on; it has to return within `idle` and `linger`.
     """
     activity = asyncio.Event()
+    allowed = may_pass or _at_once
     pumps = [
-        asyncio.ensure_future(_pump(left[0], right[1], activity)),
-        asyncio.ensure_future(_pump(right[0], left[1], activity)),
+        asyncio.ensure_future(_pump(left[0], right[1], activity, allowed, piece)),
+        asyncio.ensure_future(_pump(right[0], left[1], activity, allowed, piece)),
     ]
     try:
         await _until_done(pumps, activity, idle)
@@ -185,10 +189,21 @@ async def _until_done(pumps: "Sequence[asyncio.Future[None]]", activity: asyncio
             return
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: asyncio.Event) -> None:
+async def _at_once(_size: int) -> None:
+    """Nothing has to be waited for."""
+
+
+async def _pump(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    activity: asyncio.Event,
+    may_pass: Callable[[int], Awaitable[None]],
+    most: int,
+) -> None:
     try:
-        while chunk := await reader.read(CHUNK_BYTES):
+        while chunk := await reader.read(most):
             activity.set()
+            await may_pass(len(chunk))
             writer.write(chunk)
             await writer.drain()
         if writer.can_write_eof():

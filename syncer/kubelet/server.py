@@ -6,7 +6,7 @@ that the caller could have chosen, and asks the host with the syncer's own crede
 upgrade's negotiation is passed on, so no token travels either way.
 
     API server ──TLS, client certificate──> read_request ──> route ──> virtual pod ──> host pod (same virtual UID)
-               <──────────── bytes, unbuffered ────────────────────────────────────> host API: log | exec | attach | portforward
+               <──────────── bytes, at the tenant's pace (`pace`) ─────────────────> host API: log | exec | attach | portforward
                ──/apis/metrics.k8s.io──────────────────────> question ──> metrics
 """
 
@@ -28,6 +28,7 @@ from bulkhead.kube.resources import PODS
 from syncer import http1, metrics
 from syncer.http1 import BadRequestError, Request
 from syncer.kubelet.metricsroutes import Question, question
+from syncer.kubelet.pace import PIECE_BYTES, Paces
 from syncer.kubelet.routes import NodePage, Route, route
 from syncer.kubelet.targets import Target
 from syncer.logs import about
@@ -77,11 +78,14 @@ def tls_context(folder: Path) -> ssl.SSLContext:
 class Kubelet:
     """The server on the kubelet port."""
 
-    def __init__(self, host: Client, lookup: Lookup, answer: Answer, pages: Pages, *, streams: int = STREAMS) -> None:
+    def __init__(
+        self, host: Client, lookup: Lookup, answer: Answer, pages: Pages, *, paces: Paces, streams: int = STREAMS
+    ) -> None:
         self._host = host
         self._lookup = lookup
         self._answer = answer
         self._pages = pages
+        self._paces = paces
         self._limit = streams
         self._streams = 0
         self._connections = 0
@@ -213,15 +217,19 @@ class Kubelet:
     async def _logs(self, found: Route, target: Target, writer: asyncio.StreamWriter) -> None:
         path = PODS.path(target.host.namespace, target.host.name, "log")
         params = dict(found.params) | {"container": found.container}
+        may_pass = self._paces.of(found.verb)
         async with self._host.stream(path, params) as stream:
             headers = {"Content-Type": http1.TEXT, "Transfer-Encoding": "chunked", "Connection": "close"}
             writer.write(http1.response_head(200, headers.items()))
             await writer.drain()
             try:
                 async for chunk in stream.chunks():
-                    writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                    async with asyncio.timeout(_STUCK_SECONDS):
-                        await writer.drain()
+                    for begin in range(0, len(chunk), PIECE_BYTES):
+                        piece = chunk[begin : begin + PIECE_BYTES]
+                        await may_pass(len(piece))
+                        writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                        async with asyncio.timeout(_STUCK_SECONDS):
+                            await writer.drain()
                 writer.write(b"0\r\n\r\n")
                 await writer.drain()
             except (KubeError, TimeoutError):
@@ -240,7 +248,8 @@ class Kubelet:
         answered = ((name, value) for name, value in connection.headers if name.lower() in _ANSWER_HEADERS)
         writer.write(http1.response_head(101, answered))
         await writer.drain()
-        await proxy.splice((reader, writer), (connection.reader, connection.writer))
+        far, may_pass = (connection.reader, connection.writer), self._paces.of(found.verb)
+        await proxy.splice((reader, writer), far, may_pass=may_pass, piece=PIECE_BYTES)
 
 
 def _status(code: int, message: str) -> Obj:

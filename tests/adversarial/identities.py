@@ -50,6 +50,7 @@ from syncer import issuers
 from syncer.gpumetrics import GpuMetrics
 from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
+from syncer.kubelet.pace import Paces
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
 from tests.kit import yamlfiles
@@ -332,7 +333,11 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path, source: int
         gpus = GpuMetrics(inside, plane.spec.work_namespace, SystemClock(), find=lambda _: None)
         origin = KubeConfig(server=f"http://127.0.0.1:{source}", token=token)
         async with (
-            background(Kubelet(client, lookup, answer, page).serve("127.0.0.1", shim.kubelet, tls_context(folder))),
+            background(
+                Kubelet(client, lookup, answer, page, paces=Paces(SystemClock())).serve(
+                    "127.0.0.1", shim.kubelet, tls_context(folder)
+                )
+            ),
             background(gpus.serve("127.0.0.1", shim.gpus, issuers.tls_context(folder), origin)),
         ):
             for port in (shim.kubelet, shim.gpus):

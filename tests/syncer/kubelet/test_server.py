@@ -14,9 +14,11 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key
+from bulkhead.work.clock import SystemClock
 from syncer.http1 import BadRequestError
 from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
+from syncer.kubelet.pace import Paces
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
 from tests.kit.pki import Authority
@@ -114,7 +116,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         async def pages(about: Page, node: str) -> bytes:
             return f"page {about} of {node}\n".encode()
 
-        tested = Kubelet(client, lookup, answer, pages, streams=2)
+        tested = Kubelet(client, lookup, answer, pages, paces=Paces(SystemClock()), streams=2)
         listener = await asyncio.start_server(tested._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
         port = listener.sockets[0].getsockname()[1]
         good = client_context(kubelet, serving, tmp_path, "apiserver")

@@ -1,0 +1,209 @@
+"""Logs without an end and large transfers through the real API servers of a plane and of the host: slow, whole, and in turns.
+
+The syncer's kubelet and the node's are played at an address of this machine, because API servers proxy to no loopback address.
+The node's kubelet writes numbered lines as fast as they are read. The test holds the clock by which the syncer waits.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import NODES
+from bulkhead.work.clock import SystemClock
+from syncer import metrics
+from syncer.kubelet.pace import PIECE_BYTES
+from tests.kit import machine
+from tests.kit.background import background
+from tests.kit.pki import Authority
+from tests.kit.ports import free_port
+from tests.kit.syncerbed import SyncerBed, until
+
+MIB = 1 << 20
+_LINE_BYTES = 64
+_SPDY = (("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", "v5.channel.k8s.io"))
+# Buffers of four servers and of the kernel between them, for one stream whose reader takes nothing.
+_AHEAD_BYTES = 48 * MIB
+# So often in a row nothing is written before a node counts as stopped; a look is a fifth of a second at the most.
+_LOOKS = 10
+
+
+def lines(first: int, number: int) -> bytes:
+    return b"".join(b"%063d\n" % line for line in range(first, first + number))
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether no line is missing, doubled or out of order; the last one may be incomplete."""
+    return data == lines(0, len(data) // _LINE_BYTES + 1)[: len(data)]
+
+
+class Held(SystemClock):
+    """A clock by which the streams wait until it is let go; it notes for how long they were told to wait."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await self.free.wait()
+        await super().sleep(seconds)
+
+
+@dataclass
+class Node:
+    """A kubelet whose logs have no end, but for those of which the last lines are wanted; an exec says `exec_lines`."""
+
+    wrote: int = 0
+    exec_lines: int = 0
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            target = (await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[1]
+            await (self._log(target, writer) if target.startswith("/containerLogs/") else self._exec(writer))
+        self.writers.discard(writer)
+        writer.close()
+
+    async def _log(self, target: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
+        if "tailLines=10" in target:
+            last = lines(0, 10)
+            writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+            await writer.drain()
+            return
+        at = 0
+        while True:
+            part = lines(at, 1024)
+            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            await writer.drain()
+            at += 1024
+            self.wrote += len(part)
+
+    async def _exec(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+            b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\n\r\n"
+        )
+        writer.write(lines(0, self.exec_lines))
+        await writer.drain()
+
+
+@dataclass
+class Bench:
+    bed: SyncerBed
+    node: Node
+    plane: Client
+    clock: Held
+
+    def path(self, what: str) -> str:
+        return f"/api/v1/namespaces/{self.bed.space}/pods/talker/{what}"
+
+    async def read_log(self, got: bytearray, **how: str) -> None:
+        async with self.plane.stream(self.path("log"), {"container": "main", **how}) as stream:
+            async for chunk in stream.chunks():
+                got += chunk
+
+    async def stopped(self) -> None:
+        """Wait until the node can write no more."""
+        seen = [-1]
+
+        async def same() -> bool:
+            assert self.node.wrote < _AHEAD_BYTES, "the node writes on while the syncer waits"
+            seen.append(self.node.wrote)
+            return seen[-1] > 0 and len(set(seen[-_LOOKS:])) == 1
+
+        await until(same, "the node to stop")
+
+
+@pytest.fixture
+async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A tenant whose allowances are used up, with a running pod on a node whose kubelet is played."""
+    address, port, kubelet_port = machine.address("a kubelet"), free_port(), free_port()
+    cert, key = Authority("kubelet").issue("kubelet", addresses=(address,))
+    (tmp_path / "kubelet.pem").write_bytes(cert + key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "kubelet.pem")
+    node, clock = Node(), Held()
+    async with SyncerBed.open(host_client, plane_client, shimAddress=address, shimPort=port) as bed:
+        assert bed.session is not None
+        status = {
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
+        }
+        await host_client.patch(NODES, bed.node, {"status": status}, subresource="status")
+        paces = bed.session.paces
+        paces._clock = clock
+        listening = await asyncio.start_server(node.answer, address, kubelet_port, ssl=tls)
+        async with listening, background(bed.session.kubelet.serve(address, port, tls)):
+            await bed.running("talker")
+            await bed.caught_up()
+            for allowance in (paces._logs, paces._sessions):
+                allowance._burst = allowance._left = PIECE_BYTES
+            yield Bench(bed, node, plane_client, clock)
+            for writer in list(node.writers):
+                writer.transport.abort()
+
+
+async def test_a_log_that_is_too_fast_waits_at_the_node_and_loses_nothing(bench: Bench) -> None:
+    got, throttled = bytearray(), metrics.KUBELET_THROTTLED.labels("log")
+    before = throttled._value.get()
+    reading = asyncio.create_task(bench.read_log(got, follow="true"))
+    await bench.stopped()
+    assert len(got) <= PIECE_BYTES, "the rest waits at the syncer's host"
+    bench.clock.free.set()
+
+    async def all_that_waited() -> bool:
+        assert not reading.done(), "the log goes on"
+        return len(got) > bench.node.wrote // 2 and throttled._value.get() > before
+
+    await until(all_that_waited, "what the node could write meanwhile")
+    reading.cancel()
+    assert is_whole(bytes(got))
+
+
+async def test_a_short_log_waits_for_one_piece_of_each_flood(bench: Bench) -> None:
+    floods = 6
+    got = [bytearray() for _ in range(floods)]
+    reading = [asyncio.create_task(bench.read_log(one, follow="true")) for one in got]
+    bench.clock.free.set()
+
+    async def all_flow() -> bool:
+        return all(len(one) > 8 * PIECE_BYTES for one in got)
+
+    await until(all_flow, "floods")
+    short = bytearray()
+    await bench.read_log(short, tailLines="10")
+    assert bytes(short) == lines(0, 10)
+    rate = bench.bed.settings.log_bytes_per_second
+    # A clock that wakes late adds nothing to it: what was reserved is what counts.
+    assert max(bench.clock.waits) <= (floods + 1) * PIECE_BYTES / rate < 1
+    assert min(map(len, got)) * 4 > max(map(len, got)), "the floods share what is there"
+    for task in reading:
+        task.cancel()
+
+
+async def test_a_session_is_slow_and_whole_though_its_node_closes_first(bench: Bench) -> None:
+    bench.node.exec_lines = 4 * MIB // _LINE_BYTES
+    session = await bench.plane.upgrade(
+        bench.path("exec"), [("command", "tar"), ("stdout", "true"), ("container", "main")], _SPDY, method="POST"
+    )
+    try:
+
+        async def waiting() -> bool:
+            return bool(bench.clock.waits)
+
+        await until(waiting, "the session's first wait")
+        bench.clock.free.set()
+        got = await session.reader.read(-1)
+        assert len(got) == 4 * MIB
+        assert is_whole(got)
+        assert len(bench.clock.waits) > 4 * MIB // PIECE_BYTES // 2, "every piece was paid for"
+    finally:
+        session.writer.transport.abort()
