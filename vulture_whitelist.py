@@ -58,6 +58,8 @@ _.max_limit_request_ratio
 _.max_per_claim
 _.max_dedicated
 _.drain_deadline
+_.log_rate
+_.session_rate
 _.max_size
 _.max_quota
 _.max_replicas

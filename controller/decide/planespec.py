@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bulkhead.api import durations, names, privileges
 from bulkhead.api.objects import Obj
-from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
@@ -38,6 +38,7 @@ from controller.plane.sections import (
     Offers,
     Quota,
     Storage,
+    Syncing,
 )
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.plane.trail import Audit, Receiver
@@ -72,6 +73,7 @@ def plane_of(case: Case) -> PlaneSpec:
         access=_access(case),
         backup=backup_of(case.merged("backup")),
         deletion=deletion_of(case.spec, case.bounds),
+        syncing=_syncing(case),
     )
     spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=_audit(case, spec))
     return as_it_began(with_cohort(spec, case), case.existing)
@@ -209,6 +211,12 @@ def _drain_seconds(deadline: Any) -> int:
         return -1
     found = durations.seconds(deadline)
     return DRAIN_SECONDS if found is None else found
+
+
+def _syncing(case: Case) -> Syncing:
+    offered, usual = section_of(case.bounds, "controlPlane"), Syncing()
+    logs, sessions = (readable(offered.get(field)) for field in ("logRate", "sessionRate"))
+    return Syncing(log_rate=int(logs or usual.log_rate), session_rate=int(sessions or usual.session_rate))
 
 
 def _isolation(case: Case) -> Isolation:

@@ -12,6 +12,7 @@ from bulkhead.api import names, privileges
 from bulkhead.api.backup import DAILY, HOURLY, WEEKLY
 from bulkhead.api.objects import Obj
 from bulkhead.api.quantity import Amount
+from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, SESSION_BYTES_PER_SECOND
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.sizing import STORE_QUOTA_MIB
@@ -329,11 +330,14 @@ class Syncing:
     patrol_seconds: seconds between two patrols.
     mass_delete_limit: how many objects may vanish within a minute without a watch event before the syncer stops deleting.
     token_seconds: the longest life of a token that it requests, in seconds.
+    log_rate, session_rate: how fast logs, and exec, attach and port-forward, pass it, in bytes a second.
     """
 
     patrol_seconds: int = 60
     mass_delete_limit: int = 50
     token_seconds: int = 3600
+    log_rate: int = LOG_BYTES_PER_SECOND
+    session_rate: int = SESSION_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from bulkhead.api.objects import Obj
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.sections import DRAIN_SECONDS
+from controller.plane.sections import DRAIN_SECONDS, Syncing
 from controller.plane.spec import (
     GPU_METRICS,
     GPU_METRICS_PORT,
@@ -92,6 +92,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "patrolSeconds": spec.syncing.patrol_seconds,
         "massDeleteLimit": spec.syncing.mass_delete_limit,
         "tokenSeconds": spec.syncing.token_seconds,
+        **_rates(spec),
     }
 
 
@@ -116,6 +117,13 @@ def _tracing(spec: PlaneSpec) -> Obj:
         return {}
     collector = tracing.collector(spec.installation.cluster_domain)
     return {"tracesCollector": collector, "traceOnePodIn": tracing.one_pod_in}
+
+
+def _rates(spec: PlaneSpec) -> Obj:
+    """How fast streams pass the syncer, where the class says otherwise than the syncer itself."""
+    built_in, told = Syncing(), spec.syncing
+    logs = {"logBytesPerSecond": told.log_rate} if told.log_rate != built_in.log_rate else {}
+    return logs | ({"sessionBytesPerSecond": told.session_rate} if told.session_rate != built_in.session_rate else {})
 
 
 def _bounds(spec: PlaneSpec) -> Obj:

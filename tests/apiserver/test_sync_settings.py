@@ -146,6 +146,15 @@ async def test_groups_of_gangs_are_watched_from_then_on(bed: Told) -> None:
         await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
 
 
+async def test_another_rate_of_bytes_counts_from_then_on(bed: Told) -> None:
+    assert bed.session is not None
+    paces = bed.session.paces
+    await bed.tell(logBytesPerSecond=1 << 20, sessionBytesPerSecond=2 << 20)
+    await bed.uses(log_bytes_per_second=1 << 20, session_bytes_per_second=2 << 20)
+    assert (paces._logs._rate, paces._sessions._rate) == (1 << 20, 2 << 20)
+    assert paces is bed.session.paces, "streams that are open go on, at the other rate"
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"tenant": 7}', "x" * 100])
 async def test_what_cannot_be_used_leaves_what_is_in_use(bed: Told, text: str) -> None:
     was = bed.in_use

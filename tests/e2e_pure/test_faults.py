@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, crashes, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
+from e2e.chaos.faults import clocks, crashes, crowds, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
 from e2e.poll import until
@@ -54,6 +54,27 @@ def test_drops_are_on_every_way_of_a_packet_and_are_counted() -> None:
     assert text.count("ip saddr 10.0.0.1 ip daddr 10.0.0.2 counter drop") == 3
     assert text.count("ip saddr 10.0.0.2 ip daddr 10.0.0.1 counter drop") == 3
     assert "numgen" not in text
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("wrote", "read", "held"),
+    [
+        (900, [24, 24, 24, 23], [True, True, True]),
+        (900, [145, 145, 145, 145], [True, True, False]),  # nothing bounds the readers
+        (900, [30, 0, 30, 30], [True, False, True]),  # one got nothing
+        (900, [], [True, False, True]),
+        (5, [1, 1, 1, 1], [False, True, True]),  # nothing was written that could flood
+    ],
+)
+def test_a_flood_of_logs_is_proven_by_what_was_written_and_bounded_by_what_was_read(
+    wrote: int, read: list[int], held: list[bool]
+) -> None:
+    proofs = crowds.flooded(wrote * MIB, [one * MIB for one in read], processes=2, seconds=20)
+    assert [proven for proven, _ in proofs] == held
+    assert proofs[2][1] == "its syncer lets 96 MiB pass in that time"
 
 
 def test_loss_drops_at_random() -> None:

@@ -25,6 +25,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
 from tests.kit.hostileserver import Answer, endless, fixed, http, serving, silent
 from tests.kit.pki import Authority
+from tests.kit.syncerbed import until
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4\r\n\r\n"
 WEBSOCKET = [("Upgrade", "websocket"), ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"), ("Authorization", "Bearer stolen")]
@@ -118,6 +119,33 @@ async def test_bytes_are_spliced_both_ways_with_back_pressure(tmp_path: Path) ->
         # All has come back before this side ends, so nothing is left for the other one to send within `linger`.
         assert await user[0].readexactly(len(payload)) == payload
         await sender
+        user[1].close()
+        await asyncio.wait_for(task, 120)
+
+
+async def test_nothing_passes_before_it_may(tmp_path: Path) -> None:
+    asked: list[int] = []
+    free = asyncio.Event()
+
+    async def may_pass(size: int) -> None:
+        asked.append(size)
+        await free.wait()
+
+    async with tls_serving(echo, tmp_path) as config, client_of(config) as client, socket_pair() as (user, ours):
+        connection = await client.upgrade("/exec", (), [("Upgrade", "SPDY/3.1")], method="POST")
+        await connection.reader.readuntil(b"Content-Length: 0\n")
+        far = (connection.reader, connection.writer)
+        task = asyncio.create_task(proxy.splice(ours, far, linger=1.0, may_pass=may_pass, piece=1000))
+        user[1].write(b"x" * 5000)
+
+        async def waits() -> bool:
+            return asked == [1000]
+
+        await until(waits, "the first piece to ask")
+        free.set()
+        assert await user[0].readexactly(5000) == b"x" * 5000
+        assert sum(asked) == 10_000, "both ways"
+        assert max(asked) <= 1000
         user[1].close()
         await asyncio.wait_for(task, 120)
 
@@ -257,6 +285,28 @@ async def test_a_followed_answer_arrives_as_it_is_written() -> None:
                 got += chunk
                 gate.set()
         assert (stream.status, got) == (200, b"one\ntwo\n")
+
+
+async def test_a_server_that_had_to_wait_goes_on_when_its_reader_asks_for_more() -> None:
+    """A reader that takes its time over a chunk keeps that chunk, and not as much again."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * (1 << 16))
+            await writer.drain()
+
+    async with serving(answer) as config, client_of(config) as client, client.stream("/log") as stream:
+        connection, chunks = stream.answer._connection, stream.chunks(idle=60)
+
+        async def waits() -> bool:
+            return connection._paused
+
+        await until(waits, "the server to wait")
+        taken = await anext(chunks)
+        assert len(taken) > 1 << 18
+        assert connection._paused, "it waits on while the chunk is in hand"
+        assert await anext(chunks), "and goes on"
 
 
 async def test_a_silent_stream_is_given_up() -> None:

@@ -14,6 +14,7 @@ from bulkhead.api.fields import (
     LabelValue,
     StorageSize,
     StoreQuota,
+    StreamRate,
     rules,
 )
 
@@ -57,6 +58,16 @@ class ClassControlPlane(ApiModel):
         "Proportional",
         description="CPU limits of components that have none in resources: 40 times their request in whole cores, at least "
         "one, for the API server two; or None. A change restarts planes.",
+    )
+    log_rate: StreamRate | None = Field(
+        None,
+        description="Bytes a second that all readers of a tenant's logs together receive through its API server, 1Mi to 99Gi; "
+        "4Mi by default. A reader that is too fast waits, and loses nothing. 16Mi pass at once before that.",
+    )
+    session_rate: StreamRate | None = Field(
+        None,
+        description="The same for exec (and so kubectl cp), attach and port-forward, both directions together; 8Mi by default. "
+        "64Mi pass at once before that.",
     )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
     spread: Literal["Preferred", "Nodes", "Zones"] = Field(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount, canonical, parse, whole
+from bulkhead.api.syncersettings import READ_AGAIN
 from controller import allotment
 from controller.decide.admit import refuse
 from controller.plane.policyfacts import policy_facts
@@ -381,6 +382,25 @@ def test_tolerations_of_a_pools_own_taints_stay() -> None:
     assert not why(nodes=nodes)
     assert allotment.without_faults({"nodes": nodes})["nodes"] == nodes
     assert "nodes" not in allotment.without_faults({})
+
+
+@pytest.mark.parametrize(
+    ("logs", "sessions", "told"),
+    [
+        (None, None, {}),
+        ("4Mi", "8Mi", {}),
+        ("2Mi", None, {"logBytesPerSecond": 2 << 20}),
+        ("1Mi", "1Gi", {"logBytesPerSecond": 1 << 20, "sessionBytesPerSecond": 1 << 30}),
+        ("soon", "", {}),
+    ],
+)
+def test_the_class_says_how_fast_logs_and_sessions_pass(logs: str | None, sessions: str | None, told: dict[str, int]) -> None:
+    rates = {"logRate": logs, "sessionRate": sessions}
+    plane = {field: rate for field, rate in rates.items() if rate is not None}
+    found = settings(plane_for(tenant(), tenant_class(controlPlane=plane)))
+    # What is the built-in one restarts no syncer, and neither does another rate.
+    assert {name: value for name, value in found.items() if name.endswith("BytesPerSecond")} == told
+    assert told.keys() <= READ_AGAIN
 
 
 @pytest.mark.parametrize(
