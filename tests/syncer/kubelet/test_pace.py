@@ -91,7 +91,7 @@ async def test_logs_and_sessions_have_allowances_of_their_own_and_are_counted() 
     passed, throttled = (metric.labels("log")._value for metric in (metrics.KUBELET_BYTES, metrics.KUBELET_THROTTLED))
     before = passed.get(), throttled.get()
     await paces.of("log")(LOG_BURST)
-    late = asyncio.create_task(paces.of("log")(LOG_BYTES_PER_SECOND))
+    late = asyncio.ensure_future(paces.of("log")(LOG_BYTES_PER_SECOND))
     await asyncio.sleep(0)
     for verb in ("exec", "attach", "portforward"):
         await paces.of(verb)(PIECE_BYTES)
