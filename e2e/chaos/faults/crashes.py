@@ -269,8 +269,8 @@ class OutOfMemory(Reversible):
 def anonymous_bytes(stat: str) -> int:
     """The memory that a group cannot give back, from its memory.stat: `rss` in v1, `anon` in v2.
 
-    Its resident set would mislead: most of that of etcd is its database, mapped, which the kernel takes back and reads
-    again without ending anything.
+    The resident set of a process would mislead: most of that of etcd is its database, mapped, which the kernel takes back
+    and reads again without ending anything.
     """
     figures = dict(line.split() for line in stat.splitlines() if line.startswith(("rss ", "anon ")))
     return int(figures.get("rss") or figures.get("anon") or 0)
