@@ -14,7 +14,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(autouse=True)
-def _no_jobs(red: Cluster) -> None:
+def _emptied(red: Cluster) -> None:
     jobs.cancel_all(red)
 
 
