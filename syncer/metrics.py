@@ -89,14 +89,14 @@ KUBELET_REQUESTS: Final = Counter(
 )
 KUBELET_BYTES: Final = Counter(
     "bulkhead_syncer_shim_bytes",
-    "Bytes that streams passed through the tenant's kubelet, by verb; of sessions in both directions.",
-    ("verb",),
+    "Bytes that streams passed through the tenant's kubelet: of logs, and of sessions in both directions.",
+    ("stream",),
     registry=REGISTRY,
 )
 KUBELET_THROTTLED: Final = Counter(
     "bulkhead_syncer_shim_throttled_seconds",
     "Seconds that streams waited because the tenant's rate of bytes was used up, of all streams together.",
-    ("verb",),
+    ("stream",),
     registry=REGISTRY,
 )
 PLACED_BEYOND: Final = Gauge(
@@ -117,9 +117,9 @@ for _kind in _KINDS:
 for _side in ("host", "virtual"):
     SYNCED.labels(_side)
 IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(phase) for phase in ("queue", "translate", "host_create"))
-for _verb in ("log", "exec", "attach", "portforward"):
-    KUBELET_BYTES.labels(_verb)
-    KUBELET_THROTTLED.labels(_verb)
+for _stream in ("logs", "sessions"):
+    KUBELET_BYTES.labels(_stream)
+    KUBELET_THROTTLED.labels(_stream)
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 

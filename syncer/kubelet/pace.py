@@ -69,8 +69,8 @@ class Paces:
 
     def of(self, verb: str) -> Callable[[int], Awaitable[None]]:
         """What a stream awaits before so many of its bytes may pass."""
-        allowance = self._logs if verb == "log" else self._sessions
-        passed, throttled = metrics.KUBELET_BYTES.labels(verb), metrics.KUBELET_THROTTLED.labels(verb)
+        allowance, stream = (self._logs, "logs") if verb == "log" else (self._sessions, "sessions")
+        passed, throttled = metrics.KUBELET_BYTES.labels(stream), metrics.KUBELET_THROTTLED.labels(stream)
 
         async def may_pass(size: int) -> None:
             wait = allowance.reserve(size, self._clock.monotonic())

@@ -152,7 +152,7 @@ async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> As
 
 
 async def test_a_log_that_is_too_fast_waits_at_the_node_and_loses_nothing(bench: Bench) -> None:
-    got, throttled = bytearray(), metrics.KUBELET_THROTTLED.labels("log")
+    got, throttled = bytearray(), metrics.KUBELET_THROTTLED.labels("logs")
     before = throttled._value.get()
     reading = asyncio.create_task(bench.read_log(got, follow="true"))
     await bench.stopped()

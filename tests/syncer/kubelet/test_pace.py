@@ -88,7 +88,7 @@ async def test_a_short_log_beside_as_many_floods_as_there_may_be_waits_less_than
 async def test_logs_and_sessions_have_allowances_of_their_own_and_are_counted() -> None:
     clock = FakeClock()
     paces = Paces(clock)
-    passed, throttled = (metric.labels("log")._value for metric in (metrics.KUBELET_BYTES, metrics.KUBELET_THROTTLED))
+    passed, throttled = (metric.labels("logs")._value for metric in (metrics.KUBELET_BYTES, metrics.KUBELET_THROTTLED))
     before = passed.get(), throttled.get()
     await paces.of("log")(LOG_BURST)
     late = asyncio.ensure_future(paces.of("log")(LOG_BYTES_PER_SECOND))
