@@ -15,13 +15,15 @@ _SIDE_BY_SIDE = 16
 _OWN = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SIDE_BY_SIDE
 _RANGE = _ALL[_OWN::_SIDE_BY_SIDE]
 _given: set[int] = set()
+# Not the module's generator: a process that is forked goes on from its parent's state, and both would choose the same port.
+_chance = random.SystemRandom()
 
 
 def free_port() -> int:
     """A free port of loopback. A process returns the same one twice only after all others."""
     for _ in range(2):
         left = [port for port in _RANGE if port not in _given]
-        for port in random.sample(left, len(left)):
+        for port in _chance.sample(left, len(left)):
             _given.add(port)
             with contextlib.suppress(OSError):
                 socket.create_server(("127.0.0.1", port)).close()
