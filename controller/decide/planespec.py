@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bulkhead.api import durations, names, privileges
 from bulkhead.api.objects import Obj
+from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
@@ -26,7 +27,6 @@ from controller.plane.authentication import ISSUERS, kept_keys
 from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget, usual_cpu_limit
 from controller.plane.sections import (
     DRAIN_SECONDS,
-    STORAGE_SIZE,
     Access,
     ControlPlane,
     Images,

@@ -11,6 +11,7 @@ from typing import Final
 from bulkhead.api import names, privileges
 from bulkhead.api.backup import DAILY, HOURLY, WEEKLY
 from bulkhead.api.objects import Obj
+from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount
 from bulkhead.api.syncersettings import LOG_BYTES_PER_SECOND, SESSION_BYTES_PER_SECOND
 from controller.plane.addresses import ALWAYS, Reserved
@@ -18,7 +19,6 @@ from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.sizing import STORE_QUOTA_MIB
 from controller.plane.ways import Revoked, Trusted
 
-STORAGE_SIZE: Final = "2Gi"
 DRAIN_SECONDS: Final = 3600
 
 

@@ -17,12 +17,13 @@ from bulkhead.api.fields import (
     StreamRate,
     rules,
 )
+from bulkhead.api.planevolume import STORAGE_SIZE
 
 
 class ClassStorage(ApiModel):
     """The volume under a plane's etcd."""
 
-    size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
+    size: StorageSize = Field(STORAGE_SIZE, description="Size of each etcd volume.")
     max_size: StorageSize | None = Field(None, description="Largest size that a tenant may request; size by default.")
     quota: StoreQuota | None = Field(
         None,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bulkhead.api.objects import Obj
+from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from bulkhead.api.untrusted import mapping, text
 
@@ -20,8 +21,6 @@ _GIB: Final = 1 << 30
 _LOG_BYTES: Final = 160 << 20
 # What the file system of a new volume takes for itself: ext4 reserves 5 %, and has tables of inodes.
 _FILE_SYSTEM: Final = 1.08
-# A class that sets no size has this one, by its definition.
-_SIZE: Final = "2Gi"
 
 
 def of_present(claims: Iterable[Obj], store: int, *, discard: bool) -> list[str]:
@@ -41,10 +40,10 @@ def of_present(claims: Iterable[Obj], store: int, *, discard: bool) -> list[str]
 def of_new(spec: Mapping[str, Any], offer: Mapping[str, Any], store: int, *, clone: bool) -> list[str]:
     """Why the volumes that a Tenant of this spec gets are too small. `offer` is the spec of its class."""
     of_class = _storage(offer)
-    size = text(_storage(spec).get("size")) or text(of_class.get("size")) or _SIZE
+    size = text(_storage(spec).get("size")) or text(of_class.get("size")) or STORAGE_SIZE
     copies = 3 if clone else 2
     needed = int((copies * store + _LOG_BYTES) * _FILE_SYSTEM)
-    most = _larger(of_class.get("maxSize"), of_class.get("size") or _SIZE)
+    most = _larger(of_class.get("maxSize"), of_class.get("size") or STORAGE_SIZE)
     has = _bytes(size)
     if has is None:
         return []
