@@ -3,9 +3,11 @@
 Host API in, plain values out. A kubeconfig comes from the `bulkhead kubeconfig` command, as for a new user.
 """
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,6 +231,15 @@ def make_namespace(api: Api, name: str) -> None:
             raise NotYetError("no default ServiceAccount")
 
     until(f"namespace {name} to be usable", probe, seconds=30)
+
+
+@contextlib.contextmanager
+def namespace_for_a_test(api: Api) -> Iterator[str]:
+    """A namespace of its own in a plane, ready for pods; removed afterwards."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    make_namespace(api, name)
+    yield name
+    api.delete("Namespace", name)
 
 
 def with_token(api: Api, token: str) -> Api:

@@ -28,13 +28,12 @@ from tests.kit.controllerhost import ControllerHost, ask, plane_pod, ready, take
 from tests.kit.crds import install
 from tests.kit.otelcol import Otelcol
 from tests.kit.otelcol import running as otelcol
-from tests.kit.podtraces import WAY, brought_to_run, in_order, now, traced
+from tests.kit.podtraces import SECRET, WAY, brought_to_run, in_order, now, secretive, told, traced
 from tests.kit.podtraces import trace_of as pods_trace
 from tests.kit.syncerbed import SyncerBed, until
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.otelcol
-SECRET: Final = "hunter2-canary"
 PHASES: Final = [
     "tenant.namespaces",
     "tenant.pki",
@@ -66,20 +65,10 @@ def once(spans: list[Got]) -> None:
 
 async def test_a_pods_way_is_one_trace_of_names(host_client: Client, plane_client: Client, collector: Otelcol) -> None:
     async with SyncerBed.open(host_client, plane_client, **traced(collector.url)) as bed:
-        pod = bed.pod("plain")
-        pod["metadata"] |= {"labels": {"l": SECRET}, "annotations": {"a": SECRET}}
-        pod["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD", "value": SECRET}], "args": [SECRET]}
-        virtual = await brought_to_run(bed, pod)
+        virtual = await brought_to_run(bed, secretive(bed.pod("plain")))
         way = await pods_trace(collector, bed.tenant, virtual)
         assert in_order(way) == WAY
-        assert way["pod"].attributes == {
-            "bulkhead.tenant": bed.tenant,
-            "k8s.namespace.name": bed.space,
-            "k8s.pod.name": "plain",
-            "k8s.pod.uid": virtual["metadata"]["uid"],
-            "k8s.node.name": bed.node,
-            "bulkhead.pod.phase": "Running",
-        }
+        assert way["pod"].attributes == told(bed, virtual)
         spans = collector.spans
         once(spans)
         assert {span.service for span in spans} == {"bulkhead-syncer"}

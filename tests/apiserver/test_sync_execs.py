@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +18,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.keepalive import keep_alive
 from bulkhead.kube.proxy import RawConnection
-from bulkhead.kube.resources import NODES
 from bulkhead.kube.websocket import Messages
 from syncer.kubelet import server
-from tests.kit import machine
-from tests.kit.background import background
-from tests.kit.pki import Authority
-from tests.kit.ports import free_port
+from tests.kit.playedkubelet import SWITCHED, with_kubelet
 from tests.kit.syncerbed import SyncerBed, until
 from tests.kit.vanishing import deafen, hurry, noticed_after, under_way
 
@@ -55,10 +50,7 @@ class Node:
         self.most = max(self.most, self.open)
         self.writers.add(writer)
         try:
-            writer.write(
-                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-                b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\n\r\n"
-            )
+            writer.write(SWITCHED)
             while await reader.read(1 << 14):
                 pass
         except OSError:
@@ -83,27 +75,11 @@ class Bench:
 @pytest.fixture
 async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Bench]:
     """A tenant with a running pod on a node whose kubelet is played."""
-    address, port, kubelet_port = machine.address("a kubelet"), free_port(), free_port()
-    cert, key = Authority("kubelet").issue("kubelet", addresses=(address,))
-    (tmp_path / "kubelet.pem").write_bytes(cert + key)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "kubelet.pem")
     node = Node()
-    async with SyncerBed.open(host_client, plane_client, shimAddress=address, shimPort=port) as bed:
+    async with with_kubelet(host_client, plane_client, tmp_path, node, "crowd") as bed:
         assert bed.session is not None
-        status = {
-            "addresses": [{"type": "InternalIP", "address": address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-        }
-        await host_client.patch(NODES, bed.node, {"status": status}, subresource="status")
-        listening = await asyncio.start_server(node.answer, address, kubelet_port, ssl=tls)
-        async with listening, background(bed.session.kubelet.serve(address, port, tls)):
-            bed.session.kubelet._limit = PLACES
-            await bed.running("crowd")
-            await bed.caught_up()
-            yield Bench(bed, node)
-            for writer in list(node.writers):
-                writer.transport.abort()
+        bed.session.kubelet._limit = PLACES
+        yield Bench(bed, node)
 
 
 async def told(connection: RawConnection, seconds: float) -> dict[str, object]:

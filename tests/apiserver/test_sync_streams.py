@@ -6,7 +6,6 @@ The node's kubelet writes numbered lines as fast as they are read. The test hold
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +13,10 @@ from pathlib import Path
 import pytest
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.resources import NODES
 from bulkhead.work.clock import SystemClock
 from syncer import metrics
 from syncer.kubelet.pace import PIECE_BYTES
-from tests.kit import machine
-from tests.kit.background import background
-from tests.kit.pki import Authority
-from tests.kit.ports import free_port
+from tests.kit.playedkubelet import SWITCHED, with_kubelet
 from tests.kit.syncerbed import SyncerBed, until
 
 MIB = 1 << 20
@@ -87,10 +82,7 @@ class Node:
             self.wrote += len(part)
 
     async def _exec(self, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-            b"X-Stream-Protocol-Version: v5.channel.k8s.io\r\n\r\n"
-        )
+        writer.write(SWITCHED)
         writer.write(lines(0, self.exec_lines))
         await writer.drain()
 
@@ -125,30 +117,14 @@ class Bench:
 @pytest.fixture
 async def bench(host_client: Client, plane_client: Client, tmp_path: Path) -> AsyncIterator[Bench]:
     """A tenant whose allowances are used up, with a running pod on a node whose kubelet is played."""
-    address, port, kubelet_port = machine.address("a kubelet"), free_port(), free_port()
-    cert, key = Authority("kubelet").issue("kubelet", addresses=(address,))
-    (tmp_path / "kubelet.pem").write_bytes(cert + key)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "kubelet.pem")
     node, clock = Node(), Held()
-    async with SyncerBed.open(host_client, plane_client, shimAddress=address, shimPort=port) as bed:
+    async with with_kubelet(host_client, plane_client, tmp_path, node, "talker") as bed:
         assert bed.session is not None
-        status = {
-            "addresses": [{"type": "InternalIP", "address": address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
-        }
-        await host_client.patch(NODES, bed.node, {"status": status}, subresource="status")
         paces = bed.session.paces
         paces._clock = clock
-        listening = await asyncio.start_server(node.answer, address, kubelet_port, ssl=tls)
-        async with listening, background(bed.session.kubelet.serve(address, port, tls)):
-            await bed.running("talker")
-            await bed.caught_up()
-            for allowance in (paces._logs, paces._sessions):
-                allowance._burst = allowance._left = PIECE_BYTES
-            yield Bench(bed, node, plane_client, clock)
-            for writer in list(node.writers):
-                writer.transport.abort()
+        for allowance in (paces._logs, paces._sessions):
+            allowance._burst = allowance._left = PIECE_BYTES
+        yield Bench(bed, node, plane_client, clock)
 
 
 async def test_a_log_that_is_too_fast_waits_at_the_node_and_loses_nothing(bench: Bench) -> None:

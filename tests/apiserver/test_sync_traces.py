@@ -23,12 +23,11 @@ from tests.kit.collector import Collector
 from tests.kit.hostileserver import endless, serving, silent
 from tests.kit.leading import leading
 from tests.kit.ledgerhost import GPU, LINE, LedgerHost, leads
-from tests.kit.podtraces import WAY, brought_to_run, in_order, kubelet_runs, runs, trace_of, traced
+from tests.kit.podtraces import SECRET, WAY, brought_to_run, in_order, kubelet_runs, runs, secretive, told, trace_of, traced
 from tests.kit.ports import free_port
 from tests.kit.syncerbed import SyncerBed
 
 pytestmark = pytest.mark.apiserver
-SECRET = "hunter2-canary"
 
 
 @pytest.fixture(autouse=True)
@@ -46,21 +45,11 @@ async def test_a_pods_trace_has_its_way_in_order_and_nothing_but_names(
     host_client: Client, plane_client: Client, collector: Collector
 ) -> None:
     async with SyncerBed.open(host_client, plane_client, **traced(collector.url)) as bed:
-        pod = bed.pod("plain")
-        pod["metadata"] |= {"labels": {"l": SECRET}, "annotations": {"a": SECRET}}
-        pod["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD", "value": SECRET}], "args": [SECRET]}
-        virtual = await brought_to_run(bed, pod)
+        virtual = await brought_to_run(bed, secretive(bed.pod("plain")))
         spans = await trace_of(collector, bed.tenant, virtual)
         assert in_order(spans) == WAY
         whole = spans["pod"]
-        assert whole.attributes == {
-            "bulkhead.tenant": bed.tenant,
-            "k8s.namespace.name": bed.space,
-            "k8s.pod.name": "plain",
-            "k8s.pod.uid": virtual["metadata"]["uid"],
-            "k8s.node.name": bed.node,
-            "bulkhead.pod.phase": "Running",
-        }
+        assert whole.attributes == told(bed, virtual)
         assert {span.service for span in collector.spans} == {"bulkhead-syncer"}
         assert not any(SECRET.encode() in span.raw for span in collector.spans)
         # What the syncer saw itself is exact, and not in whole seconds.

@@ -9,6 +9,7 @@
     one that you may kill, freeze, restart          servers.running (fixture own_server)        two seconds, 400 MiB
     root, programs, namespaces, an address          machine                                     nothing, or a skip with a reason
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
+    streams to a kubelet that a test plays          playedkubelet.with_kubelet                  half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
     the controller without its queue                controllerhost.ControllerHost               half a second
     the command line as a process                   commandline.start, .finish (forker)         50 ms a command

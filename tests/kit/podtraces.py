@@ -12,6 +12,10 @@ from tests.kit.syncerbed import SyncerBed, until
 WAY: Final = ["pod.seen", "pod.mirrored", "pod.scheduled", "pod.bound", "pod.prepared", "pod.started", "pod.reported"]
 
 
+# Stands in what a tenant writes of a pod; no span may have it.
+SECRET: Final = "hunter2-canary"
+
+
 class Receives(Protocol):
     """A collector, played or real."""
 
@@ -20,6 +24,25 @@ class Receives(Protocol):
 
 def traced(url: str, one_in: int = 1) -> dict[str, Any]:
     return {"tracesCollector": url, "traceOnePodIn": one_in}
+
+
+def secretive(pod: Obj) -> Obj:
+    """The same pod, with the secret everywhere that a tenant may write what they want."""
+    pod["metadata"] |= {"labels": {"l": SECRET}, "annotations": {"a": SECRET}}
+    pod["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD", "value": SECRET}], "args": [SECRET]}
+    return pod
+
+
+def told(bed: SyncerBed, virtual: Obj) -> dict[str, str]:
+    """All that the span of a pod that runs says of it: names."""
+    return {
+        "bulkhead.tenant": bed.tenant,
+        "k8s.namespace.name": bed.space,
+        "k8s.pod.name": "plain",
+        "k8s.pod.uid": virtual["metadata"]["uid"],
+        "k8s.node.name": bed.node,
+        "bulkhead.pod.phase": "Running",
+    }
 
 
 def now() -> str:

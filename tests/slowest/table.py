@@ -10,7 +10,7 @@ from tests.slowest.memory import Held, sentence
 
 PHASES = ("setup", "call", "teardown")
 LONG_SECONDS = 15.0  # a unit of tests that takes longer, and begins late, makes the other processes wait for its own
-MAIN = "main"  # the process that hands out the tests, or that runs them if there is no other
+MAIN = "main"  # the process that gives tests to the others, or runs them itself
 
 
 @dataclass(slots=True)

@@ -140,10 +140,8 @@ def bob(fleet: Fleet, worker_id: str) -> Tenant:
 @pytest.fixture
 def space(alice: Tenant) -> Iterator[str]:
     """A namespace in alice's plane for one test, with its default ServiceAccount; removed after the test."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    tenants.make_namespace(alice.api, name)
-    yield name
-    alice.api.delete("Namespace", name)
+    with tenants.namespace_for_a_test(alice.api) as name:
+        yield name
 
 
 @pytest.fixture

@@ -75,3 +75,10 @@ def bob(host: Api) -> Iterator[Tenant]:
     tenants.remove(host, "e2e-plain")
     yield tenants.create(host, "e2e-plain", gpus=1)
     tenants.remove(host, "e2e-plain")
+
+
+@pytest.fixture
+def bobs(bob: Tenant) -> Iterator[str]:
+    """A namespace in bob's plane for one test."""
+    with tenants.namespace_for_a_test(bob.api) as name:
+        yield name

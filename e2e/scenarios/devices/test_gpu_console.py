@@ -1,23 +1,13 @@
 """`bulkhead console` of a tenant's user shows what their simulated GPUs do, through virtual nodes, and no others' GPUs."""
 
 import re
-from collections.abc import Iterator
 
-import pytest
-
-from e2e import machine, tenants, workloads
+from e2e import machine, workloads
 from e2e.consolepage import Page, console
 from e2e.poll import until
 from e2e.tenants import Tenant
 
 BUSY, QUIET = 93, 11  # percent
-
-
-@pytest.fixture
-def bobs(bob: Tenant) -> Iterator[str]:
-    tenants.make_namespace(bob.api, "gpus-seen")
-    yield "gpus-seen"
-    bob.api.delete("Namespace", "gpus-seen")
 
 
 def device_of(tenant: Tenant, space: str, pod: str) -> str:

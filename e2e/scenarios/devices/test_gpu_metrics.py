@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
-
-from e2e import machine, names, tenants, workloads
+from e2e import machine, names, workloads
 from e2e.api import Api
 from e2e.commands import kubectl
 from e2e.poll import until
@@ -86,13 +84,6 @@ def scraping(host: Api, tenant: Tenant, space: str) -> Iterator[Scraper]:
     finally:
         for kind in ("clusterrolebinding", "clusterrole"):
             kubectl(tenant.kubeconfig, "delete", kind, "e2e-metrics", "--ignore-not-found")
-
-
-@pytest.fixture
-def bobs(bob: Tenant) -> Iterator[str]:
-    tenants.make_namespace(bob.api, "gpus")
-    yield "gpus"
-    bob.api.delete("Namespace", "gpus")
 
 
 def work(tenant: Tenant, space: str, name: str) -> None:

@@ -5,7 +5,6 @@ The kubelet's own page is left in `build/results/kubelet-cadvisor.txt`.
 
 import json
 import re
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -107,15 +106,6 @@ def table(name: str, own: list[Obj], order: list[str]) -> None:
     by_name = {span["name"]: span for span in own}
     lines = [f"{part:20} {by_name[part]['end'] - by_name[part]['start']:7.3f} s" for part in order if part in by_name]
     print(name, *lines, sep="\n")
-
-
-@pytest.fixture
-def bobs(bob: Tenant) -> Iterator[str]:
-    """A namespace in bob's plane for one test."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    tenants.make_namespace(bob.api, name)
-    yield name
-    bob.api.delete("Namespace", name)
 
 
 def test_a_tenants_creation_and_a_pods_way_are_traces(collector: Api, bob: Tenant, bobs: str) -> None:
