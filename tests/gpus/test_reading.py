@@ -74,6 +74,65 @@ def test_nvml_and_nvidia_smi_give_the_same_values_in_the_units_of_dcgm() -> None
     assert ours[fields.XID] == 0
 
 
+class Reporting(Library):
+    """Two GPUs, of which only the first reports errors; `errors` waits to be heard."""
+
+    def __init__(self, errors: list[int]) -> None:
+        self.errors = errors
+        self.asked = 0
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - NVML's names, as those below
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return f"GPU-{handle}"
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, events: str) -> None:  # noqa: N802
+        if handle or kinds != self.nvmlEventTypeXidCriticalError:
+            raise self.NVMLError("not supported")
+
+    def nvmlEventSetWait_v2(self, events: str, milliseconds: int) -> SimpleNamespace:  # noqa: N802
+        assert milliseconds == 0, "a scrape waits for no error"
+        self.asked += 1
+        if not self.errors:
+            raise self.NVMLError("timeout")
+        return SimpleNamespace(device=0, eventData=self.errors.pop(0))
+
+
+def xids(collector: Nvml) -> dict[str, float | None]:
+    return {reading.uuid: reading.xid for reading in collector.read()}
+
+
+def test_the_last_error_stays_and_a_gpu_that_reports_none_has_none() -> None:
+    library = Reporting([])
+    collector = Nvml(library)
+    assert xids(collector) == {"GPU-0": 0, "GPU-1": None}
+    library.errors += [31, 43]
+    assert xids(collector) == {"GPU-0": 43, "GPU-1": None}
+    assert xids(collector) == {"GPU-0": 43, "GPU-1": None}
+    library.errors += [13]
+    assert xids(collector) == {"GPU-0": 13, "GPU-1": None}
+
+
+def test_a_flood_of_errors_does_not_keep_a_scrape() -> None:
+    library = Reporting([31] * 5000)
+    Nvml(library).read()
+    assert library.asked == 1000
+
+
+def test_a_driver_without_events_exports_no_error_number() -> None:
+    class Silent(Library):
+        def nvmlEventSetCreate(self) -> str:  # noqa: N802 - NVML's name
+            raise self.NVMLError("not supported")
+
+    (reading,) = Nvml(Silent()).read()
+    assert reading.xid is None
+    assert reading.utilisation == 87
+
+
 def test_a_unit_that_is_not_dcgms_is_refused() -> None:
     with pytest.raises(ValueError, match="MiB"):
         smi.parse(SMI.replace("4500 MiB", "4500 KiB"))

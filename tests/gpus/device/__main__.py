@@ -1,26 +1,32 @@
 """`python3 -m tests.gpus.device`, from the root of the repository on a machine with an NVIDIA GPU.
 
-1. Residue (row C13 of tests/adversarial/rows.yaml): a process fills the GPU's memory with a pattern and ends, by itself and by
+1. After a process: what the metrics still show of one that loaded the GPU fully, and for how long, once it has ended by itself
+   and by SIGKILL (`after.py`). The control: the metrics show it while it runs.
+2. Residue (row C13 of tests/adversarial/rows.yaml): a process fills the GPU's memory with a pattern and ends, by itself and by
    SIGKILL. The next process takes all memory and looks for the pattern. The control: the same look finds it where it is.
-2. Names and units: what the NVML collector exports, read by the reader of exporters' pages, beside what `nvidia-smi -q -x`
+3. Names and units: what the NVML collector exports, read by the reader of exporters' pages, beside what `nvidia-smi -q -x`
    says, at rest and under load.
+4. Errors: a process reads memory that is not its own; the collector exports the XID, and the next process works (`xid.py`).
 
-Writes `gpu-check.json` into $OUT, or to stdout without it. Ends with 1 if a check fails, with 2 if one could not be made.
+Takes up to 150 s. Writes `gpu-check.json` into $OUT, or to stdout without it.
+Ends with 1 if a check fails, with 2 if one could not be made.
 nvidia-ml-py is taken from a wheel below build/gpu-check, or from where Python finds it.
 """
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.gpus import fields
 from bulkhead.gpus.exposition import parse, render
 from bulkhead.gpus.fields import ABOUT, FIELDS
-from tests.gpus.device import smi
+from tests.gpus.device import after, smi, xid
 from workstation.hostcluster.gpu.nvml import NoGpusError, Nvml
 from workstation.hostcluster.gpu.reading import samples_of
 
@@ -52,6 +58,11 @@ def role(name: str) -> dict[str, Any]:
         return {"error": f"exit status {done.returncode}", "stderr": done.stderr[-2000:]}
     found: dict[str, Any] = json.loads(lines[-1])
     return found | {"exit": done.returncode}
+
+
+def _library() -> Any:
+    """NVML, which only machines with a GPU have."""
+    return importlib.import_module("pynvml")
 
 
 def residue() -> tuple[bool | None, dict[str, Any]]:
@@ -91,8 +102,6 @@ def compare(collector: Nvml) -> tuple[bool, list[dict[str, Any]]]:
 
 def units() -> tuple[bool | None, dict[str, Any]]:
     """Both sides at rest and under load, and that the load shows."""
-    for wheel in sorted(Path("build/gpu-check").glob("*.whl")):
-        sys.path.insert(0, str(wheel.resolve()))
     try:
         collector = Nvml()
     except NoGpusError as error:
@@ -119,14 +128,22 @@ def units() -> tuple[bool | None, dict[str, Any]]:
 
 
 def main() -> int:
-    """Both checks."""
+    """All checks. What follows a process comes first, since the GPU has to be at rest for it."""
     began = time.monotonic()
+    for wheel in sorted(Path("build/gpu-check").glob("*.whl")):
+        sys.path.insert(0, str(wheel.resolve()))
     report: dict[str, Any] = {"python": sys.version.split()[0]}
     verdicts: list[bool | None] = []
-    for name, check in (("residue", residue), ("units", units)):
+    checks: dict[str, Callable[[], tuple[bool | None, dict[str, Any]]]] = {
+        "after": lambda: after.check(_library()),
+        "residue": residue,
+        "units": units,
+        "xid": lambda: xid.check(_library(), role),
+    }
+    for name, check in checks.items():
         try:
             verdict, report[name] = check()
-        except Exception as error:  # noqa: BLE001 - the other check is made all the same
+        except Exception as error:  # noqa: BLE001 - the other checks are made all the same
             verdict, report[name] = None, {"error": f"{type(error).__name__}: {error}"}
         verdicts.append(verdict)
         report[name]["verdict"] = {True: "passed", False: "FAILED", None: "not told"}[verdict]

@@ -2,7 +2,8 @@
 
 Each role is a process of its own, since a process that ends is what the check is about:
 
-    python3 -m tests.gpus.device.cuda fill|killed|scan|control|busy [SECONDS]
+    python3 -m tests.gpus.device.cuda fill|killed|scan|control|fault
+    python3 -m tests.gpus.device.cuda busy|load SECONDS
 
 and prints one line of JSON. A kernel of the GPU counts the words; where the driver does not take it, the memory is copied.
 """
@@ -19,6 +20,8 @@ from typing import Any, Final
 PATTERN: Final = 0xB01C4EAD
 _BLOCKS: Final = (1 << 30, 64 << 20, 2 << 20)
 _CONTROL_BYTES: Final = 1 << 30
+# The first page of a GPU's addresses is never given out.
+_NOBODYS: Final = 0x1000
 
 KERNEL: Final = b"""
 .version 7.0
@@ -241,10 +244,37 @@ def busy(seconds: float) -> dict[str, Any]:
     return {"rounds": rounds}
 
 
+def load(seconds: float) -> dict[str, Any]:
+    """Keep the GPU at work with all of its memory taken."""
+    cuda = Cuda()
+    blocks = list(cuda.take_all())
+    until = time.monotonic() + seconds
+    rounds = 0
+    while time.monotonic() < until:
+        for address, size in blocks:
+            cuda.fill(address, size)
+        cuda.wait()
+        rounds += 1
+    return {"rounds": rounds, "taken": sum(size for _, size in blocks)}
+
+
+def fault() -> dict[str, Any]:
+    """A kernel reads memory that nobody gave it, which the driver reports as an XID."""
+    cuda = Cuda()
+    if cuda.by_kernel != "yes":
+        return {"faulted": False, "by_kernel": cuda.by_kernel}
+    try:
+        cuda.look(_NOBODYS, 4096)
+    except CudaError as error:
+        return {"faulted": True, "error": str(error.__context__ or error)}
+    return {"faulted": False}
+
+
 def main(role: str, seconds: float = 0.0) -> None:
     """Play a role and print what it found."""
-    roles = {"fill": fill, "killed": fill, "scan": scan, "control": control}
-    found = busy(seconds) if role == "busy" else roles[role]()
+    timed = {"busy": busy, "load": load}
+    roles = {"fill": fill, "killed": fill, "scan": scan, "control": control, "fault": fault}
+    found = timed[role](seconds) if role in timed else roles[role]()
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     if role == "killed":

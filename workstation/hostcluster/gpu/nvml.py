@@ -32,6 +32,7 @@ class Nvml:
         count = int(self._nvml.nvmlDeviceGetCount())
         self._devices = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         self._driver = _text(self._nvml.nvmlSystemGetDriverVersion())
+        # The last error of each GPU that reports them; 0 for none.
         self._xids: dict[str, int] = {}
         self._events = self._listen()
 
@@ -66,7 +67,7 @@ class Nvml:
             temperature=ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
             sm_clock=ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
-            xid=None if self._events is None else self._xids.get(uuid, 0),
+            xid=self._xids.get(uuid),
         )
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
@@ -76,13 +77,16 @@ class Nvml:
         return None
 
     def _listen(self) -> Any:
-        """A set of events that hears errors; None where the driver offers none."""
-        with contextlib.suppress(self._nvml.NVMLError):
+        """A set of events that hears errors of each GPU that reports them; None where the driver offers none."""
+        try:
             events = self._nvml.nvmlEventSetCreate()
-            for device in self._devices:
+        except self._nvml.NVMLError:
+            return None
+        for device in self._devices:
+            with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlDeviceRegisterEvents(device, self._nvml.nvmlEventTypeXidCriticalError, events)
-            return events
-        return None
+                self._xids[_text(self._nvml.nvmlDeviceGetUUID(device))] = 0
+        return events
 
     def _hear(self) -> None:
         for event in self._waiting():
@@ -90,7 +94,7 @@ class Nvml:
                 self._xids[_text(self._nvml.nvmlDeviceGetUUID(event.device))] = int(event.eventData)
 
     def _waiting(self, most: int = 1000) -> Iterator[Any]:
-        # NVML answers with an error where no event waits.
+        # NVML answers with an error where no event waits, and 0 ms is how long it may wait for one.
         with contextlib.suppress(self._nvml.NVMLError):
             for _ in range(most if self._events is not None else 0):
                 yield self._nvml.nvmlEventSetWait_v2(self._events, 0)
