@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bulkhead.gpus.attribution import Name
-from bulkhead.gpus.exposition import Sample, parse
+from bulkhead.gpus.exposition import MAX_VALUE_CHARACTERS, Sample, parse
 
 MAX_PAGE_BYTES: Final = 16 * 1024 * 1024  # a node of 250 pods has some 8 MiB
 MAX_SAMPLES: Final = 50_000  # of one page
@@ -42,6 +42,10 @@ POD: Final = "pod"
 CONTAINER: Final = "container"
 INTERFACE: Final = "interface"
 _DEVICE: Final = "device"
+_GROUP: Final = "id"
+# Labels of the page that are read. Others may have any length: a reference to an image has up to some 520 characters.
+# A node that is itself a container has long paths.
+_READ: Final = dict.fromkeys((NAMESPACE, POD, CONTAINER, INTERFACE, _DEVICE), MAX_VALUE_CHARACTERS) | {_GROUP: 2048}
 # Only between the scraper and a syncer.
 UID: Final = "uid"
 NODE: Final = "node"
@@ -70,7 +74,7 @@ class Figures:
 def figures(page: bytes, node: str, pods: Mapping[Name, str]) -> Figures:
     """The figures of tenants' pods; `pods` are the UIDs of the node's own before the scrape."""
     lines = (line for line in page[:MAX_PAGE_BYTES].split(b"\n") if line.startswith(_STARTS) and _OF_WORK in line)
-    read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_PAGE_BYTES, max_samples=MAX_SAMPLES)
+    read = parse(b"\n".join(lines), FIGURES, max_bytes=MAX_PAGE_BYTES, max_samples=MAX_SAMPLES, read=_READ)
     left_out = read.left_out
     sums: dict[_Place, _Disks] = {}
     interfaces: dict[Name, set[str]] = {}
@@ -119,7 +123,7 @@ def _place(sample: Sample, pods: Mapping[Name, str]) -> _Place | None:
     """The series that a line belongs to; None if it is not certain whose it is."""
     labels = sample.labels
     pod = Name(labels.get(NAMESPACE, ""), labels.get(POD, ""))
-    owner = _OWNER.search(labels.get("id", ""))
+    owner = _OWNER.search(labels.get(_GROUP, ""))
     if owner is None or pods.get(pod) != owner[1].replace("_", "-"):
         return None
     container, interface = labels.get(CONTAINER, ""), labels.get(INTERFACE, "")

@@ -41,8 +41,18 @@ class Page:
     left_out: int = 0
 
 
-def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTES, max_samples: int = MAX_SAMPLES) -> Page:
-    """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out."""
+def parse(
+    text: bytes,
+    wanted: Container[str],
+    *,
+    max_bytes: int = MAX_PAGE_BYTES,
+    max_samples: int = MAX_SAMPLES,
+    read: Mapping[str, int] | None = None,
+) -> Page:
+    """The samples of wanted metrics with labels; lines that do not fit, and those beyond the bounds, are left out.
+
+    `read` are the labels to read with the most characters of each; others are passed over, however long. None reads all.
+    """
     samples: list[Sample] = []
     left_out = 0
     # The lines of a device have the same labels: they are read once, and shared.
@@ -51,7 +61,7 @@ def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTE
         name, brace, _ = raw.partition(b"{")
         if not brace or name.decode("ascii", "replace") not in wanted:
             continue
-        sample = _sample(raw, known) if len(samples) < max_samples else None
+        sample = _sample(raw, known, read) if len(samples) < max_samples else None
         if sample is None:
             left_out += 1
         else:
@@ -59,7 +69,7 @@ def parse(text: bytes, wanted: Container[str], *, max_bytes: int = MAX_PAGE_BYTE
     return Page(tuple(samples), left_out)
 
 
-def _sample(raw: bytes, known: dict[str, Mapping[str, str] | None]) -> Sample | None:
+def _sample(raw: bytes, known: dict[str, Mapping[str, str] | None], read: Mapping[str, int] | None) -> Sample | None:
     if len(raw) > MAX_LINE_BYTES:
         return None
     try:
@@ -70,27 +80,33 @@ def _sample(raw: bytes, known: dict[str, Mapping[str, str] | None]) -> Sample | 
     if line is None or not math.isfinite(value):
         return None
     if line[2] not in known:
-        known[line[2]] = _labels(line[2])
+        known[line[2]] = _labels(line[2], read)
     labels = known[line[2]]
     if labels is None:
         return None
     return Sample(line[1], labels, value)
 
 
-def _labels(text: str) -> dict[str, str] | None:
+def _labels(text: str, read: Mapping[str, int] | None) -> dict[str, str] | None:
     """The labels of a line; None for a text that is not a list of labels, each once."""
     found: dict[str, str] = {}
+    seen: set[str] = set()
     at = 0
     while at < len(text):
         label = _LABEL.match(text, at)
-        if label is None or label[1] in found or len(found) >= MAX_LABELS:
+        if label is None or label[1] in seen or len(seen) >= MAX_LABELS:
             return None
+        name, at = label[1], label.end()
+        seen.add(name)
+        longest = MAX_VALUE_CHARACTERS if read is None else read.get(name)
+        if longest is None:
+            continue
         value = _ESCAPE.sub(lambda part: "\n" if part[1] == "n" else part[1], label[2]) if "\\" in label[2] else label[2]
-        if len(value) > MAX_VALUE_CHARACTERS:
+        if len(value) > longest:
             return None
-        found[label[1]] = value
-        at = label.end()
-    return {name: value for name, value in found.items() if value}
+        if value:
+            found[name] = value
+    return found
 
 
 def render(samples: Iterable[Sample], about: Mapping[str, tuple[str, str]]) -> bytes:

@@ -42,8 +42,9 @@ def disk(
     name: str = WRITTEN,
     container: str = "main",
     device: str = "/dev/nvme0n1",
+    image: str = "docker.io/library/busybox:1.36",
 ) -> str:
-    labels = f'container="{container}",device="{device}",id="{group}",image="docker.io/library/busybox:1.36",name="0a1b"'
+    labels = f'container="{container}",device="{device}",id="{group}",image="{image}",name="0a1b"'
     return f'{name}{{{labels},namespace="{namespace}",pod="{pod}"}} {value:g} 1395066363000'
 
 

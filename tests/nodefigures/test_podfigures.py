@@ -63,6 +63,26 @@ def test_nothing_else_counts(attack: str) -> None:
     assert values(ATTACKS[attack], own) == {("container_network_transmit_bytes_total", "", "eth0"): 7}
 
 
+def test_a_long_reference_to_an_image_loses_no_line() -> None:
+    longest = f"registry.example.org:5000/{'team/' * 40}{'x' * 29}:{'v' * 128}@sha256:{'0' * 64}"
+    assert len(longest) > 400
+    assert values(disk(WORK, "web-x", slice_of(RED, "c1"), 30, image=longest)) == {
+        ("container_fs_writes_bytes_total", "main", ""): 30
+    }
+
+
+def test_a_node_that_is_a_container_itself_has_long_paths() -> None:
+    nested = f"/system.slice/docker-{'a' * 64}.scope" * 3 + slice_of(RED, "c" * 64)
+    assert len(nested) > 253
+    assert values(disk(WORK, "web-x", nested, 30)) == {("container_fs_writes_bytes_total", "main", ""): 30}
+
+
+@pytest.mark.parametrize("changed", [{"container": "m" * 254}, {"device": "/dev/" + "x" * 249}])
+def test_what_is_read_keeps_its_bound(changed: dict[str, str]) -> None:
+    found = figures(page([disk(WORK, "web-x", slice_of(RED, "c1"), 30, **changed)]), "n1", PODS)
+    assert (found.by_pod, found.left_out) == ({}, 1)
+
+
 def test_a_pod_has_a_bounded_number_of_interfaces() -> None:
     lines = [network(WORK, "web-x", slice_of(RED), 1, interface=f"veth{number}") for number in range(100)]
     found = figures(page(lines), "n1", PODS)
