@@ -237,7 +237,9 @@ def test_traces_are_off_and_go_where_the_values_say() -> None:
     (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
     to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tempo"}}}
     assert {"to": [to], "ports": [{"protocol": "TCP", "port": 4318}]} in policy["spec"]["egress"]
-    assert any(port["port"] == 53 for rule in policy["spec"]["egress"] for port in rule["ports"])
+    assert {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]} in policy["spec"][
+        "egress"
+    ]
 
 
 @pytest.mark.parametrize(
