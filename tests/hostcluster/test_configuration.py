@@ -5,10 +5,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.hostcluster.context import make_context
 from workstation.hostcluster import configuration, upstream
-from workstation.hostcluster.node import Node
+from workstation.hostcluster.node import Node, nodes_of
 
 
 def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> None:
@@ -91,3 +92,14 @@ def test_the_gang_gates_are_on_in_both_that_need_them(tmp_path: Path) -> None:
     for name in ("kube-apiserver", "kube-scheduler"):
         assert f"--feature-gates={upstream.FEATURE_GATES}" in by_name[name].argv
     assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in by_name["kube-apiserver"].argv
+
+
+def test_each_kubelet_measures_the_containers_that_it_starts(tmp_path: Path) -> None:
+    """The kubelet's cAdvisor looks for containers at a flag of its own; elsewhere it finds no names and no networks of pods."""
+    ctx = make_context(tmp_path)
+    configuration.write_configuration(ctx)
+    for node in nodes_of(ctx):
+        (kubelet,) = [one for one in upstream.components(ctx) if one.name == node.component("kubelet")]
+        (own,) = [word.removeprefix("--containerd=") for word in kubelet.argv if word.startswith("--containerd=")]
+        started = yaml.safe_load((node.config_dir / "kubelet.yaml").read_text())["containerRuntimeEndpoint"]
+        assert started == f"unix://{own}"
