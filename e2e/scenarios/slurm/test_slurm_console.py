@@ -18,18 +18,19 @@ def _emptied(red: Cluster) -> None:
     jobs.cancel_all(red)
 
 
-def shown(page: Page, number: int, part: str) -> dict[str, Any]:
-    """Wait until the page has a job among those that run, or wait."""
+def shown(page: Page, number: int, part: str, *, judged: bool = False) -> dict[str, Any]:
+    """Wait until the page has a job among those that run, or wait, and says why it waits if it is to be judged."""
 
     def probe() -> dict[str, Any]:
         told: dict[str, Any] = page.picture.get("jobs") or {"missing": "not asked yet"}
         expect(not told["missing"], f"no jobs on the page: {told['missing']}")
         rows: dict[str, dict[str, Any]] = {row["job"]: row for row in told[part]}
         expect(str(number) in rows, f"{part}: {sorted(rows)}")
+        expect(not judged or rows[str(number)]["reason"] != "", "Slurm has not judged it yet")
         return rows[str(number)]
 
-    # It asks slurmrestd every ten seconds.
-    return until(f"job {number} among those that are {part}", probe, seconds=60)
+    # It asks slurmrestd every ten seconds, and slurmctld judges what waits every half minute.
+    return until(f"job {number} among those that are {part}", probe, seconds=120)
 
 
 def test_a_tenants_user_sees_which_jobs_run_and_why_the_others_wait(red: Cluster) -> None:
@@ -42,7 +43,7 @@ def test_a_tenants_user_sees_which_jobs_run_and_why_the_others_wait(red: Cluster
         running = shown(page, runs, "running")
         assert (running["name"], running["user"], running["gpus"]) == (HOSTILE, ALICE, 2)
         assert running["ends"], "it has a time limit"
-        waiting = shown(page, waits, "waiting")
+        waiting = shown(page, waits, "waiting", judged=True)
         assert (waiting["name"], waiting["user"], waiting["gpus"]) == ("next", BOB, 2)
         assert waiting["reason"] in {"Resources", "Priority"}, waiting
         assert shown(page, held, "waiting")["reason"] == "JobHeldUser"
