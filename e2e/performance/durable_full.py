@@ -30,10 +30,11 @@ def measure(place: Place, readings: Readings) -> None:
     tenants.wait_condition(place.host, NAME, "StoreHasRoom", status="True", seconds=180)
     counts = [_filled(tenant.api, 0)]
     begin = time.monotonic()
-    tenants.wait_condition(place.host, NAME, "Ready", status="False", reason="StoreFull", seconds=180)
+    # A store of which old versions can be given up is open again within seconds: then an event has said it.
+    until("the Tenant to say that its store is full", partial(_told, place.host), seconds=180, interval=0.25)
     noticed = time.monotonic() - begin
     place.note(f"full after {counts[0]} ConfigMaps; StoreFull after {noticed:.1f} s")
-    # It is compacted and opened by itself as long as old versions can be given up.
+    # And so on, as long as old versions can be given up.
     brim = partial(_to_the_brim, place.host, tenant, counts)
     until("a store that is full for good", brim, seconds=600, interval=2.0, patience=1)
     there = counts[-1]
@@ -44,6 +45,15 @@ def measure(place: Place, readings: Readings) -> None:
     opened = time.monotonic() - begin
     readings.full = Full(noticed, opened)
     place.note(f"{there * 2 // 3} of {there} deleted; writes came back after {opened:.1f} s")
+
+
+def _told(host: Api) -> None:
+    """Whether the Tenant says that its store is full, or said so."""
+    tenant = host.get("Tenant", NAME)
+    ready, uid = tenants.conditions(tenant).get("Ready", {}), tenant["metadata"]["uid"]
+    said = [event for event in host.list("Event", "default") if event["involvedObject"].get("uid") == uid]
+    if ready.get("reason") != "StoreFull" and not any(event["reason"] == "StoreFull" for event in said):
+        raise NotYetError(f"Ready is {ready.get('reason')}, and no event says StoreFull among {len(said)}")
 
 
 def _filled(api: Api, first: int) -> int:

@@ -28,9 +28,6 @@ NOT_RECORDED = {
     "provision": {"controller_rss_mib"},
     "slurm": {"ready_s", "idle_rss_mib", "reclaim_s"},
     "durable": {
-        "snapshot.10.seconds",
-        "snapshot.10.failed",
-        "restore.10.ready_s",
         "full.noticed_s",
         "full.opened_s",
     },
