@@ -2,10 +2,11 @@
 
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
 metric. Of one object there is one event for each reason. When it repeats its count grows, after a minute, then two, four, up to
-half an hour; where its text has changed, as the numbers of a quota do, it gets the latest after a twelfth of that. A failing
-plane costs events, nothing else; they are never retried for ever. Events of the host wait while pods do: in a burst, statuses
-are written first. A restarted syncer receives all events of the host again: those that the plane has already are not written
-again (one list of names), so a count that grew meanwhile is seen with the next repeat.
+half an hour; where its text has changed, as the numbers of a quota do, it gets the latest after a twelfth of that. An object
+that is gone gets no more of them, unless they say why it went. A failing plane costs events, nothing else; they are never
+retried for ever. Events of the host wait while pods do: in a burst, statuses are written first. A restarted syncer receives all
+events of the host again: those that the plane has already are not written again (one list of names), so a count that grew
+meanwhile is seen with the next repeat.
 """
 
 import contextlib
@@ -58,6 +59,14 @@ class _Told(NamedTuple):
     message: str
 
 
+class _Waiting(NamedTuple):
+    """A warning that is not written yet."""
+
+    event: Obj
+    # Whether it says why the object ends, so that it is written also when the object is gone.
+    last: bool
+
+
 _NEVER: Final = _Told(float("-inf"), 0, _REPEAT_SECONDS / 2, "")
 
 
@@ -71,7 +80,7 @@ class Recorder:
         # Whether pods wait or are worked on.
         self.busy = busy
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
-        self._ours: dict[Key, Obj] = {}
+        self._ours: dict[Key, _Waiting] = {}
         self._told: Remembered[Key, _Told] = Remembered(_REMEMBERED)
         self._mirrored: Remembered[Key, str] = Remembered(_REMEMBERED)
         # Events that an earlier process wrote, as hashes: read with the host's first event, forgotten once the queue is empty.
@@ -79,15 +88,18 @@ class Recorder:
 
     # -- our own
 
-    def warn(self, obj: Obj, reason: str, message: str, *, beside: bool = False) -> None:
-        """Warn the tenant about one of its objects, with an event on it; `beside` others of the same reason."""
+    def warn(self, obj: Obj, reason: str, message: str, *, beside: bool = False, last: bool = False) -> None:
+        """Warn the tenant about one of its objects, with an event on it; `beside` others of the same reason.
+
+        `last` is for an event that says why the object ends. Any other is dropped if its object is gone before its turn.
+        """
         key = _key(obj, f"{reason}\0{message}" if beside else reason)
         told, now = self._told.get(key, _NEVER), self._clock.monotonic()
         count = told.times + 1
         if key in self._ours:
             # Not written yet: then with the latest text.
             self._told[key] = told._replace(times=count, message=message)
-            self._ours[key] = self._event(key, obj, reason, message, count)
+            self._ours[key] = _Waiting(self._event(key, obj, reason, message, count), last)
             return
         same = message == told.message
         after = max(0.0, told.at + (told.pause if same else told.pause / _SOONER_WITH_NEWS) - now)
@@ -97,7 +109,7 @@ class Recorder:
         self._told[key] = _Told(now + after, count, min(_LONGEST_REPEAT_SECONDS, told.pause * 2), message)
         if self._caches.namespace_ending(key.namespace):
             return
-        self._ours[key] = self._event(key, obj, reason, message, count)
+        self._ours[key] = _Waiting(self._event(key, obj, reason, message, count), last)
         if not self._queue.add_after(key, after):
             self._ours.pop(key, None)
             metrics.EVENTS_DROPPED.inc()
@@ -127,6 +139,23 @@ class Recorder:
             "count": count,
         }
 
+    def _take_ours(self, key: Key) -> Obj | None:
+        """The warning that waits under this key, if it is still worth writing."""
+        waiting = self._ours.pop(key, None)
+        if waiting is None or waiting.last or not self._is_gone(waiting.event["involvedObject"]):
+            return waiting.event if waiting is not None else None
+        # It was never told: if the object is only not seen yet, the next warning is written.
+        self._told.pop(key, None)
+        return None
+
+    def _is_gone(self, involved: Obj) -> bool:
+        """Whether the object, as far as the copies of the plane know, is gone or has made place for another of its name."""
+        informer = self._caches.virtual.get(str(involved["kind"]))
+        if informer is None:
+            return False
+        meta = informer.store.meta(Key(str(involved["namespace"]), str(involved["name"])))
+        return meta is None or meta.uid != involved["uid"]
+
     # -- the host's
 
     def subscriptions(self) -> Iterable[Subscription]:
@@ -154,7 +183,7 @@ class Recorder:
                     await self._give_way()
                     if self._earlier is None:
                         self._earlier = await self._read_earlier()
-                event = self._ours.pop(key, None) or self._from_host(key)
+                event = self._take_ours(key) if key in self._ours else self._from_host(key)
                 if event is not None:
                     await self._write(event)
                     await self._clock.sleep(1 / RATE)

@@ -261,13 +261,14 @@ class Pods:
                 if lost:
                     await self._virtual.status(PODS, virtual, podstatus.lost(virtual))
                 elif not is_pending_deletion(virtual):
-                    self._recorder.warn(virtual, "Lost", _LOST)
+                    self._recorder.warn(virtual, "Lost", _LOST, last=True)
                 await self._virtual.delete_pod(virtual, grace=0, why=why)
             case EvictVirtual(virtual, host, grace):
                 await self._report.report(virtual, host)
                 await self._virtual.delete_pod(virtual, grace=grace, why="host pod is being deleted by the host")
             case DeleteMisplaced(virtual, node):
-                self._recorder.warn(virtual, "Misplaced", _MISPLACED.format(placed_on(virtual)[:253], node))
+                text = _MISPLACED.format(placed_on(virtual)[:253], node)
+                self._recorder.warn(virtual, "Misplaced", text, last=True)
                 await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
             case _:
                 assert_never(step)

@@ -1,7 +1,9 @@
 """Once both sides agree nothing is written, by no event, no round of the patrol, and no restart of the syncer."""
 
-from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, SECRETS, SERVICES
-from syncer import metrics
+import pytest
+
+from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES
+from syncer import events, metrics
 from tests.kit.syncerbed import SyncerBed, until
 
 
@@ -104,6 +106,24 @@ async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_event
     # What the plane has already is written again as soon as it repeats.
     await bed.host.patch(EVENTS, f"{meta['name']}.pulled", {"count": 7}, bed.work)
     await reported("Pulled", 7)
+
+
+async def test_of_a_flood_of_pods_that_is_gone_no_events_are_written_any_more(
+    bed: SyncerBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "RATE", 1.0)  # so that events wait, however slow the machine is
+    flood = 40
+    for number in range(flood):
+        await bed.create(bed.pod(f"flood-{number}", hostNetwork=True))
+    await bed.event("flood-0", "hostNetwork")
+    for number in range(flood):
+        await bed.plane.delete(PODS, f"flood-{number}", bed.space, grace_seconds=0)
+    # Events are written in turn: the one of a pod that comes after the flood says that the flood's had theirs.
+    await bed.idle()
+    await bed.create(bed.pod("after", hostNetwork=True))
+    await bed.event("after", "hostNetwork")
+    told = (await bed.plane.list(EVENTS, bed.space)).items
+    assert len(told) < flood, [event["involvedObject"]["name"] for event in told]
 
 
 async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: SyncerBed) -> None:

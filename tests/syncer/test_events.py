@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from bulkhead.kube.errors import AlreadyExists
-from bulkhead.kube.objects import Key
+from bulkhead.kube.objects import Key, Meta
 from syncer.events import Recorder
 from tests.kit.background import background
 from tests.kit.fakeclock import FakeClock
@@ -50,12 +50,18 @@ class Bench:
 
     def __init__(self) -> None:
         self.plane, self.clock = Plane(), FakeClock()
-        caches = SimpleNamespace(namespace_ending=lambda _: False)
+        self.there: dict[Key, str] = {}  # the UIDs of the plane's pods, as the syncer has seen them
+        store = SimpleNamespace(meta=lambda key: Meta(uid=self.there[key]) if key in self.there else None)
+        caches = SimpleNamespace(namespace_ending=lambda _: False, virtual={"Pod": SimpleNamespace(store=store)})
         self.recorder = Recorder(cast("Any", caches), cast("Any", self.plane), self.clock, busy=lambda: False)
 
-    def warn(self, message: str, *, reason: str = "QuotaExceeded", uid: str = "u", beside: bool = False) -> None:
-        pod = {"kind": "Pod", "metadata": {"namespace": "team", "name": "web", "uid": uid}}
-        self.recorder.warn(pod, reason, message, beside=beside)
+    def warn(self, message: str, *, reason: str = "QuotaExceeded", name: str = "web", uid: str = "u", **more: bool) -> None:
+        pod = {"kind": "Pod", "metadata": {"namespace": "team", "name": name, "uid": uid}}
+        self.there[Key("team", name)] = uid
+        self.recorder.warn(pod, reason, message, **more)
+
+    def remove(self, name: str) -> None:
+        del self.there[Key("team", name)]
 
     async def pass_by(self, seconds: int) -> None:
         for _ in range(seconds * 2):
@@ -109,8 +115,43 @@ async def test_a_text_that_repeats_is_written_again_after_a_minute(bench: Bench)
 async def test_other_reasons_other_objects_and_what_stands_beside_have_events_of_their_own(bench: Bench) -> None:
     bench.warn("a")
     bench.warn("a", reason="NotAllowed")
-    bench.warn("a", uid="another")
+    bench.warn("a", name="other", uid="another")
     bench.warn("b", reason="NotSupported", beside=True)
     bench.warn("c", reason="NotSupported", beside=True)
     await bench.pass_by(5)
     assert sorted(bench.plane.said()) == [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("c", 1)]
+
+
+async def test_what_is_gone_gets_no_more_events_but_the_one_that_says_why(bench: Bench) -> None:
+    for number in range(1500):
+        bench.warn("does not fit", name=f"web-{number}")
+    await bench.pass_by(2)
+    before = bench.plane.writes
+    assert 0 < before < 30
+    for number in range(before, 1500):
+        bench.remove(f"web-{number}")
+    bench.warn("was lost", name="lost", reason="Lost", last=True)
+    bench.remove("lost")
+    bench.warn("does not fit", name="stays")
+    await bench.pass_by(2)
+    assert bench.plane.said()[before:] == [("was lost", 1), ("does not fit", 1)]
+    # Nothing is left that would still be written.
+    await bench.pass_by(60)
+    assert bench.plane.writes == before + 2
+
+
+async def test_a_pod_of_the_same_name_does_not_get_the_events_of_its_predecessor(bench: Bench) -> None:
+    for uid in ("first", "second"):
+        bench.warn(uid, uid=uid)
+    await bench.pass_by(2)
+    assert bench.plane.said() == [("second", 1)]
+
+
+async def test_an_object_that_is_only_not_seen_yet_is_told_by_the_next_warning(bench: Bench) -> None:
+    bench.warn("does not fit")
+    bench.remove("web")
+    await bench.pass_by(1)
+    assert not bench.plane.said()
+    bench.warn("does not fit")
+    await bench.pass_by(1)
+    assert bench.plane.said() == [("does not fit", 1)]
