@@ -21,7 +21,7 @@ from bulkhead.tracing.spans import Span, is_sampled, seconds_of
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 
-# Pods on their way whose moments are remembered; of others the API servers' whole seconds count.
+# Pods on their way whose moments are remembered, of others the API servers' whole seconds count; and pods that have arrived.
 MAX_REMEMBERED_PODS: Final = 4096
 _MAX_CONTAINERS: Final = 64
 _ARRIVED: Final = frozenset({"Running", "Succeeded", "Failed"})
@@ -49,6 +49,8 @@ class PodTraces(Untraced):
         self._clock = clock
         self._offer = offer
         self._moments: Remembered[str, dict[str, float]] = Remembered(MAX_REMEMBERED_PODS)
+        # A tenant that writes a pod's phase back again and again would have all tenants' collector read it each time.
+        self._arrived: Remembered[str, None] = Remembered(MAX_REMEMBERED_PODS)
 
     def note(self, moment: str, virtual: Obj) -> None:
         """A pod has reached a station of its way now."""
@@ -65,6 +67,9 @@ class PodTraces(Untraced):
         phase, uid = text(status.get("phase")), uid_of(before)
         if phase not in _ARRIVED or text(mapping(before.get("status")).get("phase")) in _ARRIVED or not self._is_sampled(uid):
             return
+        if uid in self._arrived:
+            return
+        self._arrived[uid] = None
         now, moments = self._clock.now().timestamp(), self._moments.pop(uid, {})
         names = podway.PodNames(self._tenant, *key_of(before), uid=uid, node=placed_on(host))
         self._offer(podway.arrived(names, times_of(before, host, moments, now), phase, now))

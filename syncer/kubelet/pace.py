@@ -41,6 +41,10 @@ class Allowance:
         self._left -= size
         return max(0.0, -self._left / self._rate)
 
+    def give_back(self, size: int) -> None:
+        """Bytes that were reserved and did not pass: their stream has ended."""
+        self._left = min(self._burst, self._left + size)
+
     def change(self, rate: float, now: float) -> None:
         """Go by another rate from now on."""
         self._refill(now)
@@ -76,7 +80,12 @@ class Paces:
             wait = allowance.reserve(size, self._clock.monotonic())
             if wait > 0:
                 throttled.inc(wait)
-                await self._clock.sleep(wait)
+                try:
+                    await self._clock.sleep(wait)
+                except BaseException:
+                    # Streams that are opened and left at once would make those wait that stay.
+                    allowance.give_back(size)
+                    raise
             passed.inc(size)
 
         return may_pass

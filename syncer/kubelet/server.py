@@ -14,9 +14,9 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube import proxy
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 STREAMS: Final = 64
 CONNECTIONS: Final = 256
 _STUCK_SECONDS: Final = 120.0
+# Of metrics that were asked for and are not read yet, all callers together: a page of a full node has some MiB.
+UNREAD_BYTES: Final = 32 << 20
 # Of a Status, by its code.
 _REASONS: Final = {
     400: "BadRequest",
@@ -88,6 +90,7 @@ class Kubelet:
         self._paces = paces
         self._limit = streams
         self._streams = 0
+        self._unread = 0
         self._connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -159,17 +162,30 @@ class Kubelet:
         except BadRequestError as error:
             status = error.status
             document = _status(status, str(error))
-        writer.write(http1.response(status, json.dumps(document).encode(), "application/json"))
-        async with asyncio.timeout(_STUCK_SECONDS):
-            await writer.drain()
+        answer = http1.response(status, json.dumps(document).encode(), "application/json")
+        await self._send(writer, answer)
         return status
 
     async def _expose(self, found: Route, writer: asyncio.StreamWriter) -> None:
         """A page of a node's metrics, as its kubelet would answer."""
         body = await self._pages(found.page, found.node)
-        writer.write(http1.response(200, body, metrics.CONTENT_TYPE))
-        async with asyncio.timeout(_STUCK_SECONDS):
-            await writer.drain()
+        await self._send(writer, http1.response(200, body, metrics.CONTENT_TYPE))
+
+    async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        """Send metrics, unless too much waits for callers that do not read: it would fill this process's memory."""
+        if self._unread and self._unread + len(answer) > UNREAD_BYTES:
+            raise BadRequestError(503, "metrics: too many answers are asked for and not read; read them, and ask again")
+        self._unread += len(answer)
+        try:
+            async with asyncio.timeout(_STUCK_SECONDS):
+                # TLS takes one write whole, however large it is, and waits before the next one alone.
+                for begin in range(0, len(answer), PIECE_BYTES):
+                    writer.write(answer[begin : begin + PIECE_BYTES])
+                    await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()  # what is left of it is not kept
+        finally:
+            self._unread -= len(answer)
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str, *, upgrades: bool) -> None:
         """Refuse a request.
@@ -199,7 +215,7 @@ class Kubelet:
         metrics.KUBELET_STREAMS.set(self._streams)
         try:
             if found.verb == "log":
-                await self._logs(found, target, writer)
+                await _unless_gone(reader, self._logs(found, target, writer))
             else:
                 await self._upgrade(found, target, request, reader, writer)
         finally:
@@ -250,6 +266,19 @@ class Kubelet:
         await writer.drain()
         far, may_pass = (connection.reader, connection.writer), self._paces.of(found.verb)
         await proxy.splice((reader, writer), far, may_pass=may_pass, piece=PIECE_BYTES)
+
+
+async def _unless_gone(reader: asyncio.StreamReader, serving: Coroutine[Any, Any, None]) -> None:
+    """Serve until it is done or the caller has gone: while a pod says nothing, nothing is written that would fail."""
+    served, gone = asyncio.ensure_future(serving), asyncio.ensure_future(reader.read(1))
+    try:
+        await asyncio.wait((served, gone), return_when=asyncio.FIRST_COMPLETED)
+        if served.done():
+            served.result()
+    finally:
+        served.cancel()
+        gone.cancel()
+        await asyncio.gather(served, gone, return_exceptions=True)
 
 
 def _status(code: int, message: str) -> Obj:

@@ -52,7 +52,10 @@ class Held(SystemClock):
 
 @dataclass
 class Node:
-    """A kubelet whose logs have no end, but for those of which the last lines are wanted; an exec says `exec_lines`."""
+    """A kubelet whose logs have no end, but for those of which the last lines are wanted; an exec says `exec_lines`.
+
+    A log of the last ten seconds has ten lines, and no more come.
+    """
 
     wrote: int = 0
     exec_lines: int = 0
@@ -62,16 +65,21 @@ class Node:
         self.writers.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             target = (await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[1]
-            await (self._log(target, writer) if target.startswith("/containerLogs/") else self._exec(writer))
+            await (self._log(target, reader, writer) if target.startswith("/containerLogs/") else self._exec(writer))
         self.writers.discard(writer)
         writer.close()
 
-    async def _log(self, target: str, writer: asyncio.StreamWriter) -> None:
+    async def _log(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
         if "tailLines=10" in target:
             last = lines(0, 10)
             writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
             await writer.drain()
+            return
+        if "sinceSeconds=10" in target:  # a pod that says a little and then nothing
+            part = lines(0, 10)
+            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            await reader.read()
             return
         at = 0
         while True:
@@ -183,3 +191,23 @@ async def test_a_session_is_slow_and_whole_though_its_node_closes_first(bench: B
         assert len(bench.clock.waits) > 4 * MIB // PIECE_BYTES // 2, "every piece was paid for"
     finally:
         session.writer.transport.abort()
+
+
+async def test_logs_of_a_silent_pod_hold_no_place_once_their_readers_have_gone(bench: Bench) -> None:
+    bench.clock.free.set()
+    for _ in range(3):
+        got = [bytearray() for _ in range(8)]
+        reading = [asyncio.create_task(bench.read_log(one, follow="true", sinceSeconds="10")) for one in got]
+
+        async def all_read(got: list[bytearray] = got) -> bool:
+            return all(bytes(one) == lines(0, 10) for one in got)
+
+        await until(all_read, "what the pod has said")
+        assert metrics.KUBELET_STREAMS._value.get() == 8
+        for task in reading:
+            task.cancel()
+
+        async def given_back() -> bool:
+            return metrics.KUBELET_STREAMS._value.get() == 0 and not bench.node.writers
+
+        await until(given_back, "the places of readers that have gone, also at the node")

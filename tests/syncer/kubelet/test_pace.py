@@ -48,6 +48,25 @@ def test_never_more_than_the_burst_and_the_rate_have_passed(asked: list[tuple[in
     assert [at for at, _ in passes] == sorted(at for at, _ in passes), "each waits for those before it"
 
 
+async def test_streams_that_are_left_while_they_wait_make_no_other_wait() -> None:
+    clock = FakeClock()
+    may_pass = Paces(clock).of("log")
+    await may_pass(LOG_BURST)
+    for _ in range(1000):
+        left = asyncio.create_task(may_pass(PIECE_BYTES))
+        await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+    stays = asyncio.create_task(may_pass(PIECE_BYTES))
+    await asyncio.sleep(0)
+    assert not stays.done(), "the burst is used up"
+    clock.advance(PIECE_BYTES / LOG_BYTES_PER_SECOND + 0.001)
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert stays.done()
+    await stays
+
+
 @pytest.mark.parametrize("pieces", [1, 2])
 async def test_a_short_log_beside_as_many_floods_as_there_may_be_waits_less_than_a_second(pieces: int) -> None:
     clock = FakeClock()

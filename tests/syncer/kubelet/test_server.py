@@ -19,7 +19,7 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.pace import Paces
-from syncer.kubelet.server import Kubelet, tls_context
+from syncer.kubelet.server import UNREAD_BYTES, Kubelet, tls_context
 from syncer.kubelet.targets import Target
 from tests.kit.pki import Authority
 
@@ -36,11 +36,17 @@ class Upstream:
 
     port: int = 0
     requests: list[str] = field(default_factory=list)
+    open: int = 0  # logs of a pod that says no more
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.requests.append(head)
-        if "/log?" in head.split("\r\n")[0]:
+        if "follow=true" in head.split("\r\n")[0]:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+            self.open += 1
+            await reader.read()  # the pod says no more; until the kubelet wants no more
+            self.open -= 1
+        elif "/log?" in head.split("\r\n")[0] and "previous" not in head:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nline1\nline2\n")
         elif "upgrade: websocket" in head.lower():
             writer.write(
@@ -114,6 +120,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with Client(config, user_agent="kubelet", field_manager="kubelet") as client:
 
         async def pages(about: Page, node: str) -> bytes:
+            if node == "large":
+                return b"x" * (UNREAD_BYTES - 4096)
             return f"page {about} of {node}\n".encode()
 
         tested = Kubelet(client, lookup, answer, pages, paces=Paces(SystemClock()), streams=2)
@@ -283,3 +291,40 @@ async def test_streams_are_capped(bench: Bench) -> None:
     assert log.partition(b"\r\n\r\n")[2].startswith(b"too many sessions (429): 2 of this tenant")
     for writer in held:
         writer.close()
+
+
+async def test_a_followed_log_of_a_silent_pod_gives_its_place_back_when_its_reader_has_gone(bench: Bench) -> None:
+    for _ in range(5):  # of two places
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+        writer.write(b"GET /containerLogs/ns/web/main?follow=true HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(60):
+            assert (await reader.readuntil(b"first")).startswith(b"HTTP/1.1 200")
+        writer.close()
+        async with asyncio.timeout(60):
+            while bench.kubelet._streams or bench.upstream.open:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_log_that_the_host_refuses_is_refused_though_its_reader_waits(bench: Bench) -> None:
+    answer = await bench.ask("GET /containerLogs/ns/web/init?previous=true HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 404")
+
+
+async def test_metrics_that_are_asked_for_and_not_read_fill_no_memory(bench: Bench) -> None:
+    def asking(node: str) -> str:
+        return f"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Forwarded-Uri: /api/v1/nodes/{node}/proxy/metrics\r\n\r\n"
+
+    _, idle = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+    idle.write(asking("large").encode())
+    async with asyncio.timeout(60):
+        while not bench.kubelet._unread:
+            await asyncio.sleep(0.01)
+    refused = [await bench.ask(asking("large")) for _ in range(3)]
+    assert all(answer.startswith(b"HTTP/1.1 503") and b"not read" in answer for answer in refused)
+    assert bench.kubelet._unread < 2 * UNREAD_BYTES
+    assert (await bench.ask(asking("n1"))).startswith(b"HTTP/1.1 200"), "a small one still fits"
+    idle.transport.abort()
+    async with asyncio.timeout(60):
+        while bench.kubelet._unread:
+            await asyncio.sleep(0.01)
+    assert len(await bench.ask(asking("large"))) > UNREAD_BYTES - 4096
