@@ -85,7 +85,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "flood-logs": crowds.FloodOfLogs(),
     "flood-execs": execs.OpenExecs(),
     "flood-watches": crowds.WatchesAndLists(),
-    "affinity-terms": floods.ManyTerms(400, 50),
+    "affinity-terms": floods.ManyTerms(),
     "drain-refused": floods.Unevictable(),
     "partition-plane": network.Partition("plane", "both", 45),
     "partition-host": network.Partition("host", "both", 45),

@@ -1,16 +1,20 @@
 """Ways that a tenant might try and that there are not: kinds, rights, headers, archives. Controls would find one."""
 
 import ast
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from controller.plane import apiserver
+from controller.plane import apiserver, syncer
+from controller.plane.sections import Tracing
 from frontdoor import haproxy
 from frontdoor.haproxy import Limits
 from frontdoor.routes import Route
 from syncer.translate.registry import KINDS
+from tests.kit import yamlfiles
 from tests.kit.helmchart import ROOT, rendered
 from tests.kit.tenantsamples import plane_spec
 
@@ -95,7 +99,7 @@ def imported(path: str) -> set[str]:
 
 @pytest.mark.parametrize("package", ["bulkhead", "controller", "syncer", "frontdoor", "gpumetrics"])
 def test_nothing_that_runs_on_the_host_unpacks_archives(package: str) -> None:
-    """H5: no archive can be restored yet; the change that adds it signs archives, binds them to a tenant, and replaces this."""
+    """H5: a snapshot is a stream with a signed manifest and no archive: nothing in it names a file to write."""
     assert not imported(package) & UNPACKING
     assert imported("workstation") & UNPACKING, "the control: downloads of an admin's machine are archives"
 
@@ -113,3 +117,34 @@ def test_the_chart_gives_nobody_the_right_to_make_tenants() -> None:
     ]
     assert whose == ["bulkhead-controller"]
     assert not [rule for rule in roles("") if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
+
+
+def fields_of(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all fields of a schema, however deep."""
+    for name, field in schema.get("properties", {}).items():
+        yield name
+        yield from fields_of(field)
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), Mapping):
+            yield from fields_of(schema[inner])
+
+
+@pytest.mark.parametrize("field", ["logRate", "sessionRate", "cpuLimits", "clones"])
+def test_a_tenant_has_no_field_for_what_its_class_alone_decides(field: str) -> None:
+    """G9: rates of streams and bounds of planes stand in the class, and a Tenant that names them says nothing."""
+    found = {
+        crd["spec"]["names"]["kind"]: set(fields_of(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
+        for crd in map(yamlfiles.load, sorted((ROOT / "crds").glob("tenant*s.yaml")))
+    }
+    assert field in found["TenantClass"], "the control"
+    assert field not in found["Tenant"]
+
+
+def test_a_plane_neither_traces_nor_is_told_to() -> None:
+    """H9: a tenant's headers choose no traces of the platform's: its API server sends none, wherever the platform's go."""
+    spec = plane_spec()
+    tracing = Tracing("observability", "otel", one_pod_in=1)
+    on = replace(spec, installation=replace(spec.installation, tracing=tracing))
+    assert "tracesCollector" in json.dumps(syncer.settings(on)), "the control"
+    assert apiserver.container(on) == apiserver.container(spec)
+    assert "tracing" not in json.dumps(apiserver.container(on))

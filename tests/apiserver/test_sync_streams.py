@@ -202,7 +202,7 @@ async def test_logs_of_a_silent_pod_hold_no_place_once_their_readers_have_gone(b
         async def all_read(got: list[bytearray] = got) -> bool:
             return all(bytes(one) == lines(0, 10) for one in got)
 
-        await until(all_read, "what the pod has said")
+        await until(all_read, "all lines of the pod")
         assert metrics.KUBELET_STREAMS._value.get() == 8
         for task in reading:
             task.cancel()

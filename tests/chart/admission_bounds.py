@@ -70,6 +70,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     "very many nodes that it likes": pod(
         affinity={"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(3100)]}}]}}
     ),
+    "very many terms about pods": pod(
+        affinity={
+            "podAntiAffinity": {REQUIRED: [{"topologyKey": f"k{number}", "labelSelector": {}} for number in range(17)]},
+            "podAffinity": {
+                PREFERRED: [
+                    {"weight": 1, "podAffinityTerm": {"topologyKey": f"k{number}", "labelSelector": {}}} for number in range(16)
+                ]
+            },
+        }
+    ),
     "very many pods": near("podAntiAffinity", {"labelSelector": {"matchExpressions": [asking_for(3100)]}}),
     "very much spreading": pod(
         topologySpreadConstraints=[

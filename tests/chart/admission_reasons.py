@@ -282,6 +282,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "near all namespaces",
         "near another tenant",
     ),
+    "pod: has at most 32 terms of affinity and anti-affinity about other pods": ("very many terms about pods",),
     "pod: has at most 3072 terms, expressions and values in affinity, spreading, node selector and tolerations": (
         "very many nodes",
         "very many nodes that it likes",

@@ -271,6 +271,7 @@ def test_the_policies_count_to_the_same_numbers_as_syncer_and_ledger() -> None:
             "pod: has at most {} terms, expressions and values in affinity, spreading, node selector and tolerations",
             requirements.MOST,
         ),
+        ("pod: has at most {} terms of affinity and anti-affinity about other pods", requirements.MOST_POD_TERMS),
         ("resource claim: at most {} selectors in all requests and alternatives", deviceclaims.MOST_SELECTORS),
         ("resource claim: at most {} characters in all selectors", deviceclaims.MOST_CHARACTERS),
         ("resource claim: at most {} devices", deviceclaims.MOST_DEVICES),

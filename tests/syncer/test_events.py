@@ -41,7 +41,7 @@ class Plane:
     async def patch(self, _kind: Any, name: str, news: dict[str, Any], _namespace: str) -> None:
         self.events[name] |= news
 
-    def said(self) -> list[tuple[str, int]]:
+    def messages(self) -> list[tuple[str, int]]:
         return [(event["message"], event["count"]) for event in self.events.values()]
 
 
@@ -86,7 +86,7 @@ async def test_of_one_reason_there_is_one_event_with_the_latest_numbers(bench: B
     # Positive control: it does follow, less and less often.
     assert 4 <= bench.plane.writes <= 8
     await bench.pass_by(200)
-    assert bench.plane.said() == [("199 of 4 are in use", 200)]
+    assert bench.plane.messages() == [("199 of 4 are in use", 200)]
 
 
 async def test_a_text_that_changed_at_once_is_told_seconds_later_and_the_latest_alone(bench: Bench) -> None:
@@ -95,9 +95,9 @@ async def test_a_text_that_changed_at_once_is_told_seconds_later_and_the_latest_
     bench.warn("second")
     bench.warn("third")
     await bench.pass_by(2)
-    assert bench.plane.said() == [("first", 1)]
+    assert bench.plane.messages() == [("first", 1)]
     await bench.pass_by(5)
-    assert bench.plane.said() == [("third", 3)]
+    assert bench.plane.messages() == [("third", 3)]
     assert bench.plane.writes == 2
 
 
@@ -105,11 +105,11 @@ async def test_a_text_that_repeats_is_written_again_after_a_minute(bench: Bench)
     for _ in range(59):
         bench.warn("same")
         await bench.pass_by(1)
-    assert bench.plane.said() == [("same", 1)]
+    assert bench.plane.messages() == [("same", 1)]
     await bench.pass_by(1)
     bench.warn("same")
     await bench.pass_by(1)
-    assert bench.plane.said() == [("same", 60)]
+    assert bench.plane.messages() == [("same", 60)]
 
 
 async def test_other_reasons_other_objects_and_what_stands_beside_have_events_of_their_own(bench: Bench) -> None:
@@ -119,7 +119,7 @@ async def test_other_reasons_other_objects_and_what_stands_beside_have_events_of
     bench.warn("b", reason="NotSupported", beside=True)
     bench.warn("c", reason="NotSupported", beside=True)
     await bench.pass_by(5)
-    assert sorted(bench.plane.said()) == [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("c", 1)]
+    assert sorted(bench.plane.messages()) == [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("c", 1)]
 
 
 async def test_what_is_gone_gets_no_more_events_but_the_one_that_says_why(bench: Bench) -> None:
@@ -134,7 +134,7 @@ async def test_what_is_gone_gets_no_more_events_but_the_one_that_says_why(bench:
     bench.remove("lost")
     bench.warn("does not fit", name="stays")
     await bench.pass_by(2)
-    assert bench.plane.said()[before:] == [("was lost", 1), ("does not fit", 1)]
+    assert bench.plane.messages()[before:] == [("was lost", 1), ("does not fit", 1)]
     # Nothing is left that would still be written.
     await bench.pass_by(60)
     assert bench.plane.writes == before + 2
@@ -144,14 +144,14 @@ async def test_a_pod_of_the_same_name_does_not_get_the_events_of_its_predecessor
     for uid in ("first", "second"):
         bench.warn(uid, uid=uid)
     await bench.pass_by(2)
-    assert bench.plane.said() == [("second", 1)]
+    assert bench.plane.messages() == [("second", 1)]
 
 
 async def test_an_object_that_is_only_not_seen_yet_is_told_by_the_next_warning(bench: Bench) -> None:
     bench.warn("does not fit")
     bench.remove("web")
     await bench.pass_by(1)
-    assert not bench.plane.said()
+    assert not bench.plane.messages()
     bench.warn("does not fit")
     await bench.pass_by(1)
-    assert bench.plane.said() == [("does not fit", 1)]
+    assert bench.plane.messages() == [("does not fit", 1)]

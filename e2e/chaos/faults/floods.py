@@ -174,10 +174,10 @@ def _told(scene: Scene, pods: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ManyTerms(Fault):
-    """Hundreds of pods with thousands of affinity terms each, which a scheduler would compare with every pod."""
+    """Hundreds of pods with as many affinity terms as one may have, which the scheduler compares with every pod."""
 
     pods: int = 400
-    terms: int = 5000
+    terms: int = 32
     writers: int = 4
 
     def inject(self, scene: Scene) -> Sequence[Proof]:

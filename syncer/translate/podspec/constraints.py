@@ -12,6 +12,14 @@ from syncer.translate.reasons import Reason, Untranslatable
 
 def check(spec: Mapping[str, Any], *, on_host: bool) -> None:
     """Refuse a pod that says too much."""
+    terms = requirements.pod_terms(spec)
+    if terms > requirements.MOST_POD_TERMS:
+        raise Untranslatable(
+            Reason.TOO_LARGE,
+            f"podAffinity and podAntiAffinity have {terms} terms, and {requirements.MOST_POD_TERMS} together are the most; "
+            "select more pods by one term",
+            "spec.affinity",
+        )
     count = requirements.counted(spec)
     if count > requirements.MOST:
         where = ", with the namespaces and nodes of this cluster that it chooses," if on_host else ""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,6 +169,24 @@ async def test_item_85_exec_is_spliced_and_its_names_are_rewritten(bench: Bench)
     assert "Bearer tenant" not in asked
 
 
+async def test_no_header_of_a_trace_reaches_the_host(bench: Bench) -> None:
+    """With them a tenant would choose the ids and the sampling of what the host's API server traces, or join others' traces."""
+    theirs = {"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01", "tracestate": "vendor=eve", "baggage": "tenant=eve", "b3": "eve"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in theirs.items())
+    await bench.ask(f"GET /containerLogs/ns/web/main HTTP/1.1\r\nHost: x\r\n{lines}\r\n")
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+    protocol = "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
+    writer.write(f"GET /exec/ns/web/main?command=sh HTTP/1.1\r\nHost: x\r\n{lines}{protocol}{WEBSOCKET}\r\n".encode())
+    async with asyncio.timeout(60):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    writer.close()
+    log, session = (request.lower() for request in bench.upstream.requests)
+    assert "sec-websocket-protocol: v5.channel.k8s.io" in session, "the control: what negotiates the upgrade passes"
+    for name, value in theirs.items():
+        assert name not in log + session
+        assert value not in log + session
+
+
 async def test_a_terminal_has_no_stream_for_errors(bench: Bench) -> None:
     """`kubectl run -it` whose input is not a terminal requests both; a kubelet answers that both cannot be."""
     reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
@@ -293,6 +311,12 @@ async def test_streams_are_capped(bench: Bench) -> None:
         writer.close()
 
 
+async def eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - what is waited for is the state of the server under test
+            await asyncio.sleep(0.01)
+
+
 async def test_a_followed_log_of_a_silent_pod_gives_its_place_back_when_its_reader_has_gone(bench: Bench) -> None:
     for _ in range(5):  # of two places
         reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
@@ -300,9 +324,7 @@ async def test_a_followed_log_of_a_silent_pod_gives_its_place_back_when_its_read
         async with asyncio.timeout(60):
             assert (await reader.readuntil(b"first")).startswith(b"HTTP/1.1 200")
         writer.close()
-        async with asyncio.timeout(60):
-            while bench.kubelet._streams or bench.upstream.open:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: not bench.kubelet._streams and not bench.upstream.open)
 
 
 async def test_a_log_that_the_host_refuses_is_refused_though_its_reader_waits(bench: Bench) -> None:
@@ -316,15 +338,11 @@ async def test_metrics_that_are_asked_for_and_not_read_fill_no_memory(bench: Ben
 
     _, idle = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
     idle.write(asking("large").encode())
-    async with asyncio.timeout(60):
-        while not bench.kubelet._unread:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: bench.kubelet._unread > 0)
     refused = [await bench.ask(asking("large")) for _ in range(3)]
     assert all(answer.startswith(b"HTTP/1.1 503") and b"not read" in answer for answer in refused)
     assert bench.kubelet._unread < 2 * UNREAD_BYTES
     assert (await bench.ask(asking("n1"))).startswith(b"HTTP/1.1 200"), "a small one still fits"
     idle.transport.abort()
-    async with asyncio.timeout(60):
-        while bench.kubelet._unread:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: bench.kubelet._unread == 0)
     assert len(await bench.ask(asking("large"))) > UNREAD_BYTES - 4096

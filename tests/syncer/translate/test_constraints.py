@@ -86,5 +86,26 @@ def test_as_much_as_is_allowed_passes_and_one_more_does_not() -> None:
             to_host(asking(more), samples.VIEW)
 
 
+def about_pods(required: int, preferred: int) -> Obj:
+    terms = [pod_term(labelSelector={"matchLabels": {"app": f"friend-{number}"}}) for number in range(required + preferred)]
+    wishes = [{"weight": 1, "podAffinityTerm": term} for term in terms[required:]]
+    return samples.pod({"affinity": {"podAntiAffinity": {REQUIRED: terms[:required]}, "podAffinity": {PREFERRED: wishes}}})
+
+
+@pytest.mark.parametrize("required", [0, 20, requirements.MOST_POD_TERMS])
+def test_terms_about_other_pods_are_few_whatever_list_they_stand_in(required: int) -> None:
+    left = requirements.MOST_POD_TERMS - required
+    assert requirements.pod_terms(to_host(about_pods(required, left), samples.VIEW)["spec"]) == requirements.MOST_POD_TERMS
+    with pytest.raises(Untranslatable, match="have 33 terms, and 32 together are the most; select more") as refused:
+        to_host(about_pods(required, left + 1), samples.VIEW)
+    assert refused.value.reason is Reason.TOO_LARGE
+    # Spreading does not count: nothing of it is compared once a pod runs.
+    spreading = [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} | pod_term(topologyKey=f"z{n}") for n in range(60)]
+    assert (
+        len(to_host(samples.pod({"topologySpreadConstraints": spreading}), samples.VIEW)["spec"]["topologySpreadConstraints"])
+        == 60
+    )
+
+
 def test_a_pod_that_is_there_already_is_not_judged_again() -> None:
     to_host(asking(4000), samples.view({"judges": False}))
