@@ -196,6 +196,34 @@ def cpu_ticks(pid: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the threads of a process have had of the cores so far, and for how long they waited for one, in seconds."""
+
+    ran: float
+    waited: float
+
+    def since(self, before: "Wanted") -> "Wanted":
+        """What came since an earlier look; a thread that has ended meanwhile took its times along."""
+        return Wanted(max(0.0, self.ran - before.ran), max(0.0, self.waited - before.waited))
+
+
+def wanted(pid: int) -> Wanted:
+    """The times of all threads of a process, as the kernel's scheduler counts them; an error if the process is gone."""
+    found = [_schedstat(path) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    if not found:
+        raise ProcessLookupError(f"process {pid} is gone")
+    return Wanted(sum(ran for ran, _ in found) / 1e9, sum(waited for _, waited in found) / 1e9)
+
+
+def _schedstat(path: Path) -> tuple[int, int]:
+    try:
+        ran, waited, _ = path.read_text().split()
+    except (OSError, ValueError):  # the thread ends just now
+        return 0, 0
+    return int(ran), int(waited)
+
+
+@dataclass(frozen=True, slots=True)
 class CoreSeconds:
     """The time of all cores of this machine together since it started, in seconds."""
 

@@ -51,6 +51,7 @@ class Experiment:
     hypothesis: str = ""
     needs: Needs = ""
     may_lose: bool = False  # the target's data, and with it the pods that are to stay
+    only_measured: bool = False  # others' latency, of which nothing is promised during this fault; their requests still succeed
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -145,8 +146,11 @@ def read(words: Mapping[str, Any], faults: Mapping[str, Fault]) -> tuple[Experim
         if target not in get_args(Target) or needs not in get_args(Needs):
             raise ValueError(f"{name}: target {target!r} or needs {needs!r} is not one of those that there are")
         title, within, hypothesis = str(entry["title"]), float(entry["within"]), str(entry["hypothesis"])
-        lost = bool(entry.get("loses", False))
-        made.append(Experiment(name, title, faults[name], within, target, family, hypothesis, needs, lost))
+        lost, latency = bool(entry.get("loses", False)), entry.get("latency", "promised")
+        if latency not in {"promised", "measured"}:
+            raise ValueError(f"{name}: latency must be promised or measured, not {latency!r}")
+        measured = latency == "measured"
+        made.append(Experiment(name, title, faults[name], within, target, family, hypothesis, needs, lost, measured))
     return tuple(made)
 
 

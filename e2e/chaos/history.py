@@ -211,7 +211,8 @@ class Planted:
 class Span:
     """An experiment, from just before its fault until its target had recovered. The target may be the controller or the host.
 
-    `lifted` is when the fault was undone; 0 if it was not. `may_lose` says that the target's acknowledged writes may be gone.
+    `lifted` is when the fault was undone; 0 if it was not. `may_lose` says that the target's acknowledged writes may be gone,
+    `only_measured` that no latency of others is promised during this fault: it is reported, and judged by nothing.
     """
 
     experiment: str
@@ -220,6 +221,7 @@ class Span:
     end: float
     lifted: float = 0.0
     may_lose: bool = False
+    only_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

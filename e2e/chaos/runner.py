@@ -217,7 +217,7 @@ class Runner:
         except KeyboardInterrupt:
             # Without its span, what the fault did to its target would be counted against the experiment before.
             end = time.monotonic()
-            self.records.append(Span(experiment.name, owner, begin, end, lifted or end, experiment.may_lose))
+            self.records.append(_span(experiment, owner, begin, end, lifted or end))
             self.records.append(
                 Finding(experiment.name, experiment.title, None, pods_went_on=False, note="interrupted", at=end)
             )
@@ -229,7 +229,7 @@ class Runner:
         least = max(self.pace.least_span, turn_period(len(others) + 1) + 2.0)
         time.sleep(max(0.0, least - (time.monotonic() - begin)))
         end = time.monotonic()
-        self.records.append(Span(experiment.name, owner, begin, end, lifted, experiment.may_lose))
+        self.records.append(_span(experiment, owner, begin, end, lifted))
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
@@ -283,6 +283,10 @@ class Runner:
 
     def _detail(self, text: str) -> None:
         self.note(f"    waiting: {text[:160]}")
+
+
+def _span(experiment: Experiment, owner: str, begin: float, end: float, lifted: float) -> Span:
+    return Span(experiment.name, owner, begin, end, lifted, experiment.may_lose, experiment.only_measured)
 
 
 def hypothesis_of(experiment: Experiment) -> str:

@@ -38,6 +38,13 @@ def test_an_unknown_target_is_an_error() -> None:
         read(words, {"one": FAULTS["flood"]})
 
 
+def test_latency_is_promised_but_for_a_disk_that_all_share() -> None:
+    assert [item.name for item in EXPERIMENTS if item.only_measured] == ["noise-disk"]
+    words = {"crash": {"one": {"title": "one", "within": 60, "hypothesis": "It holds.", "latency": "none"}}}
+    with pytest.raises(ValueError, match="latency must be promised or measured, not 'none'"):
+        read(words, {"one": FAULTS["flood"]})
+
+
 def test_faults_of_the_platform_say_that_the_platform_is_their_target() -> None:
     for item in EXPERIMENTS:
         shared = type(item.fault).__module__ == platform.__name__

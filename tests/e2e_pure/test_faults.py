@@ -16,10 +16,24 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from e2e import machine, workloads
 from e2e.api import Obj
-from e2e.chaos.faults import clocks, crashes, crowds, disks, execs, keys, packets, parts, stores, syncers, traces, webhooks
+from e2e.chaos.faults import (
+    clocks,
+    crashes,
+    crowds,
+    disks,
+    execs,
+    keys,
+    packets,
+    parts,
+    platform,
+    stores,
+    syncers,
+    traces,
+    webhooks,
+)
 from e2e.chaos.faults.fault import LiftError, Undo
 from e2e.machine import Process
-from e2e.poll import until
+from e2e.poll import NotYetError, until
 
 
 def test_what_was_changed_is_put_back_newest_first_and_once() -> None:
@@ -75,6 +89,42 @@ def test_a_flood_of_logs_is_proven_by_what_was_written_and_bounded_by_what_was_r
     proofs = crowds.flooded(wrote * MIB, [one * MIB for one in read], processes=2, seconds=20)
     assert [proven for proven, _ in proofs] == held
     assert proofs[2][1] == "its syncer lets 96 MiB pass in that time"
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "proven"),
+    [
+        (19.5, 0.2, True),  # all of one core
+        (9.2, 14.0, True),  # 46 % of one, on cores that others want too: it was never at rest
+        (9.2, 3.0, False),  # as much, and at rest for a third of the time
+        (1.0, 30.0, False),  # it waited and computed next to nothing
+        (0.0, 0.0, False),
+    ],
+)
+def test_a_server_is_busy_if_it_has_a_core_or_waits_for_one_all_the_time(ran: float, waited: float, proven: bool) -> None:
+    found, text = platform.busy(machine.Wanted(ran, waited), 20.0, answered=192)
+    assert found is proven
+    assert "it answered 192 requests" in text
+
+
+def test_the_kernel_says_what_a_process_had_of_the_cores_and_waited_for() -> None:
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy, subprocess.Popen(["sleep", "600"]) as idle:
+        try:
+            before = {process: machine.wanted(process.pid) for process in (busy, idle)}
+            spent: dict[subprocess.Popen[bytes], machine.Wanted] = {}
+
+            def computed() -> None:
+                spent.update({process: machine.wanted(process.pid).since(before[process]) for process in before})
+                if spent[busy].ran < 0.05:
+                    raise NotYetError("the shell has not computed yet")
+
+            until("the shell to compute", computed, seconds=60)
+            assert spent[idle].ran + spent[idle].waited < 0.05
+        finally:
+            busy.kill()
+            idle.kill()
+    with pytest.raises(ProcessLookupError):
+        machine.wanted(busy.pid)
 
 
 def test_loss_drops_at_random() -> None:

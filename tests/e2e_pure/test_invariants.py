@@ -164,6 +164,16 @@ def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
     assert text in found[0].text
 
 
+def test_where_no_latency_is_promised_it_is_measured_and_requests_still_succeed() -> None:
+    disk = replace(span(), only_measured=True)
+    slow = [*probes("b", 3.0), *probes("c", 0.010), *probes(invariants.HOST, 3.0)]
+    assert invariants.neighbours_unharmed(history(slow, disk), BASELINE) == []
+    assert not [item for item in invariants.host_unharmed(history(slow, disk), {invariants.HOST: 0.010}) if "p99" in item.text]
+    failed = [*probes("b", 3.0, "timeout"), *probes("c", 0.010)]
+    (found,) = invariants.neighbours_unharmed(history(failed, disk), BASELINE)
+    assert "100 of 100 requests failed" in found.text
+
+
 def test_a_baseline_of_seconds_is_a_violation_and_no_licence() -> None:
     busy = history(probes("b", 0.010), probes("c", 0.010), span())
     found = invariants.neighbours_unharmed(busy, BASELINE | {"b": 1.2, invariants.HOST: 1.3})

@@ -85,7 +85,10 @@ def host_unharmed(history: History, baseline: Mapping[str, float], bound: Latenc
 
 
 def _slow(history: History, span: Span, owner: str, most: float) -> list[Violation]:
-    """Errors of one API in an experiment, and its p99 beyond `most` seconds: I5 for the host's, I4 for a tenant's."""
+    """Errors of one API in an experiment, and its p99 beyond `most` seconds where a latency is promised.
+
+    I5 for the host's API, I4 for a tenant's.
+    """
     name, invariant = ("host", "I5") if owner == HOST else (f"tenant {owner}", "I4")
     probes = history.probes(owner, span.begin, span.end)
     if not probes or len(probes) < LEAST_PROBES_A_SECOND * (span.end - span.begin):
@@ -97,7 +100,7 @@ def _slow(history: History, span: Span, owner: str, most: float) -> list[Violati
         text = f"{name}: {len(errors)} of {len(probes)} requests failed, first: {errors[0].error}"
         found.append(Violation(invariant, span.experiment, text))
     p99 = percentile([probe.seconds for probe in probes], 99)
-    if p99 > most:
+    if p99 > most and not span.only_measured:
         text = f"{name}: p99 {p99 * 1000:.0f} ms, more than {most * 1000:.0f} ms"
         found.append(Violation(invariant, span.experiment, text))
     return found
