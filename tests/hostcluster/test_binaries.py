@@ -36,8 +36,10 @@ MODULE_OF = {
     "kueue": "sigs.k8s.io/kueue",
     "otelcol": "go.opentelemetry.io/collector/otelcol",
 }
+# Whose source is here, and who need no module.
+OWN = {"startafter"}
 # Of which releases hold no binaries.
-UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue", "otelcol"}
+UNRELEASED = {"metrics-server", "dex", "registry", "metallb", "contour", "kueue", "otelcol"} | OWN
 FAKE = Recipe("fake", "v1", ("fake",), ())
 
 
@@ -59,12 +61,24 @@ def release(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     server.server_close()
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("component", sorted({*COMPONENTS} - OWN))
 def test_the_version_is_the_one_that_the_module_pins(component: str) -> None:
     text = (MODULES / component / "go.mod").read_text()
     found = re.findall(rf"^\s*{re.escape(MODULE_OF[component])} (v\S+)", text, re.MULTILINE)
     assert found == [recipe(component).version]
     assert (MODULES / component / "go.sum").stat().st_size > 0
+
+
+@pytest.mark.parametrize("component", sorted(OWN))
+def test_a_program_of_our_own_needs_no_module_and_changes_its_version_with_its_source(
+    component: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "require" not in (MODULES / component / "go.mod").read_text()
+    before = recipe(component).version
+    assert recipe(component).version == before
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"//\n")
+    assert recipe(component).version != before
 
 
 def test_every_release_file_has_checksums_and_every_binary_a_source() -> None:

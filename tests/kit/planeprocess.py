@@ -81,6 +81,7 @@ class PlaneProcesses:
         self.limited = limited and _GROUPS.is_dir() and os.geteuid() == 0
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._groups: dict[str, Path] = {}
+        self.instead: dict[str, Path] = {}  # by name, what is started in the place of a program
         self.kills: list[str] = []  # programs that the kernel killed, and that were started again
         self._write_files()
 
@@ -231,7 +232,7 @@ class PlaneProcesses:
         group = self._group(name, container["resources"]["limits"]["memory"]) if self.limited else None
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(binary(program)), *flags],
+                [str(self.instead.get(program) or binary(program)), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -21,7 +21,8 @@ def command(wanted: Recipe, into: Path) -> list[str]:
     """The `go build` command line."""
     target = f"{into}/" if wanted.package == "tool" else str(into / wanted.files[0])
     tags = ["-tags", wanted.tags] if wanted.tags else []
-    flags = ["-mod=readonly", "-trimpath", *tags, "-ldflags", f"-s -w {wanted.ldflags}".strip()]
+    # Nothing of the checkout is in a program: the same source makes the same bytes.
+    flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", *tags, "-ldflags", f"-s -w {wanted.ldflags}".strip()]
     return ["go", "build", *flags, "-o", target, wanted.package]
 
 

@@ -1,10 +1,12 @@
 """Every binary of the embedded host: its version, its official release file, and how it is built from its Go module.
 
-The versions here and in each `go.mod` must be the same; a test compares them.
+The versions here and in each `go.mod` must be the same; a test compares them. One program has its source here.
 """
 
+import hashlib
 import platform
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -159,6 +161,13 @@ def _otelcol(_: str) -> Recipe:
     return Recipe("otelcol", version, ("otelcol",), (), package=".", ldflags=f"-X main.version={version}")
 
 
+def _startafter(_: str) -> Recipe:
+    # Its source is here, and its version follows from it.
+    source = Path(__file__).parent / "startafter" / "main.go"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    return Recipe("startafter", f"v0-{digest[:12]}", ("startafter",), (), package=".")
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -176,6 +185,7 @@ _RECIPES = {
     "contour": _contour,
     "kueue": _kueue,
     "otelcol": _otelcol,
+    "startafter": _startafter,
 }
 ON_REQUEST = (
     "dex",

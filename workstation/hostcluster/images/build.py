@@ -6,14 +6,14 @@ is called when the host starts and when the code has changed. It imports nothing
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import bulkhead
 from workstation.hostcluster import binaries
 from workstation.hostcluster.component import Progress
-from workstation.hostcluster.images import proxy_root, python_root, slack, slurm_root
+from workstation.hostcluster.images import proxy_root, python_root, slack, slurm_root, startafter
 from workstation.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
 from workstation.hostcluster.images.oci import Entry, ImageSpec, Layer, architecture, image_key, write_image
 from workstation.hostcluster.images.pause import pause_entries
@@ -67,7 +67,12 @@ def _skeleton() -> list[Entry]:
 
 def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Layer:
     files = shop.binaries(component)
-    programs = [entry for name in names for entry in slack.entries(name, files[name], shop.architecture)]
+    return _layer_of(
+        shop, component, [entry for name in names for entry in slack.entries(name, files[name], shop.architecture)]
+    )
+
+
+def _layer_of(shop: Workshop, component: str, programs: Sequence[Entry]) -> Layer:
     contents = (entry.content for entry in programs)
     key = key_of([file_key(part) if isinstance(part, Path) else part for part in contents])
     return cached_layer(shop.cache, shop.layer(component), key, lambda: [*_skeleton(), *programs])
@@ -123,9 +128,14 @@ def etcd(shop: Workshop) -> ImageSpec:
 
 
 def kubernetes(shop: Workshop) -> ImageSpec:
-    """API server and controller manager of a tenant's plane."""
-    names = ["kube-apiserver", "kube-controller-manager"]
-    return ImageSpec(KUBERNETES, (_program_layer(shop, "kubernetes", names),), command=("kube-apiserver",), environment=_PATH)
+    """API server and controller manager of a tenant's plane; the second one starts once the first is healthy."""
+    server, manager = "kube-apiserver", "kube-controller-manager"
+    files, waits = shop.binaries("kubernetes"), shop.binaries(startafter.COMPONENT)[startafter.COMPONENT]
+    programs = [
+        *slack.entries(server, files[server], shop.architecture),
+        *startafter.entries(manager, files[manager], waits),
+    ]
+    return ImageSpec(KUBERNETES, (_layer_of(shop, "kubernetes", programs),), command=(server,), environment=_PATH)
 
 
 def coredns(shop: Workshop) -> ImageSpec:

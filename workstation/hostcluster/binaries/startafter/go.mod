@@ -1,0 +1,3 @@
+module bulkhead.dev/binaries/startafter
+
+go 1.26.0
