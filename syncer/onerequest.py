@@ -1,6 +1,6 @@
 """A server that answers one small request on each connection, and holds few connections: for probes, and for what is public.
 
-It reads no body and keeps no connection, so a client that holds one open uses one place and nothing else.
+It reads no body and keeps no connection, so a client that holds one open uses one place. Answers that are not read are bounded.
 """
 
 import asyncio
@@ -9,9 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from syncer import http1
+from syncer.unread import Unread
 
 _CONNECTIONS: Final = 32
 _HANDSHAKE_SECONDS: Final = 10.0
+_READ_SECONDS: Final = 30.0
+_FULL: Final = http1.response(503, b"too many answers are asked for and not read; read them, and ask again\n")
 
 Respond = Callable[[http1.Request], Awaitable[bytes]]  # ──> the whole response
 
@@ -22,6 +25,7 @@ class OneRequestServer:
     def __init__(self, respond: Respond) -> None:
         self._respond = respond
         self._open = 0
+        self._unread = Unread()
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Serve until cancelled."""
@@ -44,8 +48,8 @@ class OneRequestServer:
         try:
             request = await http1.read_request(reader)
             if request is not None:
-                writer.write(await self._respond(request))
-                await writer.drain()
+                answer = await self._respond(request)
+                await self._unread.send(writer, _FULL if self._unread.is_full(len(answer)) else answer, _READ_SECONDS)
         except http1.BadRequestError as error:
             writer.write(http1.response(error.status, str(error).encode()))
         except OSError:

@@ -33,6 +33,7 @@ from syncer.kubelet.routes import NodePage, Route, route
 from syncer.kubelet.targets import Target
 from syncer.logs import about
 from syncer.translate.podspec.containers import container_names
+from syncer.unread import Unread
 from syncer.write import refusals
 
 _log = logging.getLogger(__name__)
@@ -40,8 +41,6 @@ _log = logging.getLogger(__name__)
 STREAMS: Final = 64
 CONNECTIONS: Final = 256
 _STUCK_SECONDS: Final = 120.0
-# Of metrics that were asked for and are not read yet, all callers together: a page of a full node has some MiB.
-UNREAD_BYTES: Final = 32 << 20
 # Of a Status, by its code.
 _REASONS: Final = {
     400: "BadRequest",
@@ -90,7 +89,7 @@ class Kubelet:
         self._paces = paces
         self._limit = streams
         self._streams = 0
-        self._unread = 0
+        self._unread = Unread()
         self._connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -173,19 +172,9 @@ class Kubelet:
 
     async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
         """Send metrics, unless too much waits for callers that do not read: it would fill this process's memory."""
-        if self._unread and self._unread + len(answer) > UNREAD_BYTES:
+        if self._unread.is_full(len(answer)):
             raise BadRequestError(503, "metrics: too many answers are asked for and not read; read them, and ask again")
-        self._unread += len(answer)
-        try:
-            async with asyncio.timeout(_STUCK_SECONDS):
-                # TLS takes one write whole, however large it is, and waits before the next one alone.
-                for begin in range(0, len(answer), PIECE_BYTES):
-                    writer.write(answer[begin : begin + PIECE_BYTES])
-                    await writer.drain()
-        except TimeoutError:
-            writer.transport.abort()  # what is left of it is not kept
-        finally:
-            self._unread -= len(answer)
+        await self._unread.send(writer, answer, _STUCK_SECONDS)
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str, *, upgrades: bool) -> None:
         """Refuse a request.

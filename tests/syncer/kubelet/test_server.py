@@ -19,8 +19,9 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.exposition import Page
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.pace import Paces
-from syncer.kubelet.server import UNREAD_BYTES, Kubelet, tls_context
+from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
+from syncer.unread import UNREAD_BYTES
 from tests.kit.pki import Authority
 
 VIRTUAL: Obj = {
@@ -338,11 +339,11 @@ async def test_metrics_that_are_asked_for_and_not_read_fill_no_memory(bench: Ben
 
     _, idle = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
     idle.write(asking("large").encode())
-    await eventually(lambda: bench.kubelet._unread > 0)
+    await eventually(lambda: bench.kubelet._unread.waiting > 0)
     refused = [await bench.ask(asking("large")) for _ in range(3)]
     assert all(answer.startswith(b"HTTP/1.1 503") and b"not read" in answer for answer in refused)
-    assert bench.kubelet._unread < 2 * UNREAD_BYTES
+    assert bench.kubelet._unread.waiting < 2 * UNREAD_BYTES
     assert (await bench.ask(asking("n1"))).startswith(b"HTTP/1.1 200"), "a small one still fits"
     idle.transport.abort()
-    await eventually(lambda: bench.kubelet._unread == 0)
+    await eventually(lambda: bench.kubelet._unread.waiting == 0)
     assert len(await bench.ask(asking("large"))) > UNREAD_BYTES - 4096

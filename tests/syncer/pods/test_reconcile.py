@@ -70,7 +70,7 @@ class Bed:
         self.failing: Exception | None = None
         self.adopted: dict[str, str] = {}
         self.placed: Any = Placed(self)
-        self.warned: list[tuple[str, str]] = []
+        self.warned: list[tuple[str, str, bool]] = []
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
         caches: Any = SimpleNamespace(
@@ -91,7 +91,7 @@ class Bed:
             check=lambda *_: None,
             claim=lambda *_: None,
             drop=lambda *_: None,
-            warn=lambda _pod, reason, text: self.warned.append((reason, text)),
+            warn=lambda _pod, reason, text, last=False: self.warned.append((reason, text, last)),
         )
         groups: Any = SimpleNamespace(
             around=lambda *_: gate.NOTHING_AROUND, forget=lambda *_: None, check=lambda *_: None, follow=lambda *_: None,
@@ -357,7 +357,7 @@ async def test_a_misplaced_pod_is_deleted_and_says_why(bed: Bed) -> None:
     bed.cached |= {"virtual": virtual(node="gpu-b"), "host": mirror(node="gpu-a")}
     await bed.reconcile()
     assert bed.done == [("refer",), ("delete virtual", ("v1", 0))]
-    assert [reason for reason, _ in bed.warned] == ["Misplaced"]
+    assert [(reason, last) for reason, _, last in bed.warned] == [("Misplaced", True)]
     assert "'gpu-b'" in bed.warned[0][1]
     assert "'gpu-a'" in bed.warned[0][1]
 
@@ -367,7 +367,7 @@ async def test_a_pod_that_was_placed_and_is_gone_is_deleted_and_says_why(bed: Be
     bed.cached["virtual"] = virtual(node="gpu-a")
     await bed.reconcile()
     assert bed.done == [("read host",), ("refer",), ("delete virtual", ("v1", 0))]
-    assert [reason for reason, _ in bed.warned] == ["Lost"]
+    assert [(reason, last) for reason, _, last in bed.warned] == [("Lost", True)]
 
 
 async def test_what_its_own_scheduler_says_of_a_pod_stays(bed: Bed) -> None:
