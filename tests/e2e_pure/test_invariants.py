@@ -164,6 +164,15 @@ def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
     assert text in found[0].text
 
 
+@pytest.mark.parametrize(
+    ("requests", "slow", "held"), [(98, 1, True), (98, 2, False), (100, 1, True), (100, 2, False), (60, 1, True)]
+)
+def test_one_slow_request_is_a_maximum_and_no_percentile(requests: int, slow: int, held: bool) -> None:
+    seen = [*probes("b", 0.010)[: requests - slow], *probes("b", 0.5)[100 - slow :]]
+    found = invariants.neighbours_unharmed(history([*seen, *probes("c", 0.010)], span()), BASELINE)
+    assert (found == []) is held
+
+
 def test_where_no_latency_is_promised_it_is_measured_and_requests_still_succeed() -> None:
     disk = replace(span(), only_measured=True)
     slow = [*probes("b", 3.0), *probes("c", 0.010), *probes(invariants.HOST, 3.0)]
