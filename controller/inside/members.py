@@ -17,7 +17,12 @@ Change: TypeAlias = Remove | Add | Move | Promote | Disarm
 _log = logging.getLogger(__name__)
 # What etcd answers while a learner has not caught up.
 _NOT_READY: Final = "in sync with leader"
-_VOLUME: Final[Mapping[Why, str]] = {"empty": "empty", "other data": "that of other data", "gone": "gone"}
+_VOLUME: Final[Mapping[Why, str]] = {
+    "empty": "empty",
+    "other data": "that of other data",
+    "gone": "gone",
+    "forgotten": "without what it had received",
+}
 
 
 class Members:
@@ -34,13 +39,15 @@ class Members:
         """The members of the cluster now. `addresses` are those of the plane's pods."""
         asked = [pod for pod in pods_of(spec) if pod in addresses]
         answers = await asyncio.gather(*(self._ask(spec, keys, pod, addresses[pod]) for pod in asked))
-        found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None}
+        learning = tuple(pod for pod, answer in zip(asked, answers, strict=True) if answer is not None and answer.learner)
+        found = {pod: answer for pod, answer in zip(asked, answers, strict=True) if answer is not None and not answer.learner}
         return Standing(
             urls={pod: self._url(spec, pod) for pod in pods_of(spec)},
             record=record,
             pods={pod.name: pod for pod in pods},
             lists={pod: answer.members for pod, answer in found.items() if answer.members},
             heard={pod: answer.revision for pod, answer in found.items()},
+            learning=learning,
             corrupt=tuple(sorted({member for answer in found.values() for member in answer.corrupt})),
             size=max((answer.size for answer in found.values() if answer.members), default=0),
         )
@@ -61,12 +68,12 @@ class Members:
         await _apply(etcd, step)
 
     async def _ask(self, spec: PlaneSpec, keys: KeyMaterial, pod: str, address: str) -> "_Answer | None":
-        """What one member says; None if it does not answer, or if it is a learner."""
+        """What one member says; None if it does not answer, or if it is a learner without a leader."""
         try:
             etcd = await self._access.etcd(spec.tenant, keys, pod, address)
             state = await etcd.status(pod)
             if state.learner:
-                return None
+                return _Answer(0, 0, learner=True) if state.leader else None
             answer = _Answer(state.revision, state.size, corrupt=state.corrupt)
         except (KubeError, TimeoutError) as error:
             _log.info("the etcd of pod %s does not answer: %s", pod, error, extra={"tenant": spec.tenant})
@@ -85,6 +92,7 @@ class _Answer:
     revision: int
     size: int  # bytes of its file
     corrupt: tuple[str, ...] = ()
+    learner: bool = False  # then it says nothing else
     members: tuple[Listed, ...] = ()  # as it lists them, if it follows a leader or leads
 
 

@@ -8,7 +8,7 @@ answers. An alarm without an ID says that no majority agrees: then nothing is gi
 in the store of the member that they continue from, and ends while it is the only one.
 """
 
-from controller.plane import quorumrecovery
+from controller.plane import forgetting, quorumrecovery
 from controller.plane.membership import Claim, Decision, Disarm, Discard, Listed, Remove, Restart, Standing
 
 UNKNOWN = "0"
@@ -24,12 +24,13 @@ def decide(standing: Standing) -> Decision:
         claim, member = _claim(standing, pod), standing.at(pod)
         if claim is None or not found.on_node:
             continue
-        # It cannot start, or it has been removed; the next pod gets an empty volume.
-        if claim.ends and (member is None or found.corrupt) and pod not in standing.lists:
+        # It cannot start, or it has been removed; the next pod gets an empty volume, which must not find an open record.
+        is_over = (member is None and standing.record.open_for != pod) or found.corrupt
+        if claim.ends and is_over and pod not in standing.lists:
             return Decision(Restart(pod, found.uid), corrupt=f"{pod} gets another volume")
         if found.corrupt and member is not None and pod not in standing.lists:
             return _given_up(standing, pod, claim, member)
-    return quorumrecovery.decide(standing)
+    return forgetting.decide(standing)
 
 
 def _alarmed(standing: Standing, identity: str) -> Decision:

@@ -10,6 +10,7 @@ ConfigMap, at each start. A member that has data ignores both. One that has none
 start; else etcd refuses, by its own check of its flags, and ends. A recovery (`controller.plane.quorumrecovery`) adds a third.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,8 @@ _FORMER: Final = "former"
 _REFUSAL: Final = "couldn't find local name"
 # What etcd says if its data is not that of its peers.
 _CORRUPT: Final = "found data inconsistency with peers"
+# What etcd says if it lacks entries that it has acknowledged to its leader, and the function that ends it so, further down.
+_FORGOT: Final = re.compile(r"tocommit\(\d+\) is out of range|\(\*raftLog\)\.commitTo\(")
 # The label by which a StatefulSet's controller says from which template a pod was made.
 _REVISION: Final = "controller-revision-hash"
 # A name that no pod has, and an address that nothing answers.
@@ -151,12 +154,26 @@ def refused(pod: Obj) -> bool:
 
 def tries(pod: Obj) -> bool:
     """Whether the etcd of a pod ended so the last time, even if it runs now: it may be about to end so again."""
-    name = str(pod["metadata"]["name"])
+    return is_refusal(str(pod["metadata"]["name"]), _last_end(pod))
+
+
+def forgot(pod: Obj) -> bool:
+    """Whether the etcd of a pod ended the last time because it lacks what it has acknowledged, even if it runs now."""
+    return is_forgetful(_last_end(pod))
+
+
+def is_forgetful(message: str) -> bool:
+    """Whether the end of a member's log says that it lacks what it has acknowledged."""
+    return _FORGOT.search(message) is not None
+
+
+def _last_end(pod: Obj) -> str:
+    """What the etcd of a pod said when it ended the last time; empty if it never did."""
     for status in _etcd(pod):
         ended = mapping(mapping(status.get("state")).get("terminated"))
         end = ended or mapping(mapping(status.get("lastState")).get("terminated"))
-        return is_refusal(name, text(end.get("message")))
-    return False
+        return text(end.get("message"))
+    return ""
 
 
 def corrupt(pod: Obj) -> bool:

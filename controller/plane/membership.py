@@ -20,7 +20,7 @@ _MIB: Final = 1 << 20
 # In addition to the data and its copy while it arrives: etcd's log.
 _LOG_MIB: Final = 256
 # What is wrong with the volume of a member that is removed.
-Why: TypeAlias = Literal["empty", "other data", "gone"]
+Why: TypeAlias = Literal["empty", "other data", "gone", "forgotten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Pod:
     on_node: bool = True  # a node runs it, or did
     runs_for: float = 0.0  # seconds since its etcd has started; 0 if it does not run
     corrupt: bool = False  # its etcd ended because it has other data than its peers
+    forgot: bool = False  # its etcd ended the last time because it lacks what its leader has an answer for
     alone: bool = False  # its etcd has the flags of a plane of one member, whose peers cannot reach it
     ready: bool = True  # as its kubelet says
     outdated: bool = False  # it was made from another template than the present one
@@ -67,6 +68,7 @@ class Standing:
     urls: the peer URL of each pod, in the order of the pods.
     lists: for each pod whose etcd answers and follows a leader, the cluster's members as it lists them.
     heard: for each pod whose etcd answers, the revision of its data, with a leader or without.
+    learning: the pods whose etcd answers as a learner that follows a leader.
     claims: those of the pods' volumes.
     quarantined: whether the syncer must delete nothing; read during a recovery only.
     corrupt: the IDs of the members with the alarm CORRUPT; 0 if etcd cannot say which.
@@ -78,6 +80,7 @@ class Standing:
     pods: Mapping[str, Pod] = field(default_factory=dict)
     lists: Mapping[str, tuple[Listed, ...]] = field(default_factory=dict)
     heard: Mapping[str, int] = field(default_factory=dict)
+    learning: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     quarantined: bool = False
     corrupt: tuple[str, ...] = ()
@@ -303,7 +306,8 @@ def _joining(standing: Standing, lost: list[str]) -> Decision | None:
             absent = tuple(other for other in standing.urls if standing.at(other) is None)
             return Decision(Write(Record(open_for=pod, without=absent, version=standing.record.version)), replacing=pod)
         if member is not None and member.learner and pod not in lost:
-            return Decision(Promote(pod, member), replacing=pod)
+            # etcd asks its leader alone, which does not know what the learner has lost since.
+            return Decision(Promote(pod, member) if pod in standing.learning else None, replacing=pod)
     return None
 
 

@@ -16,7 +16,7 @@ from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.members import Members
 from controller.plane import corruption, memberrecord
-from controller.plane.memberrecord import Record, Recovery, is_refusal
+from controller.plane.memberrecord import Record, Recovery, is_forgetful, is_refusal
 from controller.plane.membership import Claim, Decision, Discard, Pod, Quarantine, Restart, Standing, Step, Write
 from tests.kit.etcdmembers import ADDRESS, PODS, EtcdMembers
 from tests.kit.syncerbed import until
@@ -59,7 +59,7 @@ class Bed:
         """Start what should run; what has ended by itself only after a pause."""
         values = memberrecord.data(SPEC, self.record)
         for pod in PODS:
-            ended = self.refuses(pod) or self.differs(pod)
+            ended = self.refuses(pod) or self.differs(pod) or self.forgot(pod)
             if ended and time.monotonic() < self.waits.setdefault(pod, time.monotonic() + 3.0):
                 continue
             self.waits.pop(pod, None)
@@ -86,12 +86,17 @@ class Bed:
     def pod(self, pod: str) -> Pod:
         room = 1 if pod in self.narrow else self.room
         is_alone, differs = pod in self.alone, self.differs(pod)
-        tries = pod in self.waits and not differs
-        return Pod(pod, self.uid(pod), self.refuses(pod), tries, room, alone=is_alone, corrupt=differs)
+        forgot = self.forgot(pod)
+        tries = pod in self.waits and not differs and not forgot
+        return Pod(pod, self.uid(pod), self.refuses(pod), tries, room, alone=is_alone, corrupt=differs, forgot=forgot)
 
     def differs(self, pod: str) -> bool:
         """Whether its etcd ended because it has other data than its peers."""
         return not self.members.runs(pod) and "found data inconsistency with peers" in self.members.log_tail(pod)
+
+    def forgot(self, pod: str) -> bool:
+        """Whether its etcd ended because it lacks what it has acknowledged."""
+        return not self.members.runs(pod) and is_forgetful(self.members.log_tail(pod))
 
     def uid(self, pod: str) -> str:
         return f"uid-{self.generation[pod]}-{pod}"

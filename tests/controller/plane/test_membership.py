@@ -55,7 +55,7 @@ def test_each_state_on_the_way_has_its_next_step() -> None:
     assert (waits.step, waits.replacing) == (None, LOST)
     started = (*TWO, listed(LOST, learner=True, id_="new"))
     assert decide(standing(started, PODS[:2], record=opened)).step == Write(Record(version="8"))
-    assert decide(standing(started, PODS[:2])).step == Promote(LOST, started[2])
+    assert decide(standing(started, PODS[:2], learning=(LOST,))).step == Promote(LOST, started[2])
 
 
 def test_a_record_is_never_open_while_a_member_that_started_could_lose_its_volume() -> None:

@@ -16,12 +16,12 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound, Unprocessable
+from bulkhead.kube.errors import KubeError, NotFound, Unprocessable
 from bulkhead.work.clock import SystemClock
 from controller.inside.etcdaccess import EtcdAccess
 from controller.inside.members import Members
 from controller.plane import etcd
-from controller.plane.memberrecord import CONFIG_MAP, is_refusal
+from controller.plane.memberrecord import CONFIG_MAP, is_forgetful, is_refusal
 from controller.plane.spec import PLANE
 from tests.kit.controllerhost import ControllerHost, ask
 from tests.kit.crds import install
@@ -63,10 +63,11 @@ class Kubelet:
 
     async def run(self, pod: str, uid: str, *, alone: bool = False) -> None:
         """Start what should run, and write what became of it."""
-        refused = not self.members.runs(pod) and is_refusal(pod, self.members.log_tail(pod))
-        end = {"terminated": {"exitCode": 1, "message": self.members.log_tail(pod)}} if refused else self.ends.get(uid, {})
+        log = self.members.log_tail(pod)
+        ended = not self.members.runs(pod) and (is_refusal(pod, log) or is_forgetful(log))
+        end = {"terminated": {"exitCode": 1, "message": log}} if ended else self.ends.get(uid, {})
         self.ends[uid] = end
-        if refused and time.monotonic() < self.waits.setdefault(uid, time.monotonic() + 3.0):
+        if ended and time.monotonic() < self.waits.setdefault(uid, time.monotonic() + 3.0):
             state: Obj = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end, "restartCount": 1}
         else:
             self.waits.pop(uid, None)
@@ -208,6 +209,42 @@ async def test_a_tenant_says_which_member_is_replaced_and_a_lost_quorum_is_left_
     await until(world.whole, "the member is replaced", 120.0)
     assert any(told.startswith("MemberReplaced: plane-2 has an empty volume") for told in world.told), world.told
     assert (await world.host.client.get(kinds.PODS, LOST, world.space))["metadata"]["uid"] != pod, "its pod did not try at once"
+
+
+async def test_a_learner_whose_volume_is_wiped_while_it_is_added_is_added_again(world: World) -> None:
+    """Its leader expects what it had received, so its etcd ends at every start."""
+    members = world.kubelet.members
+    await until(world.whole, "the plane is founded", 120.0)
+    members.kill(LOST)
+    members.empty(LOST)
+
+    async def may_start() -> bool:
+        await world.turn()
+        return bool((await world.record())["open"])
+
+    await until(may_start, "its record is open", 120.0)
+    access = EtcdAccess(SystemClock(), ports=members.http_ports)
+
+    async def learns() -> bool:
+        await world.kubelet.sync()
+        with contextlib.suppress(KubeError):
+            etcds = [await access.etcd(world.name, members.keys, pod, ADDRESS) for pod in (PODS[0], LOST)]
+            first, third = [await etcd.status("") for etcd in etcds]
+            return third.learner and bool(third.leader) and first.revision == third.revision
+        return False
+
+    await until(learns, "it has received the data", 120.0)
+    await access.close()
+    claims = await world.claims()
+    members.kill(LOST)
+    members.empty(LOST)
+    await world.kubelet.sync()
+    assert is_forgetful(members.ended(LOST, 120.0)), members.log_tail(LOST)
+    world.told.clear()
+    await until(world.whole, "the member is added again", 240.0)
+    assert any("plane-2 has lost what it had received before it voted" in told for told in world.told), world.told
+    now = await world.claims()
+    assert [pod for pod in PODS if now[pod] != claims[pod]] == [LOST]
 
 
 async def test_a_plane_without_a_quorum_is_left_alone_until_an_admin_asks(world: World) -> None:

@@ -217,6 +217,8 @@ class MembersCared(Facet):
             return False
         if why == "empty":
             return memberrecord.refused(found)
+        if why == "forgotten":
+            return memberrecord.forgot(found)
         if found["metadata"]["uid"] != pod.uid or placed_on(found):
             return False
         return bool(pod.stranded) or await self._found(kinds.PERSISTENT_VOLUME_CLAIMS, f"data-{pod.name}", turn.spec) is None
@@ -274,6 +276,7 @@ def _pod(pod: Obj, sizes: dict[str, int | None], revision: str, strandings: Stra
         on_node=bool((pod.get("spec") or {}).get("nodeName")),
         runs_for=memberrecord.runs_for(pod, now),
         corrupt=memberrecord.corrupt(pod),
+        forgot=memberrecord.forgot(pod),
         alone=etcd.members_of_pod(pod) == 1,
         ready=is_ready(pod),
         outdated=memberrecord.is_outdated(pod, revision),
