@@ -5,7 +5,8 @@
 
 A pod that may not follow yet waits here under what it names. When that changes on either side its pods are tried again; the
 slow retry of each key is the fallback. A pod that is on the host and has no node stays here under its group: a group may go
-just before its first pod is seen on either side, and the host's scheduler says nothing of a pod whose group is not there.
+just before its first pod is seen on either side, and the host's scheduler says nothing of a pod whose group is not there. The
+ledger knows a gang by its group's UID: pods that wait as members of an earlier group would never be whole with later ones.
 
 Where the host serves no PodGroups and the ledger holds gangs together, none is awaited there. Only memory, no I/O; what a group
 must look like is `translate/kinds/podgroup.py`, what a gang is `kinds/gang.py`.
@@ -15,14 +16,15 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from bulkhead.api import deviceclaims
+from bulkhead.api import deviceclaims, ledger
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
+from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
 from syncer.translate import Reason, Untranslatable, podgroupapi
 from syncer.translate.kinds import deviceclaim, gang, podgroup
-from syncer.translate.kinds.gate import Around
+from syncer.translate.kinds.gate import Around, may_be_taken_back
 from syncer.translate.references import POD_GROUP
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
@@ -38,21 +40,25 @@ class PodGroups:
         self._queue = queue
         self._waiting: dict[Item, dict[Key, None]] = {}
         self._named: dict[Key, tuple[Item, ...]] = {}
+        # The gang under which a pod waits at the ledger's gate.
+        self._gangs: dict[Key, str] = {}
 
     def around(self, key: Key, virtual: Obj) -> Around:
         """The groups and claims that the pod names now. A change of them retries the pod, until it is forgotten."""
         self.forget(key)
         named = tuple(self._names(key, virtual))
         self._register(key, named)
+        return Around(self._groups(named), self._asks_by_claim(named))
+
+    def _groups(self, named: Iterable[Item]) -> gang.Groups:
         held = {item.kind: self._caches.virtual[item.kind].store.get(item.key) for item in named}
         own = self._caches.virtual.get(gang.OWN_GROUP)
-        groups = gang.Groups(
+        return gang.Groups(
             upstream=held.get(POD_GROUP),
             own=held.get(gang.OWN_GROUP),
             serves_own=own is not None and own.has_synced and own.served,
             mirrored=self._on_host(),
         )
-        return Around(groups, self._asks_by_claim(named))
 
     def check(self, key: Key, virtual: Obj) -> None:
         """Raise a refusal if the pod's group must be on the host and is not."""
@@ -68,26 +74,44 @@ class PodGroups:
         mirrored = self._caches.host[POD_GROUP].store.get(self._caches.host_key(POD_GROUP, group))
         podgroup.check_ready(virtual, own, mirrored)
 
-    def follow(self, key: Key, virtual: Obj) -> None:
-        """The pod is on the host and has no node yet: a change of its group queues it."""
+    def follow(self, key: Key, virtual: Obj, host: Obj | None = None) -> None:
+        """The pod is on the host, as `host` if that has been seen, and has no node yet: a change of its group queues it."""
         self.forget(key)
-        if name := podgroupapi.named(virtual):
-            self._register(key, (Item(POD_GROUP, Key(key.namespace, name)),) if POD_GROUP in self._caches.virtual else ())
+        named = ((POD_GROUP, podgroupapi.named(virtual)), (gang.OWN_GROUP, gang.own_group_of(virtual)))
+        items = (Item(kind, Key(key.namespace, name)) for kind, name in named if name and kind in self._caches.virtual)
+        self._register(key, tuple(items))
+        if key in self._named and host is not None and may_be_taken_back(host):
+            self._gangs[key] = text(mapping(host["metadata"].get("annotations")).get(ledger.GANG))
 
-    def lost(self, key: Key) -> Key | None:
+    def lost(self, key: Key) -> Item | None:
         """The group of a pod that is on the host and has no node, if it would not be sent there now; None if it would.
 
         A copy on the host that is missing is made again under its name. One that ends, or is of an earlier group, makes place
         for the present one only once no pod of the host names it.
         """
         for item in self._named.get(key, ()):
-            if item.kind == POD_GROUP and self._is_lost(item.key):
-                return item.key
+            if (item.kind == POD_GROUP and self._is_lost(item.key)) or self._is_of_earlier(key, item):
+                return item
         return None
 
-    def is_absent(self, group: Key) -> bool:
+    def is_absent(self, group: Item) -> bool:
         """Whether the plane's group is missing as far as the cache shows; only a read proves that."""
-        return self._caches.virtual[POD_GROUP].store.meta(group) is None
+        return self._caches.virtual[group.kind].store.meta(group.key) is None
+
+    def _is_of_earlier(self, key: Key, group: Item) -> bool:
+        """Whether the pod waits at the ledger's gate as a member of an earlier group of this name."""
+        noted, watched = self._gangs.get(key), self._caches.virtual[group.kind]
+        if not noted or not (watched.has_synced and watched.served):
+            return False
+        own, virtual = watched.store.meta(group.key), self._caches.virtual_pod(key)
+        if own is None or virtual is None or noted == gang.name_in(group.key, own.uid):
+            return False
+        # It may be of another gang than of this group's, which has no minimum.
+        try:
+            now = gang.of_pod(virtual, self._caches.view(), self._groups(self._named[key]))
+        except Untranslatable:
+            return False
+        return now is None or now.name != noted
 
     def _is_lost(self, group: Key) -> bool:
         watched = self._caches.virtual[POD_GROUP]
@@ -135,6 +159,7 @@ class PodGroups:
 
     def forget(self, key: Key) -> None:
         """The pod has a node, or is gone."""
+        self._gangs.pop(key, None)
         for item in self._named.pop(key, ()):
             waiting = self._waiting[item]
             waiting.pop(key, None)

@@ -93,7 +93,7 @@ class PodPatches:
 
     async def regroup(self, virtual: Obj, host: Obj) -> bool:
         """Take back a host pod whose group is gone: it waits in the plane, and says so. False if nothing may be deleted."""
-        return await self._anew(virtual, host, "its PodGroup is gone, and the pod waits in the plane for another one")
+        return await self._anew(virtual, host, "its PodGroup is gone or another one, for which the pod waits in the plane")
 
     async def _anew(self, virtual: Obj, host: Obj, why: str) -> bool:
         """Delete a host pod so that it is created again; False where nothing may be deleted.

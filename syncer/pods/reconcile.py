@@ -13,7 +13,7 @@
     bound by the tenant meanwhile -> host pod that has no node yet deleted, to be recreated for that one
     both there                    -> its tokens queued; status reported, changes patched
     both there, node marks changed-> host pod that has no node yet deleted, to be recreated
-    both there, its group is gone -> host pod that has no node yet deleted, its virtual pod waits
+    both there, its group is gone -> host pod that has no node yet deleted, its virtual pod waits; also for one made again
     both there, a better one waits-> host pod at the ledger's gate deleted, its virtual pod waits
     host pending deletion         -> virtual deleted with its grace
 
@@ -71,7 +71,6 @@ from syncer.quota.waiting import Starved
 from syncer.tracing import UNTRACED, Untraced
 from syncer.translate.kinds import podstatus
 from syncer.translate.origin import virtual_uid
-from syncer.translate.references import POD_GROUP
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches
 from syncer.work import UNPLACED, Again, Item, Stale
@@ -290,7 +289,7 @@ class Pods:
             await self._patches.take_back(virtual, host)
             return
         if not placed_on(host):
-            self._groups.follow(key, virtual)
+            self._groups.follow(key, virtual, host)
             group = self._groups.lost(key)
             if group is not None and may_wait_again(virtual, host, self._memory(key, virtual, host)):
                 await self._regroup(virtual, host, group)
@@ -303,9 +302,9 @@ class Pods:
         if reported is not None and not pushed and self._caches.view() is view:
             self._unchanged.note_done(virtual, reported, host)
 
-    async def _regroup(self, virtual: Obj, host: Obj, group: Key) -> None:
-        """Take back a pod whose group is gone; only a read of the plane proves that it is."""
-        if self._groups.is_absent(group) and await self._virtual.read(self._caches.kinds[POD_GROUP], group) is not None:
+    async def _regroup(self, virtual: Obj, host: Obj, group: Item) -> None:
+        """Take back a pod whose group is gone or another one; only a read of the plane proves that it is gone."""
+        if self._groups.is_absent(group) and await self._virtual.read(self._caches.kinds[group.kind], group.key) is not None:
             raise Again(1.0, "the cache of the plane is behind")
         if not await self._patches.regroup(virtual, host):
             raise Again(_RETRY_KEPT, "the plane is not trusted, so nothing is deleted")

@@ -290,6 +290,23 @@ async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane
         await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 2}}, bed.space)
         host = await bed.gated("rank-0")
         assert host["metadata"]["annotations"][ledger.GANG_SIZE] == "2"
+        # Made again, it is another gang: with the later pods the ledger would never have all of either.
+        await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
+        await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 3}}, bed.space)
+        again = await bed.another("rank-0", host)
+        assert again["metadata"]["annotations"][ledger.GANG_SIZE] == "3"
+        late = bed.pod("rank-1")
+        late["metadata"]["labels"] = made["metadata"]["labels"]
+        await bed.create(late)
+        names = {(await bed.gated(name))["metadata"]["annotations"][ledger.GANG] for name in ("rank-0", "rank-1")}
+        assert names == {again["metadata"]["annotations"][ledger.GANG]}
+        # One that the ledger has admitted stays.
+        admitted = await bed.admit(again)
+        await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
+        await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 4}}, bed.space)
+        await bed.another("rank-1", await bed.gated("rank-1"))
+        await bed.patrolled()
+        assert (await bed.mirrored("rank-0"))["metadata"]["uid"] == admitted["metadata"]["uid"]
         await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
 
 
@@ -313,17 +330,28 @@ async def test_item_91_93_a_host_without_pod_groups_leaves_the_gang_to_the_ledge
         host = await grouped(bed)
         assert "schedulingGroup" not in host["spec"]
         await bed.idle()
+        # A group that is made again while the syncer is away is another gang.
+        await bed.stop()
+        await bed.plane.delete(POD_GROUPS, "train", bed.space)
+        await bed.plane.patch(POD_GROUPS, "train", {"metadata": {"finalizers": None}}, bed.space)
+        await bed.plane.create(POD_GROUPS, {"metadata": {"name": "train"}, "spec": spec_of(2)}, bed.space)
+        await bed.start()
+        again = await bed.another("train-0", host)
+        assert again["metadata"]["annotations"][ledger.GANG] != host["metadata"]["annotations"][ledger.GANG]
         events = (await bed.plane.list(EVENTS, bed.space)).items
         assert not [each for each in events if each["reason"] == "NotSupported"], json.dumps(events)
 
 
-async def grouped(bed: Gated) -> Obj:
-    """A pod of a PodGroup, on the host."""
-    spec = {
-        "schedulingPolicy": {"gang": {"minCount": 2}},
+def spec_of(minimum: int) -> Obj:
+    return {
+        "schedulingPolicy": {"gang": {"minCount": minimum}},
         "schedulingConstraints": {"topology": [{"key": "bulkhead.dev/rack"}]},
     }
-    await bed.plane.create(POD_GROUPS, {"metadata": {"name": "train"}, "spec": spec}, bed.space)
+
+
+async def grouped(bed: Gated) -> Obj:
+    """A pod of a PodGroup, on the host."""
+    await bed.plane.create(POD_GROUPS, {"metadata": {"name": "train"}, "spec": spec_of(2)}, bed.space)
     await bed.create(bed.pod("train-0", schedulingGroup={"podGroupName": "train"}))
     host = await bed.gated("train-0")
     noted = host["metadata"]["annotations"]
