@@ -104,7 +104,7 @@ class PodGroups:
         if not noted or not (watched.has_synced and watched.served):
             return False
         own, virtual = watched.store.meta(group.key), self._caches.virtual_pod(key)
-        if own is None or virtual is None or noted == gang.name_in(group.key, own.uid):
+        if own is None or virtual is None or noted == gang.name_of(group.key.name, own.uid):
             return False
         # It may be of another gang than of this group's, which has no minimum.
         try:

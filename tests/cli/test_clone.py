@@ -68,7 +68,7 @@ async def test_options_that_contradict_each_other_are_refused(cli: Cli, backups:
     for more in (("--as", "red2"), ("--storage", "4Gi")):
         done = await cli("tenant", "restore", "--all", *more, *backups.where())
         assert (done.code, "--all takes neither" in done.err) == (2, True), done
-    for hostile in ("4", "0Gi", "4GiB", "-4Gi", "4e3", "4Gi\n", "1234567Gi"):
+    for hostile in ("4", "0", "1k", "0Gi", "4GiB", "-4Gi", "4e3", "4Gi\n", "1234567Gi"):
         done = await cli(*wanted(backups, name, f"--storage={hostile}"))
         assert (done.code, "--storage must be a size such as 4Gi" in done.err) == (2, True), done
 

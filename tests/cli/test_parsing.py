@@ -336,6 +336,37 @@ def test_a_reader_that_went_away_is_not_an_error(words: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+STORED = "5b0c6f5e-1d3a-4c57-9b1e-0d6f2a7c9e41"
+
+
+@pytest.mark.parametrize("text", ["a", "a" * 253, f"{STORED}/a", f"{STORED}/{'a' * 253}"])
+def test_a_snapshot_has_the_name_of_its_object_or_of_where_it_is_stored(text: str) -> None:
+    assert values.snapshot_name(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A",
+        "a b",
+        "a" * 254,
+        "../a",
+        "a/b",
+        "/a",
+        "a/",
+        f"{STORED}/",
+        f"{STORED}/..",
+        f"{STORED}/a/b",
+        f"{STORED}/a..b",
+        "a\n",
+    ],
+)
+def test_a_name_that_no_snapshot_can_have_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="must be the name of a TenantSnapshot, or IDENTITY/SNAPSHOT"):
+        values.snapshot_name(text)
+
+
 @pytest.mark.parametrize("text", ["", "1", "1023", "65536", "1e4", "٨٠٨٠", "99999999999999"])
 def test_a_malformed_port_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a port between 1024 and 65535"):

@@ -131,6 +131,19 @@ async def test_it_is_verified_with_the_admins_key_and_every_fault_is_said(
     code, message = await verify(*here)
     assert (code, "is whole" in message, "with 1 Secrets" in message) == (0, True, True), message
     assert "--directory" in (await verify())[1]
+    # As it is stored, it is found without the TenantSnapshot.
+    stored_as = ("tenant", "verify-snapshot", f"{ID}/{name}", "--key", str(key), "--namespace", SPACE)
+    done = await cli(*stored_as, *here)
+    assert (done.code, "is whole" in done.out) == (0, True), done
+    done = await cli(*stored_as, "--target", "s3://AKIA:wordpass@bucket")
+    assert (done.code, "must have no credentials" in done.err, "wordpass" in done.err) == (2, True, False), done
+    done = await cli(*stored_as, "--target", "s3://bucket", "--endpoint", "http://minio.example.org")
+    assert (done.code, "allow it by --plain-http" in done.err) == (2, True), done
+    # Without the key that signs, nothing is recognised.
+    await host_client.delete(kinds.SECRETS, "bulkhead-identity", SPACE)
+    code, message = await verify(*here)
+    assert (code, "put the copy of the Secret back" in message) == (1, True), message
+    await host_client.apply(kinds.SECRETS, {"metadata": {"name": "bulkhead-identity", "namespace": SPACE}, "data": data})
     path = root / folder(ID, name) / GOLDEN.attempt / STORE
     whole = path.read_bytes()
     for wrong, words in (
@@ -148,6 +161,6 @@ async def test_it_is_verified_with_the_admins_key_and_every_fault_is_said(
     assert "No matching keys" in (await verify(*here))[1]
     key.write_text("secret words")
     code, message = await verify(*here)
-    assert (code, "not an age private key" in message, "secret words" in message) == (1, True, False)
+    assert (code, "not an age private key" in message, "secret words" in message) == (2, True, False)
     key.unlink()
     assert (await verify(*here))[0] == 2

@@ -207,7 +207,12 @@ def test_no_name_leads_out_of_its_folder(identity: str, name: str) -> None:
         ("s3://bucket/x?a=b", {}, "query"),
         ("file://host/x", {}, "must be"),
         ("file:///a/../b", {}, "must be"),
-        ("s3://bucket", {"endpoint": "http://minio:9000"}, "not encrypted"),
+        ("s3://bucket/x#a", {}, "fragment"),
+        ("s3://[bucket", {}, "not a URL"),
+        ("gs://bucket/x", {}, "must be"),
+        ("s3://bucket", {"endpoint": "http://minio:9000"}, "not encrypted: use https://, or allow it by --plain-http"),
+        ("s3://bucket", {"endpoint": "https://minio:99999"}, "not a URL"),
+        ("s3://bucket", {"endpoint": "https://minio:x"}, "not a URL"),
         ("s3://bucket", {"endpoint": "https://a:b@minio"}, "endpoint"),
         ("s3://bucket", {"endpoint": "minio:9000"}, "endpoint"),
     ],
@@ -215,6 +220,16 @@ def test_no_name_leads_out_of_its_folder(identity: str, name: str) -> None:
 def test_a_target_that_is_not_one_is_refused(url: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse(url, **options)
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://AKIA:wordpass@bucket/x", "https://AKIA:wordpass@minio", "s3://b/x?key=wordpass", "s3://[a:wordpass@b"]
+)
+def test_a_refusal_shows_no_credentials(url: str) -> None:
+    for options in ({"url": url}, {"url": "s3://bucket", "endpoint": url, "plain_http": True}):
+        with pytest.raises(ValueError, match="no credentials") as refused:
+            parse(**options)  # type: ignore[arg-type]
+        assert "wordpass" not in str(refused.value)
 
 
 def test_targets_are_named_without_what_is_secret() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from bulkhead.api import names
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
+from bulkhead.snapshots import layout
 from workstation.cli.failures import CliError, Exit
 
 DAY: Final = 86_400.0
@@ -45,6 +46,18 @@ def object_name(text: str) -> str:
     """The name of a Kubernetes object; other text could be more than one segment of a URL path."""
     if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
         raise wrong("an object's name of lower-case letters, digits, '-' and '.'", text)
+    return text
+
+
+def snapshot_name(text: str) -> str:
+    """The name of a TenantSnapshot, or IDENTITY/SNAPSHOT: the two folders in which one is stored."""
+    identity, slash, name = text.rpartition("/")
+    try:
+        object_name(name)
+        if slash:
+            layout.folder(identity, name)
+    except (layout.LayoutError, argparse.ArgumentTypeError):
+        raise wrong("the name of a TenantSnapshot, or IDENTITY/SNAPSHOT as it is stored", text) from None
     return text
 
 

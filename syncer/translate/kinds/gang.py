@@ -19,7 +19,6 @@ from typing import Any, Final
 from bulkhead.api.ledger import MOST_PODS
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
-from bulkhead.kube.objects import Key
 from syncer.translate import metadata, podgroupapi, schema
 from syncer.translate.kinds import nodemarks
 from syncer.translate.reasons import Reason, Untranslatable
@@ -69,9 +68,9 @@ def of_pod(virtual: Obj, view: TenantView, groups: Groups) -> Gang | None:
     return found[0] if found and found[0].size > 1 else None
 
 
-def name_in(group: Key, uid: str) -> str:
-    """The name of the gang of a group with this UID, as the ledger has it."""
-    return _unique(group.name, {"metadata": {"uid": uid}})
+def name_of(group: str, uid: str) -> str:
+    """The name of the gang of a group with this name and UID, as the ledger has it."""
+    return _unique(group, {"metadata": {"uid": uid}})
 
 
 def own_group_of(virtual: Obj) -> str:

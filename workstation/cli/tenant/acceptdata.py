@@ -126,7 +126,8 @@ async def _at_stake(client: Client, name: str) -> str:
     """What the host has for the tenant because its plane had it."""
     space, lines = names.work_namespace(name), []
     for what, resource in _MIRRORED.items():
-        found = (await client.list(resource, space, label_selector=labels.MIRRORED)).items
+        # Names are enough: a large tenant's objects would fill the memory, and its Secrets are not this command's to read.
+        found = (await client.list_metadata(resource, space, label_selector=labels.MIRRORED)).items
         if found:
             shown = [_virtual_name(thing) for thing in found[:_NAMED]]
             more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""

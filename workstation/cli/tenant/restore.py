@@ -70,7 +70,7 @@ def add_restore(actions: Actions) -> None:
         "--from",
         dest="snapshot",
         metavar="SNAPSHOT",
-        default="",
+        type=values.snapshot_name,
         help="the TenantSnapshot; where there is none, IDENTITY/SNAPSHOT as it is stored",
     )
     parser.add_argument(
@@ -81,7 +81,6 @@ def add_restore(actions: Actions) -> None:
         help="make another tenant of it: a clone with identity, slice, keys and certificates of its own; NAME is not there yet",
     )
     add_where(parser)
-    parser.add_argument("--target", metavar="URL", default="", help="where IDENTITY/SNAPSHOT is stored: s3://BUCKET/PREFIX")
     parser.add_argument("--dry-run", action="store_true", help="check everything, say what would be lost, and change nothing")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument(
@@ -128,7 +127,7 @@ def _request(options: argparse.Namespace) -> RestoreRequest:
         clone=options.clone or "",
         host=host_of(options),
         tenant=options.name or "",
-        snapshot=options.snapshot,
+        snapshot=options.snapshot or "",
         where=where,
         dry_run=options.dry_run,
         confirmed=options.yes,

@@ -9,7 +9,6 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from bulkhead.api import names
 from bulkhead.api.objects import Obj
@@ -18,7 +17,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.signing import Ring, SignatureError, public_key
 from bulkhead.snapshots.place import Place, parse
-from bulkhead.snapshots.sealing import identities
+from bulkhead.snapshots.sealing import SealError, identities
 from bulkhead.snapshots.target import Target
 from workstation.cli import values
 from workstation.cli.failures import CliError, Exit
@@ -47,6 +46,7 @@ class Where:
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Those options."""
     parser.add_argument("--key", metavar="FILE", type=Path, required=True, help="private key of age, as age-keygen writes it")
+    parser.add_argument("--target", metavar="URL", default="", help="where IDENTITY/SNAPSHOT is stored: s3://BUCKET/PREFIX")
     parser.add_argument("--endpoint", metavar="URL", default="", help="S3 service other than AWS, as this machine reaches it")
     parser.add_argument("--region", metavar="REGION", default="", help="its region")
     parser.add_argument("--plain-http", action="store_true", help="the endpoint may be http://")
@@ -58,9 +58,14 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 def where_of(options: argparse.Namespace) -> Where:
     """What the options say."""
-    target = getattr(options, "target", "")
     return Where(
-        options.key, options.endpoint, options.region, options.plain_http, options.directory, options.namespace, target
+        options.key,
+        options.endpoint,
+        options.region,
+        options.plain_http,
+        options.directory,
+        options.namespace,
+        options.target,
     )
 
 
@@ -107,7 +112,10 @@ async def ring_of(client: Client, namespace: str) -> Ring:
     try:
         secret = await client.get(kinds.SECRETS, KEYS, namespace)
     except NotFound as error:
-        raise CliError(f"no Secret {KEYS} in {namespace}", next_step="name the controller's namespace: --namespace") from error
+        raise CliError(
+            f"no Secret {KEYS} in {namespace}: without it no snapshot can be recognised",
+            next_step="name the controller's namespace: --namespace; or put the copy of the Secret back (docs/backup.md)",
+        ) from error
     data = {name: value for name, value in (secret.get("data") or {}).items() if name.endswith(".pub")}
     try:
         return Ring(None, [public_key(base64.b64decode(data[name], validate=True)) for name in sorted(data)])
@@ -116,7 +124,7 @@ async def ring_of(client: Client, namespace: str) -> Ring:
 
 
 def keys_of(path: Path) -> "list[pyrage.x25519.Identity]":
-    """The private keys in a file. Raises SealError if it has none."""
+    """The private keys in a file. Raises CliError if it has none."""
     try:
         with path.open("rb") as file:
             data = file.read(_KEY_FILE_BYTES + 1)
@@ -124,7 +132,10 @@ def keys_of(path: Path) -> "list[pyrage.x25519.Identity]":
         raise CliError(f"--key {path}: {error.strerror}", code=Exit.USAGE) from error
     if len(data) > _KEY_FILE_BYTES:
         raise CliError(f"--key {path}: larger than {_KEY_FILE_BYTES} bytes", code=Exit.USAGE)
-    return list(identities(data.decode("utf-8", "replace")))
+    try:
+        return list(identities(data.decode("utf-8", "replace")))
+    except SealError as error:
+        raise CliError(f"--key {path}: {error}", code=Exit.USAGE) from error
 
 
 def target_of(where: Where) -> Target:
@@ -135,7 +146,7 @@ def target_of(where: Where) -> Target:
 def _placed(url: str, where: Where) -> Place:
     if where.directory is not None:
         return Place("file", str(where.directory.resolve()))
-    if urlsplit(url).scheme == "file":
+    if url.startswith("file:"):
         raise CliError(f"{url} is a volume of the controller", next_step="copy it here, and name the copy: --directory DIR")
     try:
         return parse(url, endpoint=where.endpoint, region=where.region, plain_http=where.plain_http)

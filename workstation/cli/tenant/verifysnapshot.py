@@ -44,7 +44,12 @@ def add_verify_snapshot(actions: Actions) -> None:
         "this installation. Credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
     )
     add_host(parser)
-    parser.add_argument("snapshot", metavar="SNAPSHOT", type=values.object_name, help="the TenantSnapshot")
+    parser.add_argument(
+        "snapshot",
+        metavar="SNAPSHOT",
+        type=values.snapshot_name,
+        help="the TenantSnapshot; where there is none, IDENTITY/SNAPSHOT as it is stored",
+    )
     add_where(parser)
     parser.does(_request, verify)
 
