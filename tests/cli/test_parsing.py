@@ -336,6 +336,15 @@ def test_a_reader_that_went_away_is_not_an_error(words: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("command", ["restore red --from one --key FILE", "snapshot red", "recover red", "accept-data red"])
+def test_help_says_how_long_a_command_waits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["tenant", *command.split()]
+    seconds = main.build_parser(words).parse_args(words).timeout
+    with pytest.raises(SystemExit):
+        main.build_parser(words).parse_args([*words, "--help"])
+    assert f"default {seconds / 60:.0f}m" in capsys.readouterr().out
+
+
 STORED = "5b0c6f5e-1d3a-4c57-9b1e-0d6f2a7c9e41"
 
 

@@ -228,7 +228,7 @@ def test_a_target_that_is_not_one_is_refused(url: str, options: dict[str, Any], 
 def test_a_refusal_shows_no_credentials(url: str) -> None:
     for options in ({"url": url}, {"url": "s3://bucket", "endpoint": url, "plain_http": True}):
         with pytest.raises(ValueError, match="no credentials") as refused:
-            parse(**options)  # type: ignore[arg-type]
+            parse(**options)
         assert "wordpass" not in str(refused.value)
 
 

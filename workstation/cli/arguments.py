@@ -60,11 +60,15 @@ def add_tenant(parser: argparse.ArgumentParser, name: str = "tenant", *, optiona
         parser.add_argument(name, metavar=metavar, type=values.tenant_name, help="the tenant")
 
 
-def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
-    """`--wait` and `--timeout`."""
+def add_wait(parser: argparse.ArgumentParser, what: str, *, minutes: int = 5) -> None:
+    """`--wait` and `--timeout`; `minutes` is how long by default."""
     parser.add_argument("--wait", action=argparse.BooleanOptionalAction, default=True, help=f"wait {what} (default: yes)")
     parser.add_argument(
-        "--timeout", metavar="TIME", type=values.seconds, default=300.0, help="how long to wait: 90s, 5m; default 5m"
+        "--timeout",
+        metavar="TIME",
+        type=values.seconds,
+        default=minutes * 60.0,
+        help=f"how long to wait: 90s, 5m; default {minutes}m",
     )
 
 

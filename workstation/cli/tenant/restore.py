@@ -98,8 +98,7 @@ def add_restore(actions: Actions) -> None:
         help="how large the volumes of the plane are, such as 4Gi, of a clone or of a tenant that is not here "
         "(default: as in the snapshot)",
     )
-    add_wait(parser, "until the plane runs with it")
-    parser.set_defaults(timeout=1800.0)
+    add_wait(parser, "until the plane runs with it", minutes=30)
     parser.does(_request, restore)
 
 
