@@ -168,7 +168,7 @@ def is_forgetful(message: str) -> bool:
 
 
 def _last_end(pod: Obj) -> str:
-    """What the etcd of a pod said when it ended the last time; empty if it never did."""
+    """The last words of the etcd of a pod when it ended the last time; empty if it never did."""
     for status in _etcd(pod):
         ended = mapping(mapping(status.get("state")).get("terminated"))
         end = ended or mapping(mapping(status.get("lastState")).get("terminated"))

@@ -90,7 +90,8 @@ async def test_an_admin_continues_from_one_member_if_no_majority_agrees(bed: Bed
 
 
 async def test_a_member_whose_file_has_another_value_does_not_start_and_is_replaced(bed: Bed) -> None:
-    await bed.put("damaged", value="the-value-before")
+    # It answers once it has the value itself.
+    await bed.put("damaged", THIRD, value="the-value-before")
     bed.members.stop(THIRD)
     damage(bed, THIRD)
     bed.kubelet()

@@ -15,7 +15,7 @@ from tests.kit.membersbed import FIRST, SECOND, SPEC, THIRD, Bed, whole
 from tests.kit.syncerbed import until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.stores]
-# A member publishes its name with its first write. One without a name looks as if it had not come so far.
+# A member publishes its name with its first write. One without a name looks as if it had not written yet.
 NAMELESS = ("sh", "-c", 'exec "$@" --name=', "sh")
 
 

@@ -3,6 +3,7 @@
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,6 +111,16 @@ def test_what_is_missing_or_noticed_fails_the_run(change: Callable[[Readings], N
     readings = whole()
     change(readings)
     assert complaint in " ".join(judgement.complaints(judgement.judge(summarise(readings), LIMITED)))
+
+
+def test_a_lost_member_that_is_no_voter_again_within_five_minutes_fails_the_run() -> None:
+    """What is promised, whatever is recorded: a limit follows the worst figure, and must not pass the promise."""
+    readings = whole()
+    readings.events = [replace(event, seconds=300.1) if event.name == LOST else event for event in readings.events]
+    complaints = " ".join(judgement.complaints(judgement.judge(summarise(readings), LIMITED)))
+    assert "beyond the limit: lost.seconds 300.1" in complaints
+    assert LIMITED["lost.seconds"].is_judged
+    assert LIMITED["lost.seconds"].limit <= 300
 
 
 @pytest.mark.parametrize("part", PARTS)
