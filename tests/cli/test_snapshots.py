@@ -85,6 +85,9 @@ async def test_nobody_takes_it(cli: Cli, controller: Controller, host_client: Cl
     assert (done.code, "kubectl get tenantsnapshot" in done.err) == (4, True)
     done = await cli("tenant", "snapshot", name, "--no-wait")
     assert (done.code, f"snapshot {name}-2" in done.out) == (0, True)
+    for length, code, words in ((129, 1, "at most 128 characters"), (254, 2, "must be an object's name")):
+        done = await cli("tenant", "snapshot", name, "--as", "a" * length)
+        assert (done.code, words in done.err) == (code, True), done
 
 
 async def once(data: bytes) -> AsyncGenerator[bytes, None]:

@@ -1,13 +1,16 @@
 """The identity of planes, on a real API server: new and earlier planes, records that were exchanged, lost or signed before."""
 
+import asyncio
 import base64
 import contextlib
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bulkhead.api import labels, planerecord
+from bulkhead.api import labels, names, planerecord
 from bulkhead.api.conditions import Reason
 from bulkhead.api.objects import Obj
 from bulkhead.api.planerecord import PURPOSE, PlaneRecord
@@ -20,7 +23,10 @@ from controller.decide.identity import KEYS, runs_as
 from controller.host.identitykeys import ROTATE, IdentityKeys
 from controller.pki.signingkeys import PRIVATE, new_files, ring_of
 from controller.tenant.reconcile import ReconcileFailed
+from tests.docs.pages import command_lines
 from tests.kit.controllerhost import ControllerHost, FixedKeys, ask, fingerprint, ready
+from tests.kit.kubeconfigs import to_yaml
+from workstation.hostcluster import binaries
 
 pytestmark = pytest.mark.apiserver
 ID = "99999999-8888-7777-6666-555555555555"
@@ -171,6 +177,38 @@ async def test_a_rotated_key_signs_each_record_again_and_the_older_ones_still_co
         await put(client, "turned", older)
         await world.settle("turned")
         assert await envelope_of(client, "turned") == newer
+
+
+async def test_a_copy_of_the_keys_is_put_back_on_another_host_as_the_page_says(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(to_yaml(client.config))
+    program = shutil.which("kubectl") or str(binaries.ensure("kubernetes")["kubectl"])
+    lines = [block.text for block in command_lines("kubectl") if block.page == "docs/backup.md" and KEYS in block.text]
+    copy, put_back = (f"kubectl {line}".rstrip(")") for line in lines)
+
+    async def run(line: str, space: str) -> None:
+        environment = {"KUBECONFIG": str(tmp_path / "config"), "HOME": str(tmp_path), "PATH": f"{Path(program).parent}:/bin"}
+        process = await asyncio.create_subprocess_exec(
+            "bash",
+            "-c",
+            line.replace(names.SYSTEM_NAMESPACE, space),
+            cwd=tmp_path,
+            env=environment,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err
+
+    clock = SystemClock()
+    for space in ("moved-from", "moved-to"):
+        await client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+    former, there = IdentityKeys(client, "moved-from", clock), IdentityKeys(client, "moved-to", clock)
+    signed, signed_there = [(await keys.ring()).sign(PURPOSE, "a record") for keys in (former, there)]
+    await run(copy, "moved-from")
+    await run(put_back, "moved-to")
+    now = await there.ring(fresh=True)
+    assert now.current == (await former.ring()).current
+    for envelope in (signed, signed_there):
+        assert now.verify(PURPOSE, envelope).text == "a record"
 
 
 async def test_lost_keys_are_not_replaced_over_records_without_a_word(client: Client) -> None:
