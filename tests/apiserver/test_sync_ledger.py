@@ -301,10 +301,10 @@ async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane
         names = {(await bed.gated(name))["metadata"]["annotations"][ledger.GANG] for name in ("rank-0", "rank-1")}
         assert names == {again["metadata"]["annotations"][ledger.GANG]}
         # One that the ledger has admitted stays.
-        admitted = await bed.admit(again)
+        admitted, before = await bed.admit(again), await bed.gated("rank-1")
         await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
         await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 4}}, bed.space)
-        await bed.another("rank-1", await bed.gated("rank-1"))
+        await bed.another("rank-1", before)
         await bed.patrolled()
         assert (await bed.mirrored("rank-0"))["metadata"]["uid"] == admitted["metadata"]["uid"]
         await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
