@@ -18,7 +18,7 @@ from tests.kit import translationsamples as samples
 
 KEY = Key("team", "web-0")
 HOST_KEY = Key("work", "web-0-x")
-GROUP = Key("team", "gang")
+GROUP = Item("PodGroup", Key("team", "gang"))
 
 
 def virtual(uid: str = "v1", *, node: str = "", deleting: int | None = None, **status: Any) -> Obj:
@@ -64,7 +64,7 @@ class Bed:
         self.done: list[tuple[Any, ...]] = []
         self.trusted = self.breaker_closed = self.node_known = True
         self.in_the_way: Obj | None = None
-        self.lost_group: Key | None = None
+        self.lost_group: Item | None = None
         self.live_group: Obj | None = None
         self.group_absent = True
         self.failing: Exception | None = None
@@ -117,7 +117,7 @@ class Bed:
 
     def _reads(self, side: str) -> Any:
         async def read(r: Any, key: Key) -> Obj | None:
-            if key == GROUP:
+            if key == GROUP.key:
                 self.done.append(("read group", r))
                 return self.live_group
             assert key == (HOST_KEY if side == "host" else KEY)
