@@ -3,8 +3,9 @@
     asks for a gated resource, by `resources` or by a claim, or is of a gang
         -> gate `bulkhead.dev/ledger` beside the tenant's own, annotations of `bulkhead.api.ledger.BY_SYNCER`
 
-Both are set once, when the host pod is created: later changes by the tenant do not move its pod into another gang, and only the
-ledger removes the gate. The syncer does not repair what the ledger writes.
+Both are set once, when the host pod is created: later changes by the tenant do not move it into another gang, and only the
+ledger removes the gate. If its group is made again, the pod is made again as well. The syncer does not repair what the ledger
+writes.
 """
 
 from collections.abc import Mapping
