@@ -14,6 +14,7 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, reada
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Line, Share
 from controller import allotment, cohorts
+from controller.decide.audit import audit_of
 from controller.decide.backup import backup_of
 from controller.decide.bounds.controlplane import quota_mib
 from controller.decide.bounds.quota import object_counts
@@ -41,7 +42,6 @@ from controller.plane.sections import (
     Syncing,
 )
 from controller.plane.spec import PLANE, PlaneSpec
-from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Exposure, Revoked, Trusted
 from controller.sections import section_of, text_or_none
 
@@ -75,7 +75,7 @@ def plane_of(case: Case) -> PlaneSpec:
         deletion=deletion_of(case.spec, case.bounds),
         syncing=_syncing(case),
     )
-    spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=_audit(case, spec))
+    spec = replace(spec, exposure=_exposure(case, spec.namespace), audit=audit_of(case, spec))
     return as_it_began(with_cohort(spec, case), case.existing)
 
 
@@ -312,40 +312,6 @@ def _revoked(entry: Mapping[str, Any]) -> Revoked:
     before = entry.get("before")
     moment = math.ceil(datetime.fromisoformat(str(before)).timestamp()) if before else None
     return Revoked(str(entry.get("kind") or "User"), str(entry.get("name")), moment)
-
-
-def _audit(case: Case, spec: PlaneSpec) -> Audit | None:
-    """The class's audit trail; on etcd's volume it takes at most a quarter of it."""
-    bounds = case.bounds
-    if "audit" not in bounds:
-        return None
-    asked = section_of(bounds, "audit")
-    made = Audit(
-        requests=asked.get("level") == "Request",
-        sink=str(asked.get("sink") or "File"),
-        file_mib=mebibytes(asked.get("maxSize") or "32Mi"),
-        backups=int(asked.get("maxBackups") or 2),
-        days=int(asked.get("maxAgeDays") or 30),
-        retain=asked.get("retain") is True,
-        receiver=_receiver(section_of(asked, "webhook"), spec.tenant),
-    )
-    if not made.retain:
-        return made
-    volume = room(spec.storage.volume_size, claims_of(case.existing.values(), spec.namespace))
-    return replace(made, file_mib=max(1, min(made.file_mib, mebibytes(volume) // 4 // (made.backups + 2))))
-
-
-def _receiver(asked: Mapping[str, Any], tenant: str) -> Receiver | None:
-    """The receiver of the trail, without its credential, which is read once the tenant may be built."""
-    if not asked:
-        return None
-    return Receiver(
-        url=str(asked["url"]).replace("{tenant}", tenant),
-        address=str(asked["address"]),
-        certificate_authority=str(asked["certificateAuthority"]),
-        secret=str(asked["secretName"]),
-        namespace=str(asked.get("namespace") or ""),
-    )
 
 
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
