@@ -18,6 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.kit.order import PAIRED, phase_of, place_of, unit_of
+from tests.kit.reports import report_less
 from tests.kit.servers import ApiServer, Pair, by_token, running, start_pair
 from tests.kit.syncerbed import empty
 from tests.kit.workers import fork_workers
@@ -27,6 +28,8 @@ from tests.kit.workers import fork_workers
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 _PAIR = pytest.StashKey[Pair]()
+# The fixtures that start API servers.
+_SERVERS = {"apiservers", "own_server", "file_server", "scheduled_server", "quiet_server", "guarded_server", "lone_server"}
 _PAST_PAIR = pytest.StashKey[set[str]]()  # units of tests
 
 # A shell's background job starts with SIGINT ignored, and so would every command that a test interrupts.
@@ -37,6 +40,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have a worker report what counts."""
+    report_less(session.config)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,7 +61,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Mark the tests that need API servers, so that `-m 'not apiserver'` deselects them; order the files."""
     for item in items:
-        if {"apiservers", "own_server", "file_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
+        if _SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
     served = {unit_of(item.nodeid) for item in items if item.get_closest_marker("apiserver")}
     paired = {unit_of(item.nodeid) for item in items if "apiservers" in getattr(item, "fixturenames", ())}

@@ -62,3 +62,43 @@ def test_a_worker_that_dies_is_reported(tmp_path: Path) -> None:
     code, output = run(tmp_path, "--max-worker-restart=0", conftest=HOOK, test_a=DIES)
     assert code == 1, output
     assert re.search(r"worker 'gw\d' crashed while running 'test_a.py::test_dies'", output)
+
+
+LESS = """
+from tests.kit.reports import report_less
+def pytest_sessionstart(session): report_less(session.config)
+def pytest_runtest_logreport(report): print(f"REPORT {report.nodeid} {report.when} {report.outcome}")
+"""
+KINDS = """
+import pytest
+@pytest.fixture
+def breaks(): raise RuntimeError("in a set-up")
+@pytest.fixture
+def leaves():
+    yield
+    raise RuntimeError("in a teardown")
+def test_passes(): pass
+def test_fails(): assert not "as it should"
+def test_skips(): pytest.skip("for a reason")
+def test_breaks(breaks): pass
+def test_leaves(leaves): pass
+@pytest.mark.xfail(strict=True)
+def test_known(): assert False
+"""
+
+
+def test_of_what_passes_a_worker_reports_the_test_alone_and_all_of_what_does_not(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "-s", conftest=LESS, test_a=KINDS)
+    assert code == 1
+    assert "1 failed, 2 passed, 1 skipped, 1 xfailed, 2 errors" in output
+    # What a worker prints is not seen: these are the reports that came.
+    told = sorted(re.findall(r"REPORT test_a.py::(\w+ \w+ \w+)", output))
+    assert told == [
+        "test_breaks setup failed",
+        "test_fails call failed",
+        "test_known call skipped",
+        "test_leaves call passed",
+        "test_leaves teardown failed",
+        "test_passes call passed",
+        "test_skips call skipped",
+    ]  # fmt: skip
