@@ -6,6 +6,7 @@ IPv4 addresses can also be reached through IPv6: as mapped addresses, and throug
 of them as the same network, so that neither is a way around a closed range.
 """
 
+import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -71,7 +72,13 @@ def network(text: str) -> Network | None:
 
 def closed(reserved: Iterable[Reserved], reach: Iterable[str] = ()) -> tuple[Network, ...]:
     """The reserved ranges, joined to few networks, without what may be reached on purpose."""
-    left = _few(_both(range_.cidr for range_ in reserved))
+    return _closed(tuple(range_.cidr for range_ in reserved), tuple(reach))
+
+
+# Of a few hosts, each with few ways to reach something on purpose: every tenant of a host asks for the same.
+@functools.lru_cache(maxsize=32)
+def _closed(reserved: tuple[str, ...], reach: tuple[str, ...]) -> tuple[Network, ...]:
+    left = _few(_both(reserved))
     for hole in _both(reach):
         left = [part for whole in left for part in _without(whole, hole)]
     return tuple(_collapsed([_UNROUTED, *left]))

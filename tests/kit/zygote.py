@@ -87,11 +87,26 @@ def _import(arguments: list[str]) -> None:
     if helper is not None:
         os.kill(helper, signal.SIGKILL)  # bytecode appears by a rename: a file is whole or not there
         os.waitpid(helper, 0)
+    _draw()
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         sys.exit(f"the modules of the tests start threads when they are imported, which a fork would lose: {threads} threads")
     gc.collect()
     gc.freeze()
+
+
+def _draw() -> None:
+    """Draw something, so that Hypothesis parses all modules for their constants here, and not once more in each worker."""
+    # Imported as late as this, so that pytest could rewrite it.
+    from hypothesis import given, settings
+    from hypothesis import strategies as st
+
+    @settings(max_examples=200, database=None)
+    @given(st.integers(), st.text())
+    def drawn(number: int, text: str) -> None:
+        pass
+
+    drawn()
 
 
 def _tell(pidfd: int, end: int) -> None:

@@ -1,12 +1,14 @@
 """A DNS that ran while its API server was away starts afresh, once for each time, and for no other reason."""
 
+import functools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
-from controller.decide.plan import plan
+from controller.decide.plan import Plan, plan
 from controller.existing import by_slot
 from controller.plane.spec import SINCE_ANNOTATION
 from tests.kit.tenantsamples import changed, material, plane_spec
@@ -34,10 +36,15 @@ def deployment(since: str = "") -> Obj:
     return {"kind": "Deployment", "metadata": meta, "spec": {"template": {"metadata": annotations, "spec": {}}}}
 
 
+@functools.cache
+def planned(replicas: int) -> Plan:
+    spec = changed(plane_spec(), control_plane={"replicas": replicas})
+    return plan(spec, material(spec), {})
+
+
 def marked(*existing: Obj, plane_answers: bool = True, replicas: int = 1) -> str | None:
     """What the planned Deployment says of the API server that it follows."""
-    spec = changed(plane_spec(), control_plane={"replicas": replicas})
-    (made,) = plan(spec, material(spec), {}).followers(plane_answers=plane_answers, existing=by_slot(existing))
+    (made,) = planned(replicas).followers(plane_answers=plane_answers, existing=by_slot(existing))
     found: str | None = made["spec"]["template"]["metadata"]["annotations"].get(SINCE_ANNOTATION)
     return found
 

@@ -68,7 +68,7 @@ class Bed:
     def create(self, key: Key) -> str:
         """One try of the syncer; returns the refusal's text, empty where the pod is on the host."""
         self.queued.clear()
-        desired = pod.for_creation(self.virtual[key], VIEW, Around(gang.Groups()))
+        desired = self.translated(key)
         try:
             self.host_queue.attempt(key, self.virtual[key], desired)
             self.claims.claim(key_of(desired), desired)
@@ -76,6 +76,10 @@ class Bed:
             return f"{refused.reason} {refused}"
         self.show(desired | {"metadata": desired["metadata"] | {"uid": f"h-{key.name}"}, "status": {}})
         return ""
+
+    def translated(self, key: Key) -> Obj:
+        """The pod as the host is to have it."""
+        return pod.for_creation(self.virtual[key], VIEW, Around(gang.Groups()))
 
     def show(self, host: Obj, kind: Any = "added") -> None:
         """The host's cache shows a pod, or its end."""
