@@ -29,14 +29,14 @@ _UNSEEN_SECONDS: Final = 60.0
 _PREFIX: Final = "requests."
 
 Amounts = Mapping[str, int]
-# The ledger's counts for a line of the quota, in words; the quota itself is the ceiling. The host's quota also counts pods that
-# only wait for the ledger, which a user who looks at running pods would not expect.
+# The ledger's counts for a line of the quota, in a user's words and in this order; the quota itself is the ceiling. The host's
+# quota also counts pods that only wait for the ledger, which a user who looks at running pods would not expect.
 _WORDS: Final = {
-    "used": "by what has started {}",
-    "nominal": "its own {}",
-    "borrowed": "borrowed {}",
-    "lent": "lent to others {}",
-    "borrowable": "to be borrowed now {}",
+    "nominal": "your own quota is {}",
+    "used": "pods that have started hold {}",
+    "borrowed": "{} of these are borrowed",
+    "lent": "{} of your own are lent to others",
+    "borrowable": "{} more can be borrowed now",
 }
 _ALWAYS: Final = frozenset({"used", "nominal"})
 

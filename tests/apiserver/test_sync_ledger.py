@@ -206,7 +206,7 @@ async def test_item_95_96_beyond_the_ceiling_and_a_gang_larger_than_it_say_so_at
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", note, bed.work)
     await bed.idle()
     await bed.create(bed.gpu_pod("huge", 9))
-    await bed.says("huge", "QuotaExceeded", "(by what has started 0, its own 6, to be borrowed now 2)")
+    await bed.says("huge", "QuotaExceeded", "(your own quota is 6, pods that have started hold 0, 2 more can be borrowed now)")
     for number in range(3):
         await bed.create(bed.gang_pod(f"gang-{number}", "big", 3, 3))
     await bed.says("gang-0", "QuotaExceeded", "the 3 pods of its gang ask for 9 nvidia.com/gpu")

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import socket
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,26 @@ async def test_an_archive_has_no_secret_and_says_what_it_could_not_read(
     assert [item["metadata"]["name"] for item in json.loads(files["work/pods.json"])] == ["web-0-host"]
     assert json.loads(files["work/events.json"])[0]["reason"] == "Failed"
     assert json.loads(files["host/tenant.json"])["status"]["conditions"][0]["message"] == "etcd is starting"
+
+
+async def test_a_plane_that_hangs_delays_the_archive_by_less_than_a_minute(
+    cli: Cli, controller: Controller, plane_config: KubeConfig, host_client: Client, tmp_path: Path
+) -> None:
+    name = f"t-{secrets.token_hex(4)}"
+    await controller.tenant(name)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers, as a stopped process does
+        await controller.plane(name, replace(plane_config, server=f"https://127.0.0.1:{silent.getsockname()[1]}"))
+        await controller.say(name, "False", Reason.PLANE_UNREACHABLE, "the plane's API server does not answer")
+        await plant(host_client, name)
+        path = tmp_path / "out.tar.gz"
+        done = await cli("debug", "collect", name, "--write", str(path))
+    assert done.code == 0, done.err
+    with tarfile.open(path) as archive:
+        files = {member.name.partition("/")[2]: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["seconds"] <= 60
+    assert list(manifest["notRead"]) == ["plane-api"], "the host is read whole"
+    assert [item["metadata"]["name"] for item in json.loads(files["work/pods.json"])] == ["web-0-host"]
 
 
 async def test_an_answering_plane_tells_its_state_and_what_differs(

@@ -179,16 +179,17 @@ def test_item_95_a_pod_beyond_the_ceiling_says_so_with_numbers_and_blocks_no_oth
     huge, small = bed.pod("huge", 9, priority=9), bed.pod("small", 8)
     said = bed.create(huge)
     assert said.startswith("QuotaExceeded quota tenant-quota exceeded: asked for 9 nvidia.com/gpu, 0 of 8 are in use")
-    assert "(by what has started 0, its own 6, lent to others 1, to be borrowed now 2)" in said
+    words = "your own quota is 6, pods that have started hold 0, 1 of your own are lent to others, 2 more can be borrowed now"
+    assert f"0 of 8 are in use ({words})." in said
     assert "more than can ever be in use" in said
     assert not bed.create(small)
-    assert "8 of 8 are in use (by what has started 0, its own 6" in bed.create(huge)
+    assert "8 of 8 are in use (your own quota is 6, pods that have started hold 0" in bed.create(huge)
 
 
 def test_item_95_what_the_ledger_counted_before_something_ended_contradicts_nothing(bed: Bed) -> None:
     standing = {"nominal": 6, "ceiling": 8, "used": 20, "borrowed": 14, "lent": 0, "borrowable": 0}
     bed.quota["metadata"]["annotations"] = {ledger.STANDING: ledger.write_standing({("", GPU): standing})}
-    assert "0 of 8 are in use (its own 6)." in bed.create(bed.pod("huge", 9))
+    assert "0 of 8 are in use (your own quota is 6)." in bed.create(bed.pod("huge", 9))
 
 
 def test_item_96_a_gang_goes_to_the_host_where_all_of_it_has_room(bed: Bed) -> None:
