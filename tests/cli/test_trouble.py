@@ -97,15 +97,40 @@ def test_a_table_on_a_terminal_has_the_same_words(monkeypatch: pytest.MonkeyPatc
     assert max(len(line) for line in stream.getvalue().splitlines() if "\x1b" not in line) <= 80
 
 
-def test_a_terminal_that_is_too_narrow_gets_plain_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_wider_than_its_terminal_is_written_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The members of a cohort, and its queue, at 80 columns."""
+
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    table(["A", "B"], [["a" * 60, "b" * 60]], stream=stream)
-    assert f"{'a' * 60}   {'b' * 60}" in stream.getvalue()
+    members = [
+        "TENANT",
+        "WEIGHT",
+        "RESOURCE",
+        "NOMINAL",
+        "MAY BORROW",
+        "MAY LEND",
+        "USED",
+        "BORROWED",
+        "LENT",
+        "BORROWABLE",
+        "WAITING",
+    ]
+    table(members, [["vision", 1, "nvidia.com/gpu@h100", 16, "all", "all", 20, 4, 0, 4, None]], stream=stream)
+    queue = ["#", "TENANT", "WORKLOAD", "REASON", "MESSAGE"]
+    name = "default/" + "long-name-" * 9
+    table(queue, [[1, "vision", name, "CohortExhausted", "0 of your quota of 16 are free; " * 4]], stream=stream, indent=2)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "vision"
+    assert lines[1].startswith("  weight 1   resource nvidia.com/gpu@h100   nominal 16")
+    assert f"    workload {name}" in lines, "a name stays whole, to be copied"
+    assert [line for line in lines if len(line) > 80 and name not in line] == []
+    words = " ".join(stream.getvalue().split())
+    assert "reason CohortExhausted message 0 of your quota" in words
+    assert "waiting" not in words, "what has no value has no words"
 
 
 def test_progress_says_each_state_once() -> None:

@@ -6,6 +6,7 @@ control characters never reach the terminal. Decoration appears on a terminal on
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -37,16 +38,38 @@ def _width(stream: TextIO) -> int:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, stream: TextIO | None = None, indent: int = 0) -> None:
-    """Print rows under headers: with rich on a terminal that is wide enough, as plain columns otherwise."""
+    """Print rows under headers: with rich on a terminal that is wide enough, row by row on a narrow one, else in columns."""
     stream = stream or sys.stdout
     cells = [[plain(cell) if cell not in (None, "") else "-" for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
-    if is_terminal(stream) and indent + sum(widths[:-1]) + 3 * len(widths) + min(widths[-1], _LAST_AT_LEAST) <= _width(stream):
-        _rich_table(headers, cells, stream, indent)
-        return
+    if is_terminal(stream):
+        room = _width(stream) - indent
+        if sum(widths[:-1]) + 3 * len(widths) + min(widths[-1], _LAST_AT_LEAST) <= room:
+            _rich_table(headers, cells, stream, indent)
+            return
+        if sum(widths) + 3 * (len(widths) - 1) > room:
+            for row in cells:
+                stream.writelines(f"{' ' * indent}{line}\n" for line in _row_alone(headers, row, room))
+            return
     for row in [list(headers), *cells]:
         line = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         stream.write(f"{' ' * indent}{line}\n")
+
+
+def _row_alone(headers: Sequence[str], row: Sequence[str], room: int) -> list[str]:
+    """A row that is wider than the terminal: its first cell, and below it the others with their headers. Names stay whole."""
+    lines, pairs = [row[0]], [f"{head.lower()} {cell}" for head, cell in zip(headers[1:], row[1:], strict=True) if cell != "-"]
+    filled = ""
+    for pair in pairs:
+        if filled and len(filled) + 3 + len(pair) > room - 2:
+            lines.append(f"  {filled}")
+            filled = ""
+        filled = f"{filled}   {pair}" if filled else pair
+        if len(filled) > room - 2 and " " in pair.partition(" ")[2]:  # a message
+            wrapped = textwrap.wrap(filled, max(room - 2, _LAST_AT_LEAST), break_long_words=False, break_on_hyphens=False)
+            lines += [f"  {line}" for line in wrapped]
+            filled = ""
+    return [*lines, f"  {filled}"] if filled else lines
 
 
 def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], stream: TextIO, indent: int) -> None:
