@@ -113,10 +113,10 @@ async def test_top_shows_who_borrows_and_a_map_of_the_nodes(site: Site, cli: Cli
         [site.b, "8", "20", "12", "0", "0"],
         ["all", "24", "20", "12", "12", "24"],
     ]
-    assert f"{GPU}: 24 on 3 nodes, 0 whole (0 free), 1 broken (4 free), 2 full" in lines
+    assert f"{GPU}: 24 on 3 nodes, 0 whole (0 free), 1 partial (4 free), 2 full" in lines
     assert "rack-0 / nvl-1" in lines
     assert sum("BBBBBBBB" in line for line in lines) == 2
-    assert sum("BBBB....  broken" in line for line in lines) == 1
+    assert sum("BBBB....  partial" in line for line in lines) == 1
     assert lines[-1] == f". free   B {site.b}"
     assert "\x1b" not in done.out
     nowhere = await cli("top", "--resource", "amd.com/gpu")
@@ -170,7 +170,7 @@ async def test_top_tells_programs_everything(site: Site, cli: Cli) -> None:
     assert cohort["lines"][0] | {"nominal": 24, "used": 20, "borrowed": 12, "lent": 12, "waiting": 24} == cohort["lines"][0]
     assert [(each["name"], each["waitingPods"]) for each in cohort["tenants"]] == [(site.a, 3), (site.b, 0)]
     states = {each["name"]: (each["state"], each["free"]) for each in said["nodes"] if each["name"] in site.nodes}
-    assert sorted(states.values()) == [("broken", 4), ("full", 0), ("full", 0)]
+    assert sorted(states.values()) == [("full", 0), ("full", 0), ("partial", 4)]
     assert {each["nvlinkDomain"] for each in said["nodes"]} >= {"nvl-0", "nvl-1", "nvl-2"}
 
 

@@ -19,6 +19,8 @@ from selenium.webdriver.chrome.service import Service
 T = TypeVar("T")
 WAIT_SECONDS = 60.0
 _DARK = [{"name": "prefers-color-scheme", "value": "dark"}]
+# The number of a key, and what it types.
+_KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowRight": (39, ""), "ArrowLeft": (37, "")}
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
@@ -74,6 +76,13 @@ class Browser:
     def dark(self, *, on: bool) -> None:
         """Whether the user's system is dark."""
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": _DARK if on else []})
+
+    def press(self, key: str) -> None:
+        """A key, as the keyboard sends it."""
+        code, text = _KEYS[key]
+        for kind in ("keyDown", "keyUp"):
+            pressed = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text}
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", pressed)
 
     def picture(self, path: Path) -> Path:
         """Write what the window shows as PNG."""

@@ -103,7 +103,7 @@ def test_without_nodes_a_rack_has_its_sums_and_its_nodes_are_found_by_name() -> 
     rack = told["maps"][0]["racks"][1]
     assert "nodes" not in rack
     assert (rack["count"], rack["capacity"], rack["free"]) == (4, 32, 19)
-    assert rack["states"] == {"full": 1, "broken": 1, "whole": 2}
+    assert rack["states"] == {"full": 1, "partial": 1, "whole": 2}
     found = rack_of(picture, sample.GPU, "rack-2")
     assert found is not None
     assert len(found.nodes) == 4

@@ -67,10 +67,10 @@ def add_arguments(parser: Parser) -> None:
         "  bulkhead top --resource nvidia.com/mig-1g.10gb\n"
         "  bulkhead top --html gpus.html                    one file for a browser or a mail; it loads nothing\n"
         "  bulkhead top -o json | jq '.nodes[] | select(.state == \"whole\") | .name'\n\n"
-        "A node is whole if none of its devices is in use, broken if some are free, and full if none is. Gangs of whole nodes\n"
-        "wait for whole ones. If there are more nodes than lines, they are drawn next to each other; if that is not enough,\n"
-        "nodes that look alike are drawn once, with their number (12x........). NO_COLOR=1 turns colours off; a pipe gets\n"
-        "none.\n"
+        "A node is whole if none of its devices is in use, partial if some are free, and full if none is. Gangs of whole\n"
+        "nodes wait for whole ones. If there are more nodes than lines, they are drawn next to each other; if that is not\n"
+        "enough, nodes that look alike are drawn once, with their number (12x........). NO_COLOR=1 turns colours off; a pipe\n"
+        "gets none.\n"
     )
     parser.formatter_class = RAW
     add_host(parser)
@@ -232,11 +232,11 @@ def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Pai
     if not shown:
         return [f"{resource}: no node has any{undrawn}"]
     states = Counter(block.state for block in shown)
-    free = {state: sum(block.free for block in shown if block.state == state) for state in ("whole", "broken")}
+    free = {state: sum(block.free for block in shown if block.state == state) for state in ("whole", "partial")}
     total = sum(block.capacity for block in shown)
     head = (
         f"{resource}: {total} on {len(shown)} nodes, {states['whole']} whole ({free['whole']} free), "
-        f"{states['broken']} broken ({free['broken']} free), {states['full']} full"
+        f"{states['partial']} partial ({free['partial']} free), {states['full']} full"
     )
     head += (f", {states['closed']} take no pods" if states["closed"] else "") + undrawn
     return [head, *topmap.picture(shown, names, lines=room, width=width, paint=paint), *_legend(shown, names, paint, width)]

@@ -129,7 +129,7 @@ class NodeTile:
     name: str
     domain: str
     flavor: str
-    # whole, broken, full or closed, as `bulkhead top` names them.
+    # whole, partial, full or closed, as `bulkhead top` names them.
     state: str
     capacity: int
     # Devices by tenant; "" for pods that do not belong to one.

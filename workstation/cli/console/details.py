@@ -125,7 +125,11 @@ class Details:
             shares = trial.changed(tenant, {line: _quantity(line, amount)})
         except (CliError, ValueError) as error:
             raise QuestionError(str(error)) from error
-        warnings = trial.beyond(tenant, shares, await trial.bounds_of(self._client, view.tenants.get(name, {})))
+        try:
+            bounds = await trial.bounds_of(self._client, view.tenants.get(name, {}))
+        except (KubeError, TimeoutError) as error:
+            raise QuestionError(f"the tenant's class was not read: {error}") from error
+        warnings = trial.beyond(tenant, shares, bounds)
         async with self._trying:
             found = await asyncio.to_thread(try_quota, view.snapshot, name, shares, view.now)
         told = trial.as_json(tenant, shares, found)

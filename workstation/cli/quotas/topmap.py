@@ -4,7 +4,7 @@
         a line for each node ──> blocks next to each other ──> equal blocks counted ──> all domains together, cut off
 
 The host's API does not tell which device of a node a pod has. So a block shows how many, with those of one tenant together. A
-block with both letters and dots is a broken node; gangs wait for whole nodes.
+block with both letters and dots is a partial node; gangs wait for whole nodes.
 """
 
 from collections import Counter
@@ -44,10 +44,10 @@ class Block:
 
     @property
     def state(self) -> str:
-        """`whole`, `broken` or `full`; `closed` if the node accepts no pods."""
+        """`whole`, `partial` or `full`; `closed` if the node accepts no pods."""
         if not self.usable:
             return "closed"
-        return "whole" if not self.held else "broken" if self.free else "full"
+        return "whole" if not self.held else "partial" if self.free else "full"
 
     @property
     def look(self) -> tuple[int, tuple[tuple[str, int], ...], bool]:

@@ -44,7 +44,8 @@ function certificateTable(certificates) {
   const left = (ends) => {
     const days = Math.floor((Date.parse(ends) - now) / DAY_MS);
     if (days < 0) return el("span", { class: "level bad" }, "\u2716 has ended");
-    return days < 20 ? el("span", { class: "level warn" }, `\u25b2 in ${plural(days, "day")}`) : `in ${days} days`;
+    const soon = days ? plural(days, "day") : plural(Math.floor((Date.parse(ends) - now) / 3600000), "hour");
+    return days < 20 ? el("span", { class: "level warn" }, `\u25b2 in ${soon}`) : `in ${days} days`;
   };
   const rows = certificates.map((item) => [named(item.subject, true), visible(item.where), left(item.ends)]);
   const heads = [head("certificate", "name"), head("Secret", ""), head("ends", "short")];

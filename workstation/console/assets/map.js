@@ -50,7 +50,7 @@ function rackCard(resource, rack) {
   },
   el("span", { class: "title" }, named(rack.name || "no rack"), el("span", {}, `${used}/${rack.capacity}`)),
   el("span", { class: `stack${closed ? " shut" : ""}`, role: "img", "aria-label": visible(`${told}: ${holders}`) }, stacked(rack.held, Math.max(rack.capacity, used, 1), Math.max(0, rack.capacity - used))),
-  el("small", {}, [plural(rack.count, "node"), ...["whole", "broken", "full"].filter((name) => rack.states[name]).map((name) => `${rack.states[name]} ${name}`), ...rack.flavors.map(visible)].join(" \u00b7 ")),
+  el("small", {}, [plural(rack.count, "node"), ...["whole", "partial", "full"].filter((name) => rack.states[name]).map((name) => `${rack.states[name]} ${name}`), ...rack.flavors.map(visible)].join(" \u00b7 ")),
   closed ? el("small", { class: "level bad" }, `\u2716 ${plural(closed, "node")} closed`) : null);
   return open ? el("div", { class: "open" }, card, rackNodes(resource, rack)) : card;
 }
@@ -62,7 +62,7 @@ function mapSection() {
   const sum = (call) => shown.racks.reduce((total, rack) => total + call(rack), 0);
   const capacity = sum((rack) => rack.capacity);
   const nodes = sum((rack) => rack.count);
-  const counts = ["whole", "broken", "full", "closed"].map((name) => [name, sum((rack) => rack.states[name] ?? 0)]).filter(([, count]) => count);
+  const counts = ["whole", "partial", "full", "closed"].map((name) => [name, sum((rack) => rack.states[name] ?? 0)]).filter(([, count]) => count);
   const tabs = maps.map((map) => el("button", {
     "aria-pressed": String(map === shown), "data-key": `resource ${map.resource}`, on: { click: () => { state.resource = map.resource; draw(); } },
   }, visible(map.resource)));
@@ -72,7 +72,7 @@ function mapSection() {
   return el("section", { id: "map" }, el("h2", {}, `Map: ${capacity} ${visible(shown.resource)} on ${plural(nodes, "node")}`),
     el("div", { class: "tools" }, maps.length > 1 ? tabs : null,
       nodes <= 512 ? el("button", { "data-key": "all racks", on: { click: () => { all.forEach((key) => (every ? state.open.delete(key) : state.open.add(key))); draw(); } } }, every ? "close all racks" : "open all racks") : null,
-      el("span", { class: "soft" }, `${counts.map(([name, count]) => `${count} ${name}`).join(", ")}. A node is whole if none of its devices is in use, broken if some are.`)),
+      el("span", { class: "soft" }, `${counts.map(([name, count]) => `${count} ${name}`).join(", ")}. A node is whole if none of its devices is in use, partial if some are.`)),
     el("div", { class: "tools" }, holders.slice(0, 40).map((tenant) => el("span", {}, mark(tenant), " ", named(tenant))),
       holders.length > 40 ? el("span", { class: "soft" }, `and ${holders.length - 40} more tenants`) : null),
     el("div", { class: shown.racks.length > 60 ? "racks dense" : "racks" }, shown.racks.map((rack) => rackCard(shown.resource, rack))));

@@ -8,7 +8,7 @@ function tenantName(tenant) {
 function tenantSection() {
   const { tenants } = state.picture;
   const shown = tenants.filter((row) => !state.wanted || row.name.includes(state.wanted));
-  const heads = [head("tenant", "name"), head("state", "short"), head("reason", ""), head("since", "short"), head("cohort", ""), head("devices", "number"), head("borrowed", "number"), head("waiting", "number")];
+  const heads = [head("tenant", "name"), head("state", "short"), head("reason", ""), head("since", "short"), head("cohort", ""), head("devices", "number"), head("borrowed", "number"), head("in the queue", "number")];
   const rows = (from) => from.map((row) => [
     [mark(row.name), " ", tenantName(row.name)], level(row.level), row.level === "ok" ? "" : [el("strong", {}, visible(row.reason)), ` ${visible(row.text ?? "")}`],
     ago(row.since), row.cohort ? named(row.cohort) : "", `${row.used ?? 0}/${row.nominal ?? 0}`, row.borrowed ? String(row.borrowed) : "", row.waiting ? String(row.waiting) : ""]);
