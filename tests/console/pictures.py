@@ -8,7 +8,7 @@ Each is a screenshot of the page of `bulkhead top --html` in Debian's Chromium, 
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,17 +31,17 @@ _SHORT: Final = 560
 _TALL: Final = 1340
 
 
-def draw(browser: Browser, folder: Path, name: str, host: sample.Host) -> Path:
-    """One picture."""
+def draw(browser: Browser, folder: Path, name: str, host: sample.Host, into: Path) -> Path:
+    """One picture; its page is left in `folder`."""
     path = folder / f"{name}.html"
     path.write_text(page.document(as_json(picture_of(host.seen()), nodes=True), live=False), encoding="utf-8")
     browser.size(_WIDTH, _HEIGHT if name == "console" else _SHORT)
     browser.open(path.as_uri())
     browser.shows("Map: ")
-    return browser.picture(FOLDER / f"{name}.png")
+    return browser.picture(into / f"{name}.png")
 
 
-def draw_own(browser: Browser, folder: Path) -> Path:
+def draw_own(browser: Browser, folder: Path, into: Path) -> Path:
     """The page of a tenant's user."""
     path = folder / "console-own.html"
     text = page.document(ownsample.own_work(), live=False)
@@ -49,19 +49,26 @@ def draw_own(browser: Browser, folder: Path) -> Path:
     browser.size(_WIDTH, _TALL)
     browser.open(path.as_uri())
     browser.shows("Slurm jobs that run")
-    return browser.picture(FOLDER / "console-own.png")
+    return browser.picture(into / "console-own.png")
+
+
+def draw_all(browser: Browser, folder: Path, into: Path) -> Iterator[Path]:
+    """Every picture."""
+    for name, make in STATES.items():
+        yield draw(browser, folder, name, make(), into)
+    yield draw_own(browser, folder, into)
+    browser.dark(on=True)
+    browser.size(390, 844)
+    browser.open((folder / "console.html").as_uri())
+    browser.shows("Map: ")
+    yield browser.picture(into / "console-phone.png")
+    browser.dark(on=False)
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder) / "profile") as browser:
-        for name, make in STATES.items():
-            print(draw(browser, Path(folder), name, make()), flush=True)
-        print(draw_own(browser, Path(folder)), flush=True)
-        browser.dark(on=True)
-        browser.size(390, 844)
-        browser.open((Path(folder) / "console.html").as_uri())
-        browser.shows("Map: ")
-        print(browser.picture(FOLDER / "console-phone.png"))
+        for path in draw_all(browser, Path(folder), FOLDER):
+            print(path, flush=True)
     return 0
 
 
