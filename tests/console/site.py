@@ -23,6 +23,8 @@ from tests.kit.ledgerhost import GPU, LedgerHost, leads
 from tests.kit.pki import Authority
 from tests.kit.servers import ApiServer
 
+# What a quota that is tried in the page would cost.
+OVER = {"policy": "Reclaim", "grace": "10m"}
 READY_SINCE = "2026-01-01T00:00:00Z"
 
 
@@ -44,7 +46,7 @@ async def made_on(server: ApiServer) -> AsyncIterator[Site]:
         Client(server.admin, user_agent="tests", field_manager="tests") as client,
         LedgerHost.open(client) as host,
     ):
-        cohort = await host.cohort("research", reclaim={"minRuntime": "168h", "within": "1m"})
+        cohort = await host.cohort("research", reclaim={"minRuntime": "168h", "within": "1m"}, overQuota=OVER)
         nodes = [await host.node(f"gpu-{number}", 8) for number in range(6)]
         for number, node in enumerate(nodes):
             marks = {labels.RACK: f"rack-{number // 3 + 1}", labels.NVLINK_DOMAIN: f"nvl-{number // 2}"}

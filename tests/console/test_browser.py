@@ -135,14 +135,17 @@ def test_a_tenant_has_a_page_with_its_parts_certificates_snapshots_and_usage(pag
 def test_a_slider_says_which_tenant_would_lose_what(page: Browser, site: Site) -> None:
     slider = "document.querySelector('input[type=range]')"
     page.run(f"{slider}.value = 8; {slider}.dispatchEvent(new Event('change'))")
-    page.shows("no pod would be evicted")
-    page.shows("would hold")
+    page.shows("would lose devices")
+    lost = str(page.run("return document.querySelector('.outcome').innerText"))
+    assert f"would lose devices: {site.borrower} 8" in lost
+    assert "8 nvidia.com/gpu" in lost, "the pod is named with its devices, why, and by when it is gone"
+    assert "OverQuota" in lost
     page.picture(PICTURES / "try.png")
     assert page.run(f"return {slider}.value") == "8"
     page.run(f"{slider}.focus()")
     page.press("ArrowRight")
     page.until(lambda: page.run(f"return {slider}.value") == "9", "the slider to follow a key")
-    page.shows("would hold 7 nvidia.com/gpu more")
+    page.shows("would lose devices")
     assert page.run(f"return document.activeElement === {slider}"), "the next key moves it on"
     assert seen_by_all(page) == []
     page.size(1400, 1800)
