@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 import bulkhead
+from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
+from tests.kit import crds
 from tests.kit.commandline import Cli, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
 from workstation.cli import hostfile, main, values
@@ -92,7 +94,10 @@ def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPat
     assert main.build_parser([]).prog == "kubectl bulkhead"
 
 
-async def test_a_cluster_without_bulkhead_is_named_as_such(plane_config: KubeConfig, tmp_path: Path) -> None:
+async def test_a_cluster_without_bulkhead_is_named_as_such(
+    plane_config: KubeConfig, plane_client: Client, tmp_path: Path
+) -> None:
+    await crds.remove(plane_client)  # tests of another file may have installed them there
     path = tmp_path / "config"
     path.write_bytes(to_yaml(plane_config))
     done = await finish(await start_anew("tenant", "list", "--kubeconfig", str(path)))

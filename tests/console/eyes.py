@@ -58,5 +58,5 @@ def unreached(browser: Browser) -> list[str]:
 
 
 def without(browser: Browser, kind: str) -> None:
-    """Show the page as somebody sees it who lacks colours; "none" ends that."""
+    """Show the page as a reader who lacks colours sees it; "none" ends that."""
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedVisionDeficiency", {"type": kind})

@@ -1,5 +1,6 @@
 """Installs the generated CRDs on a test's API server, and waits until definitions are served, or no longer served."""
 
+import contextlib
 import functools
 from pathlib import Path
 
@@ -19,6 +20,21 @@ async def install(client: Client) -> None:
     """Apply crds/*.yaml if they have changed. Returns when objects of their kinds can be listed."""
     if await apply_all(client, definitions()):
         await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES, kinds.COHORTS)
+
+
+async def remove(client: Client) -> None:
+    """Take them away again, with all objects of their kinds. Returns when none of them is there."""
+    names = {str(definition["metadata"]["name"]) for definition in definitions()}
+
+    async def gone() -> bool:
+        there = {item["metadata"]["name"] for item in (await client.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)).items}
+        return not names & there
+
+    for name in sorted(names):
+        with contextlib.suppress(NotFound):
+            await client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
+    await until(gone, "the definitions to be gone")
+    await served(client, kinds.TENANTS, there=False)
 
 
 @functools.cache

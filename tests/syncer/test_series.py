@@ -51,10 +51,10 @@ def test_a_syncer_costs_as_many_series_as_the_page_says() -> None:
     code = "from tests.syncer import test_series as t; print(t.count()); t.everything(); print(t.count())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     rest, most = (int(line) for line in done.stdout.split())
-    said = re.search(r"A syncer at rest has (\d+) series, one at\nwork on every kind (\d+) at the most", PAGE.read_text())
-    assert said is not None
-    assert 0.9 * int(said[1]) <= rest <= int(said[1])
-    assert 0.9 * int(said[2]) <= most <= int(said[2])
+    written = re.search(r"A syncer at rest has (\d+) series, one at\nwork on every kind (\d+) at the most", PAGE.read_text())
+    assert written is not None
+    assert 0.9 * int(written[1]) <= rest <= int(written[1])
+    assert 0.9 * int(written[2]) <= most <= int(written[2])
 
 
 def test_no_series_is_only_the_time_at_which_another_was_made() -> None:

@@ -144,7 +144,7 @@ class _Watch:
 
 
 def told_of(moments: Sequence[Moment], idle: Values) -> dict[str, Any]:
-    """One row for each field, and what NVML said of the process."""
+    """One row for each field, and what NVML reported of the process."""
     loaded = [moment for moment in moments if -3 <= moment.at < 0]
     rows = {}
     for name, rest in idle.items():

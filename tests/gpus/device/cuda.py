@@ -21,7 +21,7 @@ PATTERN: Final = 0xB01C4EAD
 _BLOCKS: Final = (1 << 30, 64 << 20, 2 << 20)
 _CONTROL_BYTES: Final = 1 << 30
 # The first page of a GPU's addresses is never given out.
-_NOBODYS: Final = 0x1000
+_NEVER_GIVEN: Final = 0x1000
 
 KERNEL: Final = b"""
 .version 7.0
@@ -259,12 +259,12 @@ def load(seconds: float) -> dict[str, Any]:
 
 
 def fault() -> dict[str, Any]:
-    """A kernel reads memory that nobody gave it, which the driver reports as an XID."""
+    """A kernel reads memory that is not its own, which the driver reports as an XID."""
     cuda = Cuda()
     if cuda.by_kernel != "yes":
         return {"faulted": False, "by_kernel": cuda.by_kernel}
     try:
-        cuda.look(_NOBODYS, 4096)
+        cuda.look(_NEVER_GIVEN, 4096)
     except CudaError as error:
         return {"faulted": True, "error": str(error.__context__ or error)}
     return {"faulted": False}
