@@ -30,7 +30,7 @@ def measure(place: Place, readings: Readings) -> None:
     tenants.wait_condition(place.host, NAME, "StoreHasRoom", status="True", seconds=180)
     counts = [_filled(tenant.api, 0)]
     begin = time.monotonic()
-    # A store of which old versions can be given up is open again within seconds: then an event has said it.
+    # A store of which old versions can be given up is open again within seconds: then an event reports it.
     until("the Tenant to say that its store is full", partial(_told, place.host), seconds=180, interval=0.25)
     noticed = time.monotonic() - begin
     place.note(f"full after {counts[0]} ConfigMaps; StoreFull after {noticed:.1f} s")
@@ -48,12 +48,12 @@ def measure(place: Place, readings: Readings) -> None:
 
 
 def _told(host: Api) -> None:
-    """Whether the Tenant says that its store is full, or said so."""
+    """Whether the Tenant reports that its store is full, or did."""
     tenant = host.get("Tenant", NAME)
     ready, uid = tenants.conditions(tenant).get("Ready", {}), tenant["metadata"]["uid"]
-    said = [event for event in host.list("Event", "default") if event["involvedObject"].get("uid") == uid]
-    if ready.get("reason") != "StoreFull" and not any(event["reason"] == "StoreFull" for event in said):
-        raise NotYetError(f"Ready is {ready.get('reason')}, and no event says StoreFull among {len(said)}")
+    events = [event for event in host.list("Event", "default") if event["involvedObject"].get("uid") == uid]
+    if ready.get("reason") != "StoreFull" and not any(event["reason"] == "StoreFull" for event in events):
+        raise NotYetError(f"Ready is {ready.get('reason')}, and no event says StoreFull among {len(events)}")
 
 
 def _filled(api: Api, first: int) -> int:

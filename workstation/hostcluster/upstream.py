@@ -148,7 +148,7 @@ def _kubelet(node: Node) -> Component:
         f"--root-dir={node.kubelet_dir}",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",
-        # cAdvisor in the kubelet looks for names of containers and for their networks here, and knows nothing of the endpoint in
+        # cAdvisor in the kubelet looks here for names of containers and their networks, and knows nothing of the endpoint in
         # the configuration: without it the metrics of pods have neither. There is no field for it.
         f"--containerd={node.containerd_socket}",
     )
