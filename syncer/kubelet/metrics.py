@@ -10,6 +10,7 @@ while discovery goes on: an API that is announced and does not answer keeps name
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.podphase import placed_on
 from bulkhead.gpus.exposition import Sample as Figure
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta
 from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.objects import Key, Resource, key_of, uid_of
 from bulkhead.kube.resources import NODES, POD_METRICS, PODS
@@ -31,6 +33,8 @@ from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_met
 
 FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
 _DEADLINE: Final = 10.0
+# Lists of the plane at the same time, each of a page of names: callers with a selector wait for their turn.
+MOST_SELECTIONS: Final = 4
 
 
 async def _none(_: str) -> Sequence[Figure]:
@@ -64,6 +68,7 @@ class PodMetrics:
         self._host_name = host_name
         self._figures = figures
         self._lock = asyncio.Lock()
+        self._choosing = asyncio.Semaphore(MOST_SELECTIONS)
         self._measured: dict[str, Obj] = {}
         self._cpu = CpuCount()
         self._by_node: dict[str, NodePods] = {}
@@ -131,18 +136,24 @@ class PodMetrics:
         """The keys that the selectors choose, by the plane's own judgement; None without selectors."""
         if not asked.label_selector and not asked.field_selector:
             return None
+        found: set[Key] = set()
         try:
-            listed = await self._plane.list(
-                resource,
-                asked.namespace or None,
-                label_selector=asked.label_selector or None,
-                field_selector=asked.field_selector or None,
-            )
+            async with self._choosing:
+                pages = self._plane.pages(
+                    resource,
+                    asked.namespace or None,
+                    label_selector=asked.label_selector or None,
+                    field_selector=asked.field_selector or None,
+                    metadata_only=True,
+                )
+                async with contextlib.aclosing(pages):
+                    async for page in pages:
+                        found.update(decode_meta(item).key for item in page.items)
         except ApiError as error:
             raise BadRequestError(400 if error.status == 400 else 503, error.message) from error
         except KubeError as error:
             raise BadRequestError(503, "metrics: this cluster's API did not answer") from error
-        return {key_of(obj) for obj in listed.items}
+        return found
 
     async def _measure(self) -> dict[str, Obj]:
         """The host's PodMetrics by host name, at most five seconds old."""

@@ -1,16 +1,19 @@
 """What is asked of the host, how often, and what is answered when it has nothing to tell."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import encode
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Key, ObjList, Resource
 from syncer.http1 import BadRequestError
-from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
+from syncer.kubelet.metrics import FRESH_SECONDS, MOST_SELECTIONS, PodMetrics
 from syncer.kubelet.metricsroutes import Question
 from tests.kit.fakeclock import FakeClock
 
@@ -33,6 +36,7 @@ class Side:
         self.items = list(items)
         self.asked: list[tuple[str, str | None, str | None]] = []
         self.error: KubeError | None = None
+        self.lists = self.most_lists = 0
 
     async def list(
         self, r: Resource, namespace: str | None = None, *, label_selector: str | None = None, field_selector: str | None = None
@@ -42,6 +46,26 @@ class Side:
         if self.error is not None:
             raise self.error
         return ObjList(self.items, "1")
+
+    async def pages(
+        self,
+        r: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[Any]:
+        assert metadata_only, "of what is chosen the names are enough"
+        self.asked.append((r.kind, namespace, label_selector))
+        self.lists += 1
+        self.most_lists = max(self.most_lists, self.lists)
+        try:
+            for item in self.items:
+                await asyncio.sleep(0)
+                yield SimpleNamespace(items=[encode(item)])
+        finally:
+            self.lists -= 1
 
 
 class Bench:
@@ -76,6 +100,14 @@ async def test_item_87_selectors_are_the_planes_affair() -> None:
     bench.plane.items = [pod("b", "db"), pod("b", "unmeasured")]
     assert await bench.names(Question("pods", "b", label_selector="app in (db)")) == ["db"]
     assert bench.plane.asked == [("Pod", "b", "app in (db)")]
+
+
+async def test_however_many_select_few_lists_of_the_plane_are_open_and_each_is_of_names() -> None:
+    bench = Bench()
+    bench.plane.items = [pod("b", "db"), pod("b", "unmeasured")]
+    found = await asyncio.gather(*(bench.names(Question("pods", "b", label_selector=f"at={n}")) for n in range(200)))
+    assert found == [["db"]] * 200
+    assert bench.plane.most_lists == MOST_SELECTIONS
 
 
 async def test_the_host_is_asked_once_however_many_ask() -> None:
