@@ -53,7 +53,7 @@ def verdict(before: float | None, fault: dict[str, Any], seen: list[float | None
 def _watch(
     collector: Nvml, running: "Future[dict[str, Any]]", before: float | None
 ) -> tuple[dict[str, Any], list[float | None], float | None]:
-    """What the process reported, each number of the metric, and when it took the first: negative while the process ran."""
+    """What the process printed, each number of the metric, and when the first came: negative while the process ran."""
     first: float | None = None
     ended: float | None = None
     seen: list[float | None] = []
