@@ -57,6 +57,7 @@ async def test_an_archive_has_no_secret_and_says_what_it_could_not_read(
     assert json.loads(files["work/secrets.json"])[0]["bytes"] == {"key": len(CANARY)}
     assert [item["metadata"]["name"] for item in json.loads(files["work/pods.json"])] == ["web-0-host"]
     assert json.loads(files["work/events.json"])[0]["reason"] == "Failed"
+    assert json.loads(files["ledger.json"]) == {}, "the ledger was asked, and counts nothing for a tenant without a quota"
     assert json.loads(files["host/tenant.json"])["status"]["conditions"][0]["message"] == "etcd is starting"
 
 

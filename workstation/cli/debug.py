@@ -9,8 +9,9 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import bulkhead
 from bulkhead.api.objects import Obj
@@ -22,9 +23,11 @@ from workstation.cli.credentials import document as kubeconfigs
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress, plain
 from workstation.cli.parsing import RAW, Parser
+from workstation.cli.quotas import hostview
+from workstation.cli.quotas.decided import decided
 from workstation.collect import archive
 from workstation.collect.archive import Collected
-from workstation.collect.gather import Gatherer, PlaneSilentError
+from workstation.collect.gather import Gatherer, NotReadError
 
 _LEAST_SECONDS: Final = 5
 _MOST_SECONDS: Final = 600
@@ -53,9 +56,9 @@ def add_arguments(parser: Parser) -> None:
         "collect",
         help="write an archive about one tenant, without secrets",
         description="Write an archive about one tenant for a colleague: objects of its plane, conditions, events, bounded\n"
-        "logs of all parts, the state of its etcd, what differs between plane and host, and versions. Secrets, and texts that\n"
-        "the tenant wrote, are left out: names, numbers and reasons stay. Nothing is changed. Look into the archive before\n"
-        "you send it to another company.",
+        "logs of all parts, the state of its etcd, what the ledger counts and decides, what differs between plane and host,\n"
+        "and versions. Secrets, and texts that the tenant wrote, are left out: names, numbers and reasons stay. Nothing is\n"
+        "changed. Look into the archive before you send it to another company.",
         epilog="examples:\n"
         "  bulkhead debug collect red\n"
         "  bulkhead debug collect red --write /tmp/red.tar.gz --no-plane     a plane that hangs is not asked\n",
@@ -111,17 +114,25 @@ async def _collect(request: CollectRequest) -> Collected:
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, request.tenant)
         with Progress() as progress:
-            gatherer = Gatherer(client, request.tenant, progress.show, lambda: _plane(client, request, tenant))
-            return await gatherer.run(request.seconds)
+            plane, ledger = partial(_plane, client, request, tenant), partial(_decided, client, request.tenant)
+            return await Gatherer(client, request.tenant, progress.show, plane, ledger).run(request.seconds)
+
+
+async def _decided(client: Client, tenant: str) -> dict[str, Any]:
+    try:
+        view = await hostview.observe(client)
+    except CliError as error:
+        raise NotReadError(error.cause) from error
+    return await asyncio.to_thread(decided, view, tenant)
 
 
 async def _plane(client: Client, request: CollectRequest, tenant: Obj) -> Client:
-    """A client of the plane. Raises PlaneSilentError if it cannot be had."""
+    """A client of the plane. Raises NotReadError if it cannot be had."""
     if not request.plane:
-        raise PlaneSilentError("not asked (--no-plane)")
+        raise NotReadError("not asked (--no-plane)")
     try:
         found = await certificate.current(client, request.host, tenant, patience=_PLANE_SECONDS)
         data = kubeconfigs.with_certificate(tenant, found)
     except CliError as error:
-        raise PlaneSilentError(error.cause) from error
+        raise NotReadError(error.cause) from error
     return connection.plane_client(data, seconds=_PLANE_SECONDS, answer_bytes=_ANSWER_LIMIT_BYTES)

@@ -2,6 +2,7 @@
 
     host: lists of objects, the Tenant ──┐
     host: logs of the plane's containers ├──> Collected: files, and what was not read and why
+    host: what the ledger decides now ───┤
     plane: /readyz, some metrics ────────┘
 
 A plane that is frozen, or a host that refuses one of the reads, costs one line of the manifest.
@@ -30,12 +31,14 @@ _MOST_OBJECTS: Final = 5000
 _PATHS: Final = {"plane-api/readyz.txt": "/readyz?verbose", "plane-api/livez.txt": "/livez?verbose"}
 
 
-class PlaneSilentError(Exception):
-    """There is no client of the plane, and why."""
+class NotReadError(Exception):
+    """A source that cannot be had, and why."""
 
 
 Note = Callable[[str], None]
 PlaneClient = Callable[[], Awaitable[Client]]
+# What the ledger counts of the tenant and decides now, as JSON.
+Decided = Callable[[], Awaitable[Any]]
 
 
 @dataclass(slots=True)
@@ -46,6 +49,7 @@ class Gatherer:
     tenant: str
     note: Note
     open_plane: PlaneClient
+    decided: Decided
     collected: Collected = field(default_factory=Collected)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SIDE_BY_SIDE))
     _left: int = 0
@@ -57,6 +61,7 @@ class Gatherer:
             ("host/versions.json", self._versions()),
             ("plane-api", self._plane()),
             ("logs", self._logs()),
+            ("ledger.json", self._ledger()),
             *((item.path, self._list(item)) for item in sources.listed(self.tenant)),
         ]
         self._left = len(reads)
@@ -74,7 +79,7 @@ class Gatherer:
     async def _guarded(self, path: str, read: Awaitable[None]) -> None:
         try:
             await read
-        except (KubeError, PlaneSilentError, TimeoutError, OSError, ValueError) as error:
+        except (KubeError, NotReadError, TimeoutError, OSError, ValueError) as error:
             self.collected.failures[path] = redact.line(str(error) or type(error).__name__)[:500]
         self._left -= 1
         self.note(f"{len(self.collected.files)} files read, {self._left} sources left")
@@ -87,6 +92,10 @@ class Gatherer:
         self.collected.add_json(
             "host/tenant.json", redact.tenant(await self._turn(self.client.get(kinds.TENANTS, self.tenant)))
         )
+
+    async def _ledger(self) -> None:
+        """It reads nodes and pods of the whole host, which may take as long as all the rest."""
+        self.collected.add_json("ledger.json", await self.decided())
 
     async def _versions(self) -> None:
         self.collected.add_json("host/versions.json", await self._turn(self.client.version()))
