@@ -3,6 +3,7 @@
     host: lists of objects, the Tenant ──┐
     host: logs of the plane's containers ├──> Collected: files, and what was not read and why
     host: what the ledger decides now ───┤
+    host: the leader's metrics of it ────┤
     plane: /readyz, some metrics ────────┘
 
 A plane that is frozen, or a host that refuses one of the reads, costs one line of the manifest.
@@ -28,6 +29,7 @@ _LOG_BYTES: Final = 1 << 20  # of one container, and again of its former instanc
 _LOG_LINES: Final = 5000
 _MOST_PODS: Final = 40
 _MOST_OBJECTS: Final = 5000
+_METRICS_PORT: Final = 8080
 _PATHS: Final = {"plane-api/readyz.txt": "/readyz?verbose", "plane-api/livez.txt": "/livez?verbose"}
 
 
@@ -62,6 +64,7 @@ class Gatherer:
             ("plane-api", self._plane()),
             ("logs", self._logs()),
             ("ledger.json", self._ledger()),
+            ("controller-metrics.txt", self._figures()),
             *((item.path, self._list(item)) for item in sources.listed(self.tenant)),
         ]
         self._left = len(reads)
@@ -120,6 +123,23 @@ class Gatherer:
         ]
         self._left += len(reads)
         await asyncio.gather(*reads)
+
+    async def _figures(self) -> None:
+        """What the leading controller exports of the tenant, among it the state of its etcd: also while its API is dead."""
+        why = "no pod of the controller runs"
+        for pod in (await self._turn(self.client.list(kinds.PODS, label_selector=labels.CONTROLLER))).items[:_MOST_PODS]:
+            meta = pod["metadata"]
+            path = kinds.PODS.path(meta["namespace"], f"{meta['name']}:{_METRICS_PORT}", "proxy/metrics")
+            try:
+                page = await self._turn(self.client.get_raw(path, timeout=_READ_SECONDS))
+            except (KubeError, TimeoutError) as error:
+                why = str(error) or "no answer"
+                continue
+            if found := sources.lines_of_tenant(page, self.tenant).strip():
+                self.collected.add("controller-metrics.txt", found + b"\n")
+                return
+            why = "the controller has reported nothing of the tenant yet"
+        raise NotReadError(why)
 
     async def _log(self, folder: str, pod: Obj, container: str, only: str | None) -> None:
         meta = pod["metadata"]

@@ -1,5 +1,6 @@
 """What an archive is made of, as data: which kind is read where, and how it is redacted. Pure."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -89,6 +90,17 @@ PLANE_METRICS: Final = (
     "process_start_time_seconds",
 )
 MOST_METRIC_LINES: Final = 2000
+
+
+def lines_of_tenant(page: bytes, tenant: str) -> bytes:
+    """What the controller exports of one tenant: of its etcd, its API server, its certificates, its quota."""
+    label = f'tenant="{tenant}"'.encode()
+    found = (line for line in page.splitlines() if line.startswith(b"bulkhead_") and _labels(line).count(label))
+    return b"\n".join([*itertools.islice(found, MOST_METRIC_LINES), b""])
+
+
+def _labels(line: bytes) -> tuple[bytes, ...]:
+    return tuple(line.partition(b"{")[2].partition(b"}")[0].split(b","))
 
 
 def metric_lines(data: bytes) -> bytes:
