@@ -43,7 +43,7 @@ def whole() -> Readings:
         restores=[Restore(size, size + 0.4, 30.0, 31.0, 12.0, 15.0, BOTH_FAIL) for size in (1, 10, 100)],
         everything=Everything(40, 1200.0, 1210.0, (), ()),
         started=Started(20.0, 25.0),
-        full=Full(20.0, 60.0),
+        full=Full(4.0, 40.0),
     )
     readings.events = [Event(DELETED, 20.0, ONE_FAILS), Event(DELETED, 25.0, WELL), Event(FORCED, 20.0, ONE_FAILS)]
     readings.events += [Event(LOST, 60.0, WELL), Event(ROLLOUT, 90.0, WELL), Event(CONTROL, 15.0, BOTH_FAIL)]

@@ -27,10 +27,6 @@ FILES = {
 NOT_RECORDED = {
     "provision": {"controller_rss_mib"},
     "slurm": {"ready_s", "idle_rss_mib", "reclaim_s"},
-    "durable": {
-        "full.noticed_s",
-        "full.opened_s",
-    },
 }
 
 
