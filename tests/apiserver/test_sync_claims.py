@@ -12,7 +12,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
 from syncer.translate.kinds.classes import DEFAULT_STORAGE_CLASS
-from tests.kit.syncerbed import SyncerBed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.syncersettings import settings_for
 
 CLASSES: dict[str, Any] = {
     "ordinary": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},

@@ -12,7 +12,8 @@ from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS
 from syncer import metrics
-from tests.kit.syncerbed import SyncerBed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.syncersettings import settings_for
 
 CLASS = "public"
 DOMAIN = "apps.example.org"

@@ -3,8 +3,14 @@
 import pytest
 
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES
-from syncer import events, metrics
+from syncer import events, metrics, ownquota
 from tests.kit.syncerbed import SyncerBed, until
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written at a pace is written soon: rest is waited for."""
+    monkeypatch.setattr(ownquota, "PACE_SECONDS", 0.1)
 
 
 def writes() -> dict[str, float]:
@@ -26,7 +32,9 @@ async def rest(bed: SyncerBed) -> None:
 
     async def at_rest() -> bool:
         nonlocal quiet, before
-        quiet, before = quiet + 1 if session.queue.idle and writes() == before else 0, writes()
+        # A new picture of the quota is written some seconds after the one before.
+        idle = session.queue.idle and not session.own_quota._changed.is_set()
+        quiet, before = quiet + 1 if idle and writes() == before else 0, writes()
         return quiet > 7  # more than half a second of looks, which come ever less often
 
     await bed.idle()

@@ -14,7 +14,8 @@ from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate.kinds import gate
 from tests.kit.coscheduling import coscheduling
-from tests.kit.syncerbed import SyncerBed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.syncersettings import settings_for
 
 GPU = "nvidia.com/gpu"
 

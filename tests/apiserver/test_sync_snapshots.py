@@ -27,7 +27,8 @@ from tests.kit.snapshotting import (
     says,
     take,
 )
-from tests.kit.syncerbed import SyncerBed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.syncersettings import settings_for
 
 CONTENT = "snapcontent-1b7c0d4e-6a3f-4f64-9d1e-3f0a7b8c9d0e"
 

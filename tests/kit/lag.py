@@ -1,6 +1,7 @@
 """Waits for copies that lag behind a test's writes: informers' caches, and the quotas that API servers have in memory."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 
 from bulkhead.api.objects import Obj
@@ -9,6 +10,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Key, Resource
+from bulkhead.kube.resources import NAMESPACES
 
 
 async def caught_up(informer: Informer) -> bool:
@@ -34,6 +36,12 @@ async def caught_up(informer: Informer) -> bool:
         return False
     held = [informer.store.meta(key) for key in informer.store.keys()]  # noqa: SIM118 -- a store, not a dict
     return listed == {meta.key: meta.resource_version for meta in held if meta is not None}
+
+
+async def revision(client: Client) -> str:
+    """The number of a server's last write, of whatever kind: it counts them all together."""
+    async with contextlib.aclosing(client.pages(NAMESPACES, limit=1, metadata_only=True)) as pages:
+        return (await anext(pages)).resource_version
 
 
 class Behind:

@@ -30,7 +30,7 @@ from bulkhead.kube.resources import (
     SERVICES,
 )
 from syncer.session import Session
-from tests.kit.syncerbed import settings_for
+from tests.kit.syncersettings import settings_for
 from tests.simulation import wire
 from tests.simulation.actors import HostActors, PlaneActors
 from tests.simulation.api import Api, Refused

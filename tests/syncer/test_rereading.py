@@ -11,7 +11,7 @@ from bulkhead.kube.errors import Timeout
 from syncer import settings
 from syncer.rereading import Rereading
 from syncer.settings import Settings, taken_over
-from tests.kit.syncerbed import settings_for
+from tests.kit.syncersettings import settings_for
 
 
 def test_every_setting_that_is_read_again_is_one() -> None:

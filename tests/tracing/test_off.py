@@ -19,7 +19,7 @@ import syncer.__main__
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from syncer.session import Session
-from tests.kit.syncerbed import settings_for
+from tests.kit.syncersettings import settings_for
 async def build():
     sides = [Client(KubeConfig(server="http://127.0.0.1:1"), user_agent="t", field_manager="t") for _ in range(2)]
     session = Session(settings_for("red"{more}), *sides)

@@ -13,7 +13,7 @@ from syncer.kubelet import pace, server
 from syncer.kubelet.pace import LOG_BURST, PIECE_BYTES, Allowance, Paces
 from syncer.settings import Settings
 from tests.kit.fakeclock import FakeClock
-from tests.kit.syncerbed import settings_for
+from tests.kit.syncersettings import settings_for
 
 MIB = 1 << 20
 
