@@ -8,10 +8,13 @@ import pytest
 
 from tests.kit.order import (
     CONTROLLED,
+    GUARDED,
+    LONE,
     LONGEST_FIRST,
     MORTAL,
     PAIRED,
     POLICED,
+    QUIET,
     SCHEDULED,
     UNITS,
     file_of,
@@ -43,6 +46,9 @@ SHARED = {
     POLICED: ("tests/chart", r"\b(policed|admin|syncer): [A-Z]", r"def (policed|admin)\("),
     CONTROLLED: ("tests/chart/controller", "", ""),
     MORTAL: ("tests/kube", r"\bown_server: [A-Z]", ""),
+    QUIET: ("tests/controller/host", r"\bquiet_server: [A-Z]", ""),
+    GUARDED: ("tests/chart", r"\bguarded_server: [A-Z]", ""),
+    LONE: ("tests/apiserver", r"\blone_server: [A-Z]", ""),
 }
 
 
@@ -60,7 +66,7 @@ def test_those_that_share_a_server_are_one_unit(unit: str) -> None:
 
 
 def test_files_of_a_unit_stand_together() -> None:
-    files = [*sorted(UNITS[POLICED]), "tests/chart/test_in_use.py", *sorted(UNITS[CONTROLLED])]
+    files = [*sorted(UNITS[POLICED]), "tests/chart/test_priority.py", *sorted(UNITS[CONTROLLED])]
     served = {unit_of(file) for file in files}
     nodes = [f"{file}::test_{number}" for number in range(2) for file in files]
     units = [unit_of(node) for node in sorted(nodes, key=lambda node: place_of(node, (), served))]

@@ -11,12 +11,12 @@ from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
 from tests.kit import membersbed
 from tests.kit.etcdmembers import EtcdMembers
 from tests.kit.ledgerhost import LedgerHost
-from tests.kit.order import SCHEDULED, unit_of
+from tests.kit.order import LONE, SCHEDULED, unit_of
 from tests.kit.servers import ApiServer, by_token, running, with_pod_groups
 from tests.kit.snapshotting import KIND, serve_snapshots, snapshot_class
 from tests.kit.syncerbed import SyncerBed
 
-_SCHEDULED = pytest.StashKey[ApiServer]()
+_SHARED = pytest.StashKey[dict[str, ApiServer]]()  # by the unit of tests that share it
 
 
 @pytest.fixture
@@ -44,17 +44,24 @@ def scheduled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     with running("scheduled", tmp_path_factory.mktemp("scheduled"), with_pod_groups("10.96.0.0/16")) as server:
         server.start_scheduler()
         server.start_kwok()
-        request.session.stash[_SCHEDULED] = server
+        request.session.stash.setdefault(_SHARED, {})[SCHEDULED] = server
+        yield server
+
+
+@pytest.fixture(scope="package")
+def lone_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """An API server for files whose policies hold in every namespace, or which redefine kinds, but not for each other."""
+    with running("plane-alone", tmp_path_factory.mktemp("alone")) as server:
+        request.session.stash.setdefault(_SHARED, {})[LONE] = server
         yield server
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End that server after the last of its tests, which are one unit: the folder's other tests last for minutes more."""
-    server = item.session.stash.get(_SCHEDULED, None)
-    if server is not None and nextitem is not None and unit_of(nextitem.nodeid) != SCHEDULED:
-        del item.session.stash[_SCHEDULED]
-        server.stop()
+    """End such a server after the last of its tests, which are one unit: the folder's other tests last for minutes more."""
+    unit, shared = unit_of(item.nodeid), item.session.stash.get(_SHARED, {})
+    if unit in shared and nextitem is not None and unit_of(nextitem.nodeid) != unit:
+        shared.pop(unit).stop()
 
 
 @pytest.fixture

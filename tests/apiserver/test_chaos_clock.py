@@ -1,7 +1,7 @@
 """The policy by which a chaos experiment gives a program a wrong clock, on a real API server: that program and no other pod."""
 
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,22 +9,15 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS, NAMESPACES, PODS
 from e2e.chaos.faults import clocks
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
 LABELS = {"app": "syncer"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A server of its own: the policy holds for a namespace that other tests use."""
-    with running("clocks", tmp_path_factory.mktemp("clocks")) as started:
-        yield started
-
-
 @pytest.fixture
-async def host(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+async def host(lone_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(lone_server.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 

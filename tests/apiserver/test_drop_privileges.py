@@ -2,7 +2,7 @@
 
 import copy
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
@@ -23,7 +23,7 @@ from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.inside.objects import unprivileged
 from tests.kit.applying import apply_all
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 from tests.kit.yamlfiles import load
@@ -36,16 +36,9 @@ KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
 FULL: Final[Obj] = {"privileged": True, "capabilities": {"add": ["SYS_ADMIN"]}}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A plane of its own: the policy holds for every namespace."""
-    with running("plane-policed", tmp_path_factory.mktemp("plane-policed")) as started:
-        yield started
-
-
 @pytest.fixture
-async def plane(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+async def plane(lone_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(lone_server.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 

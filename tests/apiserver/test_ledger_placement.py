@@ -1,10 +1,11 @@
 """Where the ledger's placement check and the host's scheduler have to agree, with a real kube-scheduler.
 
-Nodes are objects without a kubelet; each test has an API server and a scheduler of its own.
+Nodes are objects without a kubelet; each test has a scheduler of its own, and an API server without pods and nodes.
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -16,12 +17,24 @@ from bulkhead.ledger import read
 from e2e.performance.fragmentation import hosts, trace
 from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.timeline import play
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.ledger.test_nodes import CASES, node_object
 
 SPACE = "needs"
 NODE_COUNT = 10
+
+
+@pytest.fixture
+async def server(file_server: ApiServer) -> AsyncIterator[ApiServer]:
+    """The server of this file, in which nothing of a test stays."""
+    yield file_server
+    with contextlib.suppress(KeyError):
+        file_server.kill("kube-scheduler")
+    async with Client(by_token(file_server.admin), user_agent="tests", field_manager="tests") as client:
+        for resource in (PODS, NODES):
+            for item in (await client.list_metadata(resource)).items:
+                await client.delete(resource, item["metadata"]["name"], item["metadata"].get("namespace"), grace_seconds=0)
 
 
 async def make_node(client: Client, case: dict[str, Any], name: str, only: dict[str, str]) -> None:
@@ -49,18 +62,18 @@ def pod_of(case: dict[str, Any], name: str, only: dict[str, str]) -> dict[str, A
     return {"metadata": {"name": name}, "spec": spec | {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
 
 
-async def test_needs_are_matched_as_by_the_scheduler(own_server: ApiServer) -> None:
+async def test_needs_are_matched_as_by_the_scheduler(server: ApiServer) -> None:
     """The table that the core is held to (tests/ledger/data/needs.yaml) is what a real scheduler does."""
     cases = {f"case-{number}": case for number, case in enumerate(CASES) if case.get("stored", True)}
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
-        await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+        await client.apply(NAMESPACES, {"metadata": {"name": SPACE}})
         for name, case in cases.items():
             # Each case has a node that only its own pod is for.
             await make_node(client, case, name, {"case": name})
         for name, case in cases.items():
             await client.create(PODS, pod_of(case, name, {"case": name}), SPACE)
         # From its first look on it sees all nodes as they are to be.
-        own_server.start_scheduler(hosts.configuration(own_server))
+        server.start_scheduler(hosts.configuration(server))
 
         async def judged() -> dict[str, str] | None:
             pods = (await client.list(PODS, SPACE)).items
@@ -96,11 +109,11 @@ ASKING: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_what_a_pod_asks_for_is_counted_as_by_the_scheduler(own_server: ApiServer) -> None:
+async def test_what_a_pod_asks_for_is_counted_as_by_the_scheduler(server: ApiServer) -> None:
     """On a node with exactly what the ledger counts a pod finds room, and where any of it is one less it does not."""
     heavy = {"metadata": {"name": "heavy"}, "handler": "heavy", "overhead": {"podFixed": {"cpu": "250m", "memory": "1Mi"}}}
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
-        await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+        await client.apply(NAMESPACES, {"metadata": {"name": SPACE}})
         await client.create(RUNTIME_CLASSES, heavy)
         fits: dict[str, bool] = {}
         for name, spec in ASKING.items():
@@ -118,7 +131,7 @@ async def test_what_a_pod_asks_for_is_counted_as_by_the_scheduler(own_server: Ap
                 await make_room(client, node, {**seen.asks, short: seen.asks[short] - 1})
                 fits[node] = False
         # From its first look on it sees all nodes as they are to be.
-        own_server.start_scheduler(hosts.configuration(own_server))
+        server.start_scheduler(hosts.configuration(server))
 
         async def judged() -> dict[str, str] | None:
             pods = (await client.list(PODS, SPACE)).items
@@ -144,14 +157,14 @@ def verdict(pod: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_the_same_trace_gives_the_same_admissions_alone_and_on_a_host(own_server: ApiServer, seed: int) -> None:
+async def test_the_same_trace_gives_the_same_admissions_alone_and_on_a_host(server: ApiServer, seed: int) -> None:
     """Every pod of a trace at the same moment on the same node: what was decided is what a real scheduler binds."""
     jobs = trace.make(seed, nodes=NODE_COUNT, jobs=60, load=1.2)
     capacity = NODE_COUNT * trace.PER_NODE
     alone = await play(jobs, Alone([trace.node(number) for number in range(NODE_COUNT)]), capacity)
     assert len(alone.started) == len(jobs)
     assert max(each.waiting for each in alone.samples) >= 5, "some had to wait"
-    async with asyncio.timeout(500), hosts.opened(own_server, hosts.Gated, NODE_COUNT) as side:
+    async with asyncio.timeout(500), hosts.opened(server, hosts.Gated, NODE_COUNT) as side:
         real = await play(jobs, side, capacity)
     assert real.placed == alone.placed
     assert real.samples == alone.samples

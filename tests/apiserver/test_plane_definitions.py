@@ -16,7 +16,7 @@ from controller.inside.budget import Budget
 from controller.inside.calls import Plane
 from controller.inside.objects import snapshots
 from tests.kit.crds import served
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.snapshotting import SNAPSHOT_KINDS, remove_snapshots
 from tests.kit.syncerbed import until
 
@@ -25,8 +25,8 @@ NAME = SNAPSHOTS["metadata"]["name"]
 
 
 @pytest.fixture
-async def plane(file_server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(file_server.admin, user_agent="tests", field_manager="tests") as client:
+async def plane(lone_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(lone_server.admin), user_agent="tests", field_manager="tests") as client:
         yield client
         await remove_snapshots(client)
 

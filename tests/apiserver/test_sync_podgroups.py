@@ -259,20 +259,25 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirrors, "RETRY_SECONDS", 0.2)
 
 
-def restart(server: ApiServer, *, serving: bool) -> None:
+def serve(server: ApiServer, *, groups: bool) -> None:
+    """Start it again with pod groups, or without, unless it runs so already."""
     plain = server.options.service_range
+    options = with_pod_groups(plain) if groups else type(server.options)(service_range=plain)
+    if options == server.options:
+        return
     server.kill()
-    server.options = with_pod_groups(plain) if serving else type(server.options)(service_range=plain)
+    server.options = options
     server.start_apiserver()
     server.wait()
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_else(
-    own_server: ApiServer, plane_client: Client
+    file_server: ApiServer, plane_client: Client
 ) -> None:
+    serve(file_server, groups=False)
     async with (
-        Client(by_token(own_server.admin), user_agent="tests", field_manager="tests") as host,
+        Client(by_token(file_server.admin), user_agent="tests", field_manager="tests") as host,
         SyncerBed.open(host, plane_client, podGroups=True) as bed,
     ):
         await group(bed, "gang")
@@ -281,24 +286,24 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
         await bed.event("gang", "the platform's host does not serve PodGroup", reason="NotSupported")
         await bed.running("plain")
         # The syncer notices by itself that a host now has the feature gates.
-        restart(own_server, serving=True)
+        serve(file_server, groups=True)
         pod = await bed.mirrored("train-0")
         assert pod["spec"]["schedulingGroup"]["podGroupName"] == (await bed.copy(POD_GROUPS, "gang") or {})["metadata"]["name"]
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from_the_host(
-    own_server: ApiServer, host_client: Client
+    file_server: ApiServer, host_client: Client
 ) -> None:
-    restart(own_server, serving=True)
+    serve(file_server, groups=True)
     async with (
-        Client(by_token(own_server.admin), user_agent="tests", field_manager="tests") as plane,
+        Client(by_token(file_server.admin), user_agent="tests", field_manager="tests") as plane,
         SyncerBed.open(host_client, plane, podGroups=True) as bed,
     ):
         await group(bed, "gang")
         first = await bed.copied(POD_GROUPS, "gang")
         await bed.stop()
-        restart(own_server, serving=False)
+        serve(file_server, groups=False)
         session = await bed.start()
         assert not session.caches.virtual["PodGroup"].served
         session.patrol.round()
@@ -308,7 +313,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
 
         await until(patrolled, "every key reconciled")
         assert session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is None
-        restart(own_server, serving=True)
+        serve(file_server, groups=True)
 
         async def served() -> bool:
             return session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is not None

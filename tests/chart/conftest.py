@@ -1,4 +1,4 @@
-"""An API server with the chart's policies, for the tests of this folder, and clients of it."""
+"""An API server with the chart's policies, for the tests of this folder, and clients of it; another for a few policies."""
 
 from typing import Any
 
@@ -13,6 +13,13 @@ from tests.kit.servers import ApiServer, by_token, running
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
     with running("policed", tmp_path_factory.mktemp("policed"), OPTIONS) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An API server in which each file puts the few policies that it is about; the policies of one file let another's pass."""
+    with running("guarded", tmp_path_factory.mktemp("guarded")) as server:
         yield server
 
 

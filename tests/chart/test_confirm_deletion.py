@@ -20,7 +20,7 @@ from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BIND
 from tests.kit.crds import install
 from tests.kit.helmchart import rendered
 from tests.kit.known import IN_FORCE
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant, tenant_class
 
@@ -29,18 +29,12 @@ NAMES = ("bulkhead-confirm-deletion", "bulkhead-confirm-namespaces")
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("confirm", tmp_path_factory.mktemp("confirm")) as made:
-        yield made
-
-
 @pytest.fixture
-async def admin(server: ApiServer) -> AsyncIterator[Client]:
-    """The policies, and two classes, of which gold asks for a confirmation."""
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+async def admin(guarded_server: ApiServer) -> AsyncIterator[Client]:
+    """The policies, and two classes, of which asking asks for a confirmation."""
+    async with Client(by_token(guarded_server.admin), user_agent="tests", field_manager="tests") as client:
         await install(client)
-        for name, asks in (("gold", True), ("silver", False)):
+        for name, asks in (("asking", True), ("lenient", False)):
             made = tenant_class(deletion={"confirm": asks}) | {"metadata": {"name": name}}
             await client.apply(kinds.TENANT_CLASSES, made)
         for obj in rendered():
@@ -63,7 +57,7 @@ def another(uid: str) -> str:
 
 
 async def ask(client: Client, name: str, **spec: Any) -> Any:
-    made = tenant(name, **({"class": "gold"} | spec)) | {"metadata": {"name": name}}
+    made = tenant(name, **({"class": "asking"} | spec)) | {"metadata": {"name": name}}
     return await client.apply(kinds.TENANTS, made)
 
 
@@ -85,7 +79,7 @@ async def test_without_the_annotation_a_tenant_stays_and_the_refusal_says_what_t
     made = await ask(admin, "team-a")
     uid = made["metadata"]["uid"]
     told = await refused(admin, kinds.TENANTS, "team-a")
-    assert "Tenant team-a was not deleted: its class gold asks for a confirmation" in told
+    assert "Tenant team-a was not deleted: its class asking asks for a confirmation" in told
     assert "`bulkhead tenant delete team-a`" in told
     assert f"`kubectl annotate tenant team-a bulkhead.dev/confirm-deletion={uid}`" in told
     with pytest.raises(ApiError, match="asks for a confirmation"):
@@ -101,7 +95,7 @@ async def test_without_the_annotation_a_tenant_stays_and_the_refusal_says_what_t
 
 
 async def test_a_class_that_does_not_ask_lets_its_tenants_go(admin: Client) -> None:
-    await ask(admin, "team-b", **{"class": "silver"})
+    await ask(admin, "team-b", **{"class": "lenient"})
     await ask(admin, "team-c")
     await refused(admin, kinds.TENANTS, "team-c")
     await admin.delete(kinds.TENANTS, "team-b")
@@ -110,7 +104,7 @@ async def test_a_class_that_does_not_ask_lets_its_tenants_go(admin: Client) -> N
 async def test_who_prunes_many_at_once_deletes_those_alone_that_may_go(admin: Client) -> None:
     for number in range(20):
         await ask(admin, f"many-{number}")
-    await ask(admin, "free", **{"class": "silver"})
+    await ask(admin, "free", **{"class": "lenient"})
     await refused(admin, kinds.TENANTS, "many-19")
     # All in one request.
     with contextlib.suppress(ApiError):
@@ -120,8 +114,8 @@ async def test_who_prunes_many_at_once_deletes_those_alone_that_may_go(admin: Cl
 
 
 async def test_what_a_tenant_was_built_of_counts_and_a_deletion_may_be_repeated(admin: Client) -> None:
-    made = await ask(admin, "team-d", **{"class": "silver"})
-    status = {"class": {"name": "gold", "uid": "1", "generation": 1, "spec": {}}}
+    made = await ask(admin, "team-d", **{"class": "lenient"})
+    status = {"class": {"name": "asking", "uid": "1", "generation": 1, "spec": {}}}
     await admin.patch(kinds.TENANTS, "team-d", {"status": status}, subresource="status")
     await refused(admin, kinds.TENANTS, "team-d")
     await admin.patch(kinds.TENANTS, "team-d", confirming(made))
@@ -132,7 +126,7 @@ async def test_what_a_tenant_was_built_of_counts_and_a_deletion_may_be_repeated(
     await admin.patch(kinds.TENANTS, "team-d", {"metadata": {"finalizers": None}})
 
 
-async def test_its_namespaces_stay_too_unless_the_controller_deletes_them(admin: Client, server: ApiServer) -> None:
+async def test_its_namespaces_stay_too_unless_the_controller_deletes_them(admin: Client, guarded_server: ApiServer) -> None:
     for name, marks in (("bh-kept", {CONFIRMED_ONLY: ASKS}), ("bh-kept-work", {CONFIRMED_ONLY: ASKS}), ("bh-loose", {})):
         meta = {"name": name, "labels": labels.made_for(name.removeprefix("bh-").removesuffix("-work")), "annotations": marks}
         made = await admin.create(kinds.NAMESPACES, {"metadata": meta})
@@ -145,7 +139,9 @@ async def test_its_namespaces_stay_too_unless_the_controller_deletes_them(admin:
     made = await admin.get(kinds.NAMESPACES, "bh-kept-work")
     await admin.patch(kinds.NAMESPACES, "bh-kept-work", confirming(made))
     await admin.delete(kinds.NAMESPACES, "bh-kept-work")
-    async with Client(server.config_for(CONTROLLER, "system:masters"), user_agent="tests", field_manager="tests") as controller:
+    async with Client(
+        guarded_server.config_for(CONTROLLER, "system:masters"), user_agent="tests", field_manager="tests"
+    ) as controller:
         await controller.delete(kinds.NAMESPACES, "bh-kept")
 
 

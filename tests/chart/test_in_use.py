@@ -22,7 +22,7 @@ from tests.kit.crds import install, served
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.known import IN_FORCE
 from tests.kit.kubeconfigs import to_yaml
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant, tenant_class
 
@@ -31,16 +31,10 @@ NAME = "bulkhead-in-use"
 OFFERED = ("gold", "silver")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("inuse", tmp_path_factory.mktemp("inuse")) as made:
-        yield made
-
-
 @pytest.fixture
-async def admin(server: ApiServer) -> AsyncIterator[Client]:
+async def admin(guarded_server: ApiServer) -> AsyncIterator[Client]:
     """The policy, two classes and two cohorts, which all go at the end, with whatever Tenants there are."""
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(by_token(guarded_server.admin), user_agent="tests", field_manager="tests") as client:
         await install(client)
         for name in OFFERED:
             await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": name}})

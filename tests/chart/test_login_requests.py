@@ -25,7 +25,7 @@ from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICIES as POLICIES
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BINDINGS
 from tests.kit.helmchart import rendered
 from tests.kit.known import IN_FORCE
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -97,15 +97,9 @@ REFUSED: dict[str, tuple[Obj, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("requests", tmp_path_factory.mktemp("requests")) as made:
-        yield made
-
-
 @pytest.fixture
-async def admin(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+async def admin(guarded_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(guarded_server.admin), user_agent="tests", field_manager="tests") as client:
         for obj in rendered():
             if obj["metadata"]["name"] == NAME:
                 await client.apply(POLICIES if obj["kind"] == "ValidatingAdmissionPolicy" else BINDINGS, obj)
@@ -114,9 +108,11 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def alice(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
+async def alice(guarded_server: ApiServer, admin: Client) -> AsyncIterator[Client]:
     """A user with every right; only the policy can refuse their requests."""
-    async with Client(server.config_for("alice", "system:masters"), user_agent="tests", field_manager="tests") as client:
+    async with Client(
+        guarded_server.config_for("alice", "system:masters"), user_agent="tests", field_manager="tests"
+    ) as client:
         yield client
 
 

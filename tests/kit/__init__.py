@@ -6,6 +6,7 @@
     an informer or a client with a bad server       hostileserver                               milliseconds
     two API servers of your session                 the fixtures host_client, plane_client      one pair a process
     one for a file that changes what others need    the fixture file_server                     two seconds a file
+    one for a few files that may see each other     quiet_server, guarded_server, lone_server   two seconds in all
     one that you may kill, freeze, restart          servers.running (fixture own_server)        two seconds, 400 MiB
     root, programs, namespaces, an address          machine                                     nothing, or a skip with a reason
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
@@ -20,11 +21,11 @@
     an identity provider, and a person who uses it  dex, people, believing                      seconds
     a real HAProxy                                  proxying                                    milliseconds
     a task next to the test, a leader               background, leading                         nothing
-    that a copy has seen what was written           lag                                         one list
+    that a copy has seen what was written           lag                                         one list, if anything was
     what a queue holds for later                    hastening                                   nothing
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
-    several processes of pytest                     workers, zygote                             one import of all tests
+    several processes of pytest                     workers, zygote, reports                    one import of all tests
     which file comes first, and together with which order (UNITS, LONGEST_FIRST)       nothing
     certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 

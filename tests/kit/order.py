@@ -16,6 +16,9 @@ SCHEDULED: Final = "with a scheduler"
 POLICED: Final = "with the chart's policies"
 CONTROLLED: Final = "with the controller's rights"
 MORTAL: Final = "with a server that is killed"
+QUIET: Final = "with a host without tenants"
+GUARDED: Final = "with a few of the chart's policies"
+LONE: Final = "with a server whose policies and kinds change"
 UNITS: Final[Mapping[str, frozenset[str]]] = {
     SCHEDULED: frozenset(
         f"tests/apiserver/test_{name}.py"
@@ -51,6 +54,9 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
         f"tests/chart/controller/test_{name}.py" for name in ("ledger", "logins", "people", "policies", "rights")
     ),
     MORTAL: frozenset(f"tests/kube/test_{name}.py" for name in ("informer", "lease", "watch")),
+    QUIET: frozenset(f"tests/controller/host/test_{name}.py" for name in ("cohorts", "logins", "owned")),
+    GUARDED: frozenset(f"tests/chart/test_{name}.py" for name in ("confirm_deletion", "in_use", "login_requests")),
+    LONE: frozenset(f"tests/apiserver/test_{name}.py" for name in ("chaos_clock", "drop_privileges", "plane_definitions")),
 }
 _UNIT_OF: Final = {file: unit for unit, files in UNITS.items() for file in files}
 # The units that take longest by `make slowest`.

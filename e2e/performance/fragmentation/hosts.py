@@ -61,7 +61,7 @@ class Host:
 
     async def prepare(self) -> None:
         """The namespace and the nodes."""
-        await self.client.create(NAMESPACES, {"metadata": {"name": trace.SPACE}})
+        await self.client.apply(NAMESPACES, {"metadata": {"name": trace.SPACE}})
         await at_once(self._make_node(node) for node in self.nodes)
 
     async def _make_node(self, node: dict[str, Any]) -> None:

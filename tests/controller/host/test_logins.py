@@ -4,7 +4,6 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +22,7 @@ from controller.host import logins
 from controller.host.logins import Logins
 from tests.kit.background import background
 from tests.kit.crds import install
-from tests.kit.servers import ApiServer, by_token, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -42,15 +41,9 @@ def filed(prefix: str, request: str, tenant: str = "nobodys") -> Obj:
     return {"metadata": {"generateName": f"{prefix}-", "labels": {"bulkhead.dev/tenant": tenant}}, "spec": spec}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("logins", tmp_path_factory.mktemp("logins")) as made:
-        yield made
-
-
 @pytest.fixture
-async def admin(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as client:
+async def admin(quiet_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(quiet_server.admin), user_agent="tests", field_manager="tests") as client:
         await install(client)
         yield client
         for each in (await client.list(REQUESTS)).items:
@@ -63,12 +56,12 @@ async def answered(client: Client, prefix: str) -> int:
     return sum(not decide.is_open(decide.request_of(each)) for each in ours)
 
 
-async def test_a_user_who_files_hundreds_keeps_no_other_waiting(server: ApiServer, admin: Client) -> None:
+async def test_a_user_who_files_hundreds_keeps_no_other_waiting(quiet_server: ApiServer, admin: Client) -> None:
     """All are refused, because they name no tenant; the last request is answered while nearly all of the flood still waits."""
     request = pem()
     async with (
-        Client(server.config_for("flood", "system:masters"), user_agent="tests", field_manager="tests") as flood,
-        Client(server.config_for("ada", "system:masters"), user_agent="tests", field_manager="tests") as ada,
+        Client(quiet_server.config_for("flood", "system:masters"), user_agent="tests", field_manager="tests") as flood,
+        Client(quiet_server.config_for("ada", "system:masters"), user_agent="tests", field_manager="tests") as ada,
     ):
         await asyncio.gather(*(flood.create(REQUESTS, filed("a-flood", request)) for _ in range(FLOOD)))
         # By its name the last of a list, as by its time.

@@ -1,6 +1,6 @@
 """Which reconciles a change to the controller's objects triggers: on a real API server."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,7 +13,7 @@ from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Share, Tenant
 from controller.host.owned import Owned
 from tests.kit.background import background
-from tests.kit.servers import ApiServer, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -48,17 +48,10 @@ class Told:
         await until(there, "the informer to show the quota")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    """A host of this file's own, since the notifications depend on all objects there."""
-    with running("owned", tmp_path_factory.mktemp("owned")) as made:
-        yield made
-
-
 @pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[Client]:
+async def client(quiet_server: ApiServer) -> AsyncIterator[Client]:
     """Of a host without quotas, at the start and again at the end."""
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
+    async with Client(by_token(quiet_server.admin), user_agent="tests", field_manager="tests") as made:
         yield made
         for each in (await made.list(kinds.RESOURCE_QUOTAS)).items:
             await made.delete(kinds.RESOURCE_QUOTAS, each["metadata"]["name"], each["metadata"]["namespace"])

@@ -20,17 +20,27 @@ from controller.slurm.spec import HOME, NAMESPACE, SlurmSpec, Volume
 from tests.controller.slurm_runtime.bed import KEYS
 from tests.controller.slurm_runtime.world import node_set, slurm_spec
 from tests.kit.fakeclock import FakeClock
-from tests.kit.servers import ApiServer, by_token, running
+from tests.kit.servers import ApiServer, by_token
 
 pytestmark = pytest.mark.apiserver
 STATE = "state-slurmctld-0"
 
 
+# What a cluster leaves that another one would find: its namespace is called the same in every plane.
+LEFT = (kinds.STATEFUL_SETS, kinds.SERVICES, kinds.CONFIG_MAPS, kinds.PERSISTENT_VOLUME_CLAIMS)
+
+
 @pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """One for each test: the namespace is called the same in every plane."""
-    with running("slurmvolumes", tmp_path_factory.mktemp("slurmvolumes")) as made:
-        yield made
+async def server(file_server: ApiServer) -> AsyncIterator[ApiServer]:
+    """The server of this file, without a cluster."""
+    yield file_server
+    async with Client(by_token(file_server.admin), user_agent="tests", field_manager="tests") as client:
+        for resource in LEFT:
+            for item in (await client.list_metadata(resource, NAMESPACE)).items:
+                name = item["metadata"]["name"]
+                if item["metadata"].get("finalizers"):  # the API server's own, of claims
+                    await client.patch(resource, name, {"metadata": {"finalizers": None}}, NAMESPACE)
+                await client.delete(resource, name, NAMESPACE)
 
 
 class Bench:

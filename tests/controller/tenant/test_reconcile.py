@@ -5,7 +5,6 @@ There is no kubelet, so no plane ever answers; a small stand-in for the host's n
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Unprocessable
+from bulkhead.kube.kubeconfig import KubeConfig
 from controller.decide.dedicated import Finding
 from controller.host.dedication import Dedication
 from controller.host.owned import OWNED
@@ -24,8 +24,6 @@ from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.tenant.reconcile import ReconcileFailed
 from tests.kit.controllerhost import ControllerHost, ask, fingerprint, kinds_of, nameless, ready, take_down
-from tests.kit.crds import install
-from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
@@ -67,20 +65,6 @@ class Mortal(Client):
 
     async def patch(self, *args: Any, **kwargs: Any) -> Obj:
         return await self._count(super().patch(*args, **kwargs))  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("reconcile", tmp_path_factory.mktemp("reconcile")) as made:
-        yield made
-
-
-@pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as made:
-        await install(made)
-        await made.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-        yield made
 
 
 async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client: Client) -> None:
@@ -318,9 +302,9 @@ async def repair_addresses(client: Client) -> None:
             await client.delete(kinds.IP_ADDRESSES, address["metadata"]["name"])
 
 
-async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, reconciles: int) -> bool:
+async def live_and_die(host: KubeConfig, name: str, dies_at: int, *, committed: bool, reconciles: int) -> bool:
     """One life of a controller; True when it died in it."""
-    mortal = Mortal(server.admin, user_agent="tests", field_manager="tests", dies_at=dies_at, committed=committed)
+    mortal = Mortal(host, user_agent="tests", field_manager="tests", dies_at=dies_at, committed=committed)
     async with mortal, ControllerHost(mortal) as world:
         for _ in range(reconciles):
             await world.caught_up()
@@ -336,7 +320,7 @@ async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed:
 @pytest.mark.crashes
 @pytest.mark.parametrize("committed", [False, True])
 async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_that_stays(
-    server: ApiServer, client: Client, committed: bool
+    host_config: KubeConfig, client: Client, committed: bool
 ) -> None:
     async with ControllerHost(client) as world:
         await ask(client, "reference")
@@ -346,7 +330,7 @@ async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_tha
         for dies_at in range(1, 50, 8):
             name = f"mortal-{dies_at}-{'after' if committed else 'before'}"
             await ask(client, name)
-            assert await live_and_die(server, name, dies_at, committed=committed, reconciles=3) or dies_at > 40
+            assert await live_and_die(host_config, name, dies_at, committed=committed, reconciles=3) or dies_at > 40
             if dies_at % 4 == 1:
                 await world.settle(name)
                 assert await nameless(client, name) == wanted
@@ -356,13 +340,13 @@ async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_tha
 
 @pytest.mark.parametrize("dies_at", [1, 2, 4, 6])
 async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_ends_it(
-    server: ApiServer, client: Client, dies_at: int
+    host_config: KubeConfig, client: Client, dies_at: int
 ) -> None:
     name = f"falling-{dies_at}"
     await ask(client, name)
     async with ControllerHost(client) as world:
         await world.settle(name)
         await client.delete(kinds.TENANTS, name)
-        assert await live_and_die(server, name, dies_at, committed=True, reconciles=4)
+        assert await live_and_die(host_config, name, dies_at, committed=True, reconciles=4)
         await take_down(world, name)
         assert await kinds_of(client, name) == set()

@@ -24,7 +24,6 @@ from controller.settings import Settings
 from controller.tenant.reconcile import ReconcileFailed
 from tests.kit.controllerhost import ControllerHost, ask, ready, take_down
 from tests.kit.crds import install, served
-from tests.kit.servers import ApiServer, by_token, running
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import tenant_class
 
@@ -34,19 +33,12 @@ BALANCED = {"exposure": {"type": "LoadBalancer"}}
 IN_FORCE = 60.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("extras", tmp_path_factory.mktemp("extras")) as made:
-        yield made
-
-
 @pytest.fixture
-async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(by_token(server.admin), user_agent="tests", field_manager="tests") as made:
-        await install(made)
-        offer = tenant_class(exposure={"allowedTypes": ["LoadBalancer", "Proxy", "Gateway"]})
-        await made.apply(kinds.TENANT_CLASSES, offer | {"metadata": {"name": "standard"}})
-        yield made
+async def client(host_client: Client) -> Client:
+    await install(host_client)
+    offer = tenant_class(exposure={"allowedTypes": ["LoadBalancer", "Proxy", "Gateway"]})
+    await host_client.apply(kinds.TENANT_CLASSES, offer | {"metadata": {"name": "standard"}})
+    return host_client
 
 
 def said(tenant: Obj) -> tuple[str, str, str]:
