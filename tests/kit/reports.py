@@ -1,7 +1,7 @@
 """What a worker of xdist tells the process that started it: each test's end, and all that is not as it should be.
 
 By default it reports three times for each test, and each report costs as much CPU as a small test does. That a fixture was
-set up or removed is of interest only if it was not, or if a run asks how long it took.
+set up or removed is of interest only if it was not, or if pytest shall say how long it took.
 """
 
 from typing import Any
