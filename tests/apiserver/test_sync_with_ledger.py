@@ -98,7 +98,7 @@ async def test_item_93_94_95_97_a_gang_borrows_whole_and_gives_back_whole(shared
     await until(borrows, "two are borrowed")
     # There is room on the host for no more than two, of quota and of nodes.
     await shared.create("later", 3)
-    await shared.says("later", "QuotaExceeded", "borrowed 2")
+    await shared.says("later", "QuotaExceeded", "2 of these are borrowed")
     # The other one needs what is its own.
     await shared.host.run(shared.other, "mine", NOMINAL, nodeSelector={"pool": bed.tenant})
     await bed.event(gang[0], "at the latest", reason="ReclaimedBorrowed")

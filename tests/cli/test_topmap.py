@@ -1,4 +1,4 @@
-"""The map of `bulkhead top`: fits whatever terminal there is, loses no device, and shows broken nodes for what they are."""
+"""The map of `bulkhead top`: fits whatever terminal there is, loses no device, and names nodes in part use."""
 
 import re
 from collections import Counter
@@ -44,12 +44,12 @@ def test_blocks_are_of_all_who_hold_and_of_what_is_pinned() -> None:
     pods[-1] = topmap_admitted(pods[-1])
     found = blocks(snapshot([node("n10", rack="r1"), node("n2", rack="r1"), node("n1"), node("cpu", 0)], pods), GPU)
     assert [(each.node, each.held, each.state) for each in found] == [
-        ("n2", (("team-a", 3), ("team-b", 2), ("", 1)), "broken"),
+        ("n2", (("team-a", 3), ("team-b", 2), ("", 1)), "partial"),
         ("n10", (("team-a", 8),), "full"),
-        ("n1", (("team-a", 2),), "broken"),
+        ("n1", (("team-a", 2),), "partial"),
     ]
     drawn = picture(found, letters(["team-a", "team-b"]), lines=40, width=100, paint=plain)
-    assert drawn == ["r1", "  n2   AAABB#..  broken", "  n10  AAAAAAAA  full", "n1   AA......  broken"]
+    assert drawn == ["r1", "  n2   AAABB#..  partial", "  n10  AAAAAAAA  full", "n1   AA......  partial"]
 
 
 def topmap_admitted(found: Pod) -> Pod:
@@ -101,7 +101,7 @@ def test_the_picture_fits_and_no_device_is_lost_on_the_way(
     counted: Counter[str] = Counter()
     for line in drawn:
         for times, block in re.findall(
-            r"(?:(\d+)x)?((?:[T0-4]|\.)+)(?= |$)", re.sub(r"^( *n\d+ |rack-\d:?)|  (full|broken|whole)$", "", line)
+            r"(?:(\d+)x)?((?:[T0-4]|\.)+)(?= |$)", re.sub(r"^( *n\d+ |rack-\d:?)|  (full|partial|whole)$", "", line)
         ):
             for letter in block:
                 counted[letter] += int(times or 1)
