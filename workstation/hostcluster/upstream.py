@@ -148,8 +148,8 @@ def _kubelet(node: Node) -> Component:
         f"--root-dir={node.kubelet_dir}",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",
-        # cAdvisor in the kubelet looks here for names of containers and their networks, and knows nothing of the endpoint in
-        # the configuration: without it the metrics of pods have neither. There is no field for it.
+        # The kubelet's cAdvisor does not read the endpoint in the configuration file. It finds containers, and with them the
+        # names and networks of pods, only at this flag.
         f"--containerd={node.containerd_socket}",
     )
     needs = (node.component("containerd"), "kube-apiserver")

@@ -11,7 +11,7 @@ from e2e.api import Api
 from e2e.tenants import Tenant
 
 COARSE_NS, DEFAULT_NS = 5_000_000, 50_000
-# What docs/decisions/0009-plane.md promises; the kernel's default if there is no launcher.
+# The timer slack that docs/decisions/0009-plane.md promises. Without the launcher a program has the kernel's default.
 BY_MACHINE_CODE = COARSE_NS if platform.machine() == "x86_64" else DEFAULT_NS
 EXPECTED_NS = {"etcd": BY_MACHINE_CODE, "kube-apiserver": BY_MACHINE_CODE, "kube-controller-manager": COARSE_NS}
 

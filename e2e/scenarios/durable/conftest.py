@@ -11,6 +11,7 @@ from e2e import install, machine, names, tenants
 from e2e.api import Api
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
+from e2e.threemembers import of_three
 from workstation.hostcluster.storage.volumes import IMMEDIATE_CLASS
 
 CLAIM = "e2e-backups"
@@ -80,10 +81,5 @@ def red(host: Api) -> Iterator[Tenant]:
 @pytest.fixture(scope="session")
 def three(host: Api) -> Iterator[Tenant]:
     """A tenant whose plane has three members."""
-    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
-    plane = {**standard["spec"].get("controlPlane", {}), "maxReplicas": 3}
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"controlPlane": plane}})
-    tenants.remove(host, THREE)
-    yield tenants.create(host, THREE, gpus=0, tenant_class=CLASS, seconds=300, controlPlane={"replicas": 3})
-    tenants.remove(host, THREE)
-    host.delete("TenantClass", CLASS)
+    with of_three(host, THREE, CLASS) as tenant:
+        yield tenant

@@ -6,11 +6,12 @@ from functools import partial
 
 import pytest
 
-from e2e import install, tenants, workloads
+from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
 from e2e.scenarios.nodes.places import REAL, THIRD, lost, ready
 from e2e.tenants import Tenant
+from e2e.threemembers import of_three
 
 NAME = CLASS = "e2e-nodes-three"
 # What is promised, so it is not multiplied on a slow machine.
@@ -21,13 +22,8 @@ MARK: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ackn
 @pytest.fixture
 def three(host: Api) -> Iterator[Tenant]:
     """A tenant whose plane has a member on each node."""
-    standard = next(obj for obj in install.example_objects() if obj["kind"] == "TenantClass")
-    plane = {**standard["spec"].get("controlPlane", {}), "maxReplicas": 3}
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"controlPlane": plane}})
-    tenants.remove(host, NAME)
-    yield tenants.create(host, NAME, gpus=0, tenant_class=CLASS, seconds=300, controlPlane={"replicas": 3})
-    tenants.remove(host, NAME)
-    host.delete("TenantClass", CLASS)
+    with of_three(host, NAME, CLASS) as tenant:
+        yield tenant
 
 
 def members(host: Api, tenant: Tenant) -> dict[str, str]:
