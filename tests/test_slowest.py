@@ -10,6 +10,7 @@ import pytest
 from tests.kit.order import LONGEST_FIRST
 from tests.slowest.__main__ import lines
 from tests.slowest.memory import Held, Watch, held, resident_bytes, tree
+from tests.slowest.speed import Looks
 from tests.slowest.table import printed, spent
 
 pytest_plugins = ["pytester"]
@@ -24,6 +25,7 @@ RECORD: list[dict[str, Any]] = [
     {"process": "etcd", "cpu": 4.0, "peak_mib": 60, "first": "tests/a/test_x.py::test_one"},
     {"process": "etcd", "cpu": 2.0, "peak_mib": 80, "first": "tests/b/test_y.py::test_three"},
     {"memory": {"etcd": [2, 90], "kube-apiserver": [2, 934]}},
+    {"speed": [90.0, 240.4, 130.2]},
     {"of a later version": True},
     {"ended": 110.0, "worker": "main"},
 ]
@@ -74,6 +76,14 @@ def test_what_ended_says_for_which_process_the_others_waited() -> None:
 
 def test_the_most_memory_stands_above_with_whose_it_was() -> None:
     assert printed(spent(RECORD))[1] == "memory at the most 1.0 GiB: 2 kube-apiserver 934 MiB, 2 etcd 90 MiB"
+
+
+def test_the_speed_of_the_machine_stands_with_it() -> None:
+    said = "speed of the machine: 130 ms of CPU for a million additions in Python (3 looks, 90 to 240)"
+    assert printed(spent(RECORD))[2] == said
+    looks = iter([4.0, 5.0])
+    ended = Looks(lambda: next(looks)).start()
+    assert ended.stop().looks == (4.0,), "one look at the least, and no second one before its time"
 
 
 def test_pages_are_walked_for_a_new_most_alone() -> None:
@@ -136,7 +146,7 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
     )
     ended = pytester.runpytest_subprocess("-p", "tests.slowest.record", "-p", "no:cacheprovider", "-n", "1")
     ended.assert_outcomes(passed=2)
-    ended.stdout.fnmatch_lines(["memory at the most *"])
+    ended.stdout.fnmatch_lines(["memory at the most *", "speed of the machine: *"])
     run = spent(lines(pytester.path / "record"))
     assert (set(run.begun), run.cut) == ({"main", "gw0"}, [])
     assert run.seconds >= sum(cost.wall for cost in run.tests.values())

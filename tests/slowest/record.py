@@ -9,7 +9,8 @@ from typing import Any, Final, TextIO
 
 import pytest
 
-from tests.slowest.memory import Watch, sentence
+from tests.slowest import memory, speed
+from tests.slowest.memory import Watch
 from tests.slowest.processes import Seen, children_seconds, look
 from tests.slowest.table import MAIN
 
@@ -20,6 +21,7 @@ _TOLD_BY: Final = "BULKHEAD_TEST_RECORD"
 _FRESH_SECONDS: Final = 0.005
 _RECORDER = pytest.StashKey["Recorder"]()
 _WATCH = pytest.StashKey[Watch]()
+_LOOKS = pytest.StashKey[speed.Looks]()
 
 
 class Recorder:
@@ -101,14 +103,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only beside workers: a process that runs tests starts others, and has no thread when it forks.
     if config.getoption("numprocesses", None) and not worker:
         config.stash[_WATCH] = Watch().start()
+        config.stash[_LOOKS] = speed.Looks().start()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say and write how much memory the run has held."""
+    """Say and write how much memory the run has held, and how fast the machine was."""
     if _WATCH in config.stash:
-        most = config.stash[_WATCH].stop()
+        most, looked = config.stash[_WATCH].stop(), config.stash[_LOOKS].stop()
         config.stash[_RECORDER].write(memory=most.programs)
-        terminalreporter.write_line(sentence(most))
+        config.stash[_RECORDER].write(speed=looked.looks)
+        terminalreporter.write_line(memory.sentence(most))
+        terminalreporter.write_line(speed.sentence(looked))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.kit.order import LONGEST_FIRST, unit_of
-from tests.slowest.memory import Held, sentence
+from tests.slowest import memory, speed
+from tests.slowest.memory import Held
+from tests.slowest.speed import Speed
 
 PHASES = ("setup", "call", "teardown")
 LONG_SECONDS = 15.0  # a unit of tests that takes longer, and begins late, makes the other processes wait for its own
@@ -44,6 +46,7 @@ class Spent:
     fixtures: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
     processes: dict[str, list[tuple[float, int, str]]] = field(default_factory=lambda: defaultdict(list))
     memory: Held = field(default_factory=Held)
+    speed: Speed = field(default_factory=Speed)
     begun: dict[str, float] = field(default_factory=dict)  # process of the run -> when
     ended: dict[str, float] = field(default_factory=dict)
     latest: float = 0.0  # when the latest line with a time was written
@@ -82,6 +85,8 @@ def spent(lines: Iterable[Mapping[str, Any]]) -> Spent:
             run.processes[line["process"]].append((line["cpu"], line["peak_mib"], line["first"]))
         elif "memory" in line:
             run.memory = Held({name: (count, mib) for name, (count, mib) in line["memory"].items()})
+        elif "speed" in line:
+            run.speed = Speed(tuple(line["speed"]))
         elif "begun" in line:
             run.begun[line.get("worker", "")] = line["begun"]
         elif "ended" in line:
@@ -107,7 +112,9 @@ def printed(run: Spent, rows: int = 15) -> list[str]:
     text = [f"{whole.count} tests in {run.seconds:.0f} s{cut}; test-seconds {whole.wall:.0f}: {seconds}"]
     text += _tail(run)
     if run.memory.mib:
-        text += [sentence(run.memory)]
+        text += [memory.sentence(run.memory)]
+    if run.speed.looks:
+        text += [speed.sentence(run.speed)]
     for title, costs in (("folder", run.folders), ("file", run.files), ("test", run.tests)):
         text += ["", *_costs(title, costs, rows if title != "folder" else 100)]
     text += ["", f"{'seconds':>8} {'times':>6}  fixture, without those that it needs"]
