@@ -192,6 +192,39 @@ class Runner:
             self.note(f"    left out: {reason}")
             self.records.append(LeftOut(time.monotonic(), experiment.name, reason))
             return False
+        try:
+            if self._prepared(experiment, scene, owner):
+                self._measured(experiment, scene, owner)
+            return True
+        finally:
+            self._clear(experiment, scene)
+
+    def _prepared(self, experiment: Experiment, scene: Scene, owner: str) -> bool:
+        """Whether all stands that the fault needs. If not, the experiment has failed, and nothing was measured."""
+        try:
+            experiment.fault.prepare(scene)
+        except (KeyboardInterrupt, *_BROKE_OFF) as exc:
+            interrupted = isinstance(exc, KeyboardInterrupt)
+            at, problem = time.monotonic(), f"it could not be prepared: {type(exc).__name__}: {exc}"
+            self.note(f"    FAILED: {problem[:400]}")
+            self.records.append(_span(experiment, owner, at, at, at))
+            note = "interrupted" if interrupted else problem
+            self.records.append(Finding(experiment.name, experiment.title, None, pods_went_on=False, note=note, at=at))
+            if interrupted:
+                raise
+            return False
+        return True
+
+    def _clear(self, experiment: Experiment, scene: Scene) -> None:
+        """Remove what an experiment prepared. What is left would only be measured with the next one, so it is reported."""
+        try:
+            until("what was prepared to be gone", partial(experiment.fault.clear, scene), seconds=240, note=self._detail)
+        except _BROKE_OFF as exc:
+            self.note(f"    what was prepared is not gone: {str(exc)[:200]}")
+
+    def _measured(self, experiment: Experiment, scene: Scene, owner: str) -> None:
+        """The span of an experiment, in which all that others notice counts as its effect."""
+        target, others = scene.target, scene.others
         begin, lifted = time.monotonic(), 0.0
         recovered: float | None = None
         went_on, problem = False, ""
@@ -233,7 +266,6 @@ class Runner:
         self.records.append(Finding(experiment.name, experiment.title, recovered, went_on, problem, end))
         if recovered is not None:
             self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
-        return True
 
     def _afterwards(self, experiment: Experiment, target: Tenant, member: Member) -> None:
         """I3 and I9: read back what was acknowledged, then let the target do nothing and see what still writes for it."""

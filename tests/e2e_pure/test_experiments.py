@@ -39,7 +39,7 @@ def test_an_unknown_target_is_an_error() -> None:
 
 
 def test_latency_is_promised_but_for_a_disk_that_all_share() -> None:
-    assert [item.name for item in EXPERIMENTS if item.only_measured] == ["noise-disk"]
+    assert [item.name for item in EXPERIMENTS if item.only_measured] == ["flood-logs", "noise-disk"]
     words = {"crash": {"one": {"title": "one", "within": 60, "hypothesis": "It holds.", "latency": "none"}}}
     with pytest.raises(ValueError, match="latency must be promised or measured, not 'none'"):
         read(words, {"one": FAULTS["flood"]})

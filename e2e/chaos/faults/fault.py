@@ -1,8 +1,10 @@
 """The shape of a fault: what it may use, how it proves itself, and how everything that it changed is put back.
 
+    prepare ──> what has to stand before the fault begins; its work is not part of what is measured
     inject ──> proofs, each by something other than the call that made the fault
     lift   ──> undoes what a person would undo; also after an `inject` that failed half way
     recovered, over ──> raise `NotYetError` until the target works by itself, and until no trace is left
+    clear  ──> removes what `prepare` made, once nothing is measured any more; also after a `prepare` that failed half way
 
 A fault that changes something outside the target's own API says so to its `Undo` *before* the change, so that `lift` puts it
 back whatever happens in between.
@@ -43,6 +45,10 @@ class Fault(Protocol):
         """Why the fault cannot be made here, as one sentence; empty if it can."""
         return ""
 
+    def prepare(self, scene: Scene) -> None:  # noqa: ARG002 -- for those that need something to stand
+        """Most faults need nothing."""
+        return
+
     def inject(self, scene: Scene) -> Sequence[Proof]: ...
 
     def lift(self, scene: Scene) -> None:  # noqa: ARG002 -- for those that do not end by themselves
@@ -54,6 +60,10 @@ class Fault(Protocol):
 
     def over(self, scene: Scene) -> None:  # noqa: ARG002 -- for those of which something is left
         """Raises `NotYetError` while something is left of the fault; most faults leave nothing."""
+        return
+
+    def clear(self, scene: Scene) -> None:  # noqa: ARG002 -- for those that prepared something
+        """Raises `NotYetError` while something is left of what was prepared."""
         return
 
 
