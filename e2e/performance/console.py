@@ -8,6 +8,9 @@ real size (`tests.kit.largehost`). Then it runs the command as a user does, ente
     first_picture_cpu_s  the process's CPU time until then, which other work of the machine does not stretch
     whole_s, whole_cpu_s   the same until the first picture with the map and the queue: all nodes and pods were read
     control_s          the same lists read once before, and thrown away: what the API server alone takes
+    control_cpu_s      CPU time of this process for that: what reading, decoding and TLS cost on the machine of the moment
+    start_cpu_s        CPU time of the command for its help: what its start costs, without any request
+    whole_over_control, first_over_start   the console's CPU time by these two: a machine that computes slowly stretches both
     server_cpu_s       CPU time of etcd and the API server from the start of the command until the whole picture
     rss_mib            the command's resident memory, the highest until a minute after the whole picture
     overview_kib       the whole picture; the nodes of a rack come when the user opens it
@@ -20,6 +23,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -124,16 +128,40 @@ def cpu_seconds(*pids: int) -> float:
     return sum(int(user) + int(system) for user, system in (line[11:13] for line in fields)) / os.sysconf("SC_CLK_TCK")
 
 
-async def read_all(client: Client) -> float:
-    """Read what is large as the console does, throw it away, and return the seconds that it took."""
+async def read_all(client: Client) -> dict[str, float]:
+    """Read what is large as the console does, throw it away, and return the seconds that it took, by the clock and of CPU."""
 
     async def read(kind: Resource) -> None:
         async for _ in client.pages(kind):
             pass
 
-    begun = time.monotonic()
+    begun, computed = time.monotonic(), time.process_time()
     await asyncio.gather(read(kinds.NODES), read(kinds.PODS))
-    return time.monotonic() - begun
+    return {"control_s": time.monotonic() - begun, "control_cpu_s": time.process_time() - computed}
+
+
+def start_cost(times: int = 5) -> dict[str, float]:
+    """CPU seconds of a start of the command that asks nothing, the mean of some."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(times):
+        command = [sys.executable, "-m", "workstation.cli.main", "console", "--help"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=_WAIT_SECONDS)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"start_cpu_s": (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / times}
+
+
+def mean(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """The means of the control before and after what it is compared with: a machine's speed drifts."""
+    return {key: (one[key] + other[key]) / 2 for key in one}
+
+
+def ratios(found: dict[str, float]) -> dict[str, float]:
+    """The console's CPU time by that of the controls, as far as both were measured."""
+    pairs = {
+        "whole_over_control": ("whole_cpu_s", "control_cpu_s"),
+        "first_over_start": ("first_picture_cpu_s", "start_cpu_s"),
+    }
+    return {key: found[one] / found[other] for key, (one, other) in pairs.items() if one in found and other in found}
 
 
 def measure(folder: Path, size: Size) -> dict[str, float]:
@@ -144,7 +172,7 @@ def measure(folder: Path, size: Size) -> dict[str, float]:
             async with Client(server.admin, user_agent="bench", field_manager="bench") as client:
                 await largehost.fill(server, client, size)
 
-        async def control() -> float:
+        async def control() -> dict[str, float]:
             async with Client(server.admin, user_agent="bench", field_manager="bench") as client:
                 return await read_all(client)
 
@@ -155,19 +183,20 @@ def measure(folder: Path, size: Size) -> dict[str, float]:
         begun = time.monotonic()
         asyncio.run(fill())
         print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
-        alone = asyncio.run(control())
-        print(f"read without the console in {alone:.1f} s", flush=True)
+        before = asyncio.run(control()) | start_cost()
+        print(f"read without the console in {before['control_s']:.1f} s", flush=True)
         kubeconfig = folder / "host.yaml"
         kubeconfig.write_bytes(to_yaml(server.admin))
         page = Page(kubeconfig)
         try:
             found = follow(
                 page, lambda: asyncio.run(cordon()), lambda: cpu_seconds(server.pid("etcd"), server.pid("kube-apiserver"))
-            ) | {"control_s": alone}
-            return {key: round(value, 2) for key, value in sorted(found.items())}
+            )
         finally:
             page.process.kill()
             page.process.wait()
+        found |= mean(before, asyncio.run(control()) | start_cost())
+        return {key: round(value, 2) for key, value in sorted((found | ratios(found)).items())}
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """`python -m e2e.performance.cotenancy`: what tenants notice of one that storms -> build/results/cotenancy.json and .svg.
 
-Tenants 2 to N do the same all the time: ten requests a second each, and a new pod every two seconds. Tenant 1 is quiet, and
-then storms, in one way after another. The same is done with N planes, and with N namespaces of the host, by the same generator.
-limits-cotenancy.yaml says what is judged.
+Tenants 2 to N do the same all the time: ten requests a second each, and a new pod every two seconds, or as much less as leaves
+40 % of the CPU idle. Tenant 1 is quiet, and then storms, in one way after another. The same is done with N planes, and with N
+namespaces of the host, by the same generator. limits-cotenancy.yaml says what is judged.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bulkhead.kube.errors import KubeError
 from e2e import install
 from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement, report
-from e2e.performance.cotenancy_bench import Bench, Plan
+from e2e.performance.cotenancy_bench import Bench, Plan, Steady, TooSmallError
 from e2e.performance.cotenancy_figures import summarise
 from e2e.performance.cotenancy_plot import plot
 from e2e.performance.cotenancy_storm import STORMS
@@ -35,8 +36,11 @@ def main() -> int:
     parser.add_argument("--tenants", type=int, default=10, help="how many, the storming one included; at least 2")
     parser.add_argument("--quiet-seconds", type=float, default=30.0, help="before each storm")
     parser.add_argument("--storm-seconds", type=float, default=30.0, help="of each storm")
-    parser.add_argument("--rate", type=float, default=10.0, help="requests a second of each neighbour")
-    parser.add_argument("--pod-every", type=float, default=2.0, help="seconds between two pods of a neighbour")
+    parser.add_argument("--rate", type=float, default=10.0, help="requests a second of each neighbour, at the most")
+    parser.add_argument("--pod-every", type=float, default=2.0, help="seconds between two pods of a neighbour, at the least")
+    parser.add_argument(
+        "--most-busy", type=float, default=0.6, help="the share of the CPU before a storm; rates are halved until it is kept"
+    )
     parser.add_argument(
         "--plane-share", type=float, default=0.5, help="the share of the CPU that one plane may use, by its limits"
     )
@@ -51,6 +55,8 @@ def main() -> int:
             parser.error(f"{option} must be more than 0 and at most 1000, not {value:g}")
     if not 0.05 <= chosen.plane_share <= 1:
         parser.error(f"--plane-share must be from 0.05 to 1, not {chosen.plane_share:g}")
+    if not 0.05 <= chosen.most_busy <= 1:
+        parser.error(f"--most-busy must be from 0.05 to 1, not {chosen.most_busy:g}")
     note = stopwatch()
     limits = judgement.load(LIMITS)
     plan = Plan(
@@ -59,8 +65,8 @@ def main() -> int:
         storm_seconds=chosen.storm_seconds,
         storms=tuple(chosen.storm or STORMS),
         ways=tuple(chosen.way or WAYS),
-        requests_per_second=chosen.rate,
-        pod_every_seconds=chosen.pod_every,
+        steady=Steady(chosen.rate, chosen.pod_every),
+        most_busy=chosen.most_busy,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     if not chosen.skip_install:
@@ -68,8 +74,9 @@ def main() -> int:
     stand(Standing.PROBE)
     size = control_plane(chosen.plane_share, os.cpu_count() or 1)
     with Setup.prepared("cotenancy", plan.tenants, _MOST_PODS, note, keep=False, control_plane=size) as setup:
-        readings = asyncio.run(Bench(setup, plan, note).run())
-    found: dict[str, Any] = {"tenants": plan.tenants, "plane_share": chosen.plane_share, **summarise(readings)}
+        readings, steady = asyncio.run(Bench(setup, plan, note).run())
+    about = {"tenants": plan.tenants, "plane_share": chosen.plane_share, **asdict(steady)}
+    found: dict[str, Any] = {**about, **summarise(readings)}
     RESULTS.mkdir(parents=True, exist_ok=True)
     picture = RESULTS / "cotenancy.svg"
     picture.write_text(plot(readings, plan.tenants))
@@ -98,5 +105,7 @@ def left_out(plan: Plan, limits: dict[str, judgement.Limit]) -> tuple[str, ...]:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except TooSmallError as error:
+        sys.exit(f"the machine is too small for this benchmark: {error}; take fewer --tenants")
     except KubeError as error:
         sys.exit(f"the benchmark lost an API server: {error}; is the embedded host up (`bulkhead host status`)?")

@@ -1,6 +1,7 @@
 """Runs the co-tenancy benchmark: neighbours that always do the same, one tenant that is quiet and then storms.
 
-    for each way (planes, namespaces), for each storm: quiet, storm, what it created removed ──> Reading
+    a rate that leaves the machine room ──> for each way (planes, namespaces), for each storm: quiet, storm, what it
+    created removed ──> Reading
 
 The prober of `bulkhead chaos` measures requests in a process of its own, and the storm has another one. This one times pods.
 """
@@ -9,8 +10,9 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, suppress
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +32,28 @@ _PROBE = "probe"
 _POD_SECONDS = 60.0
 _SETTLE_SECONDS = 5.0
 _END_SECONDS = 180.0
+# For how long a rate is tried, and how often it is halved before the machine is too small for so many tenants.
+_TRY_SECONDS = 20.0
+MOST_HALVINGS = 5
+
+
+class TooSmallError(Exception):
+    """The machine has no room for a storm beside what the tenants do all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """What each tenant does all the time."""
+
+    requests_per_second: float
+    pod_every_seconds: float
+
+    def halved(self) -> "Steady":
+        """Half of it."""
+        return Steady(self.requests_per_second / 2, self.pod_every_seconds * 2)
+
+    def __str__(self) -> str:
+        return f"{self.requests_per_second:g} requests a second and a pod every {self.pod_every_seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +65,9 @@ class Plan:
     storm_seconds: float
     storms: tuple[str, ...]
     ways: tuple[str, ...]
-    # What each tenant does all the time.
-    requests_per_second: float
-    pod_every_seconds: float
+    steady: Steady
+    # The share of the CPU that may be busy before a storm: on a machine that is busy all the time a storm shows nothing.
+    most_busy: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +105,32 @@ class Bench:
         self._plan = plan
         self._note = note
 
-    async def run(self) -> list[Reading]:
-        """All readings, way by way."""
+    async def run(self) -> tuple[list[Reading], Steady]:
+        """All readings, way by way, and what the tenants did all the time. Raises TooSmallError."""
         readings: list[Reading] = []
+        steady: Steady | None = None
         async with AsyncExitStack() as stack:
             host = await stack.enter_async_context(_client(self._setup.host))
             for way in self._plan.ways:
                 tenancies = await self._tenancies(stack, way, host)
-                readings += await self._way(way, host, tenancies)
-        return readings
+                steady = steady or await self._bearable(way, host, tenancies)
+                readings += await self._way(way, host, tenancies, steady)
+        return readings, steady or self._plan.steady
+
+    async def _bearable(self, way: str, host: Client, tenancies: list[Tenancy]) -> Steady:
+        """The rate of the plan, or the first half of a half of it that leaves room for a storm. Both ways have the same."""
+        steady = self._plan.steady
+        for _ in range(MOST_HALVINGS + 1):
+            async with self._working(way, host, tenancies, steady):
+                await asyncio.sleep(_SETTLE_SECONDS)
+                idle = CoreSeconds.now()
+                await asyncio.sleep(_TRY_SECONDS)
+                busy = CoreSeconds.now().busy_since(idle)
+            self._note(f"{way}: {steady} of each: CPU busy {busy:.0%}, at most {self._plan.most_busy:.0%}")
+            if busy <= self._plan.most_busy:
+                return steady
+            steady = steady.halved()
+        raise TooSmallError(f"{busy:.0%} of the CPU is busy before any storm, at {steady}")
 
     async def _tenancies(self, stack: AsyncExitStack, way: str, host: Client) -> list[Tenancy]:
         if way == "namespaces":
@@ -97,8 +138,10 @@ class Bench:
         opened = await asyncio.to_thread(self._setup.planes, self._plan.tenants)
         return [Tenancy(name, await stack.enter_async_context(_client(path)), NAMESPACE, whole=True) for name, path in opened]
 
-    async def _way(self, way: str, host: Client, tenancies: list[Tenancy]) -> list[Reading]:
-        first, *neighbours = tenancies
+    @asynccontextmanager
+    async def _working(self, way: str, host: Client, tenancies: list[Tenancy], steady: Steady) -> AsyncIterator[Watched]:
+        """All tenants but the first do their steady work, and are measured."""
+        neighbours = tenancies[1:]
         apis = []
         for tenancy in neighbours:
             await _probe_object(tenancy.client, tenancy.namespace)
@@ -106,20 +149,24 @@ class Bench:
         await _probe_object(host, "default")
         apis.append(Api(HOST, host, "default", _PROBE, writes=True))
         pods = {tenancy.name: Pods() for tenancy in neighbours}
-        found = []
-        async with measuring(apis, period=1 / self._plan.requests_per_second) as samples:
-            watched = Watched(way, host, samples, pods)
-            tasks = [asyncio.create_task(self._pods(tenancy, pods[tenancy.name])) for tenancy in neighbours]
+        async with measuring(apis, period=1 / steady.requests_per_second) as samples:
+            every = steady.pod_every_seconds
+            tasks = [asyncio.create_task(_pods(tenancy, pods[tenancy.name], every)) for tenancy in neighbours]
             try:
-                for storm in self._plan.storms:
-                    if storm == "webhooks" and not first.whole:
-                        self._note(f"{way}: {storm}: a namespace cannot have one, left out")
-                        continue
-                    found.append(await self._storm(watched, storm, first))
+                yield Watched(way, host, samples, pods)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _way(self, way: str, host: Client, tenancies: list[Tenancy], steady: Steady) -> list[Reading]:
+        found = []
+        async with self._working(way, host, tenancies, steady) as watched:
+            for storm in self._plan.storms:
+                if storm == "webhooks" and not tenancies[0].whole:
+                    self._note(f"{way}: {storm}: a namespace cannot have one, left out")
+                    continue
+                found.append(await self._storm(watched, storm, tenancies[0]))
         return found
 
     async def _storm(self, watched: Watched, storm: str, first: Tenancy) -> Reading:
@@ -142,14 +189,16 @@ class Bench:
         self._note(f"{way}: {storm}: {done}; CPU busy {busy[0]:.0%}, then {busy[1]:.0%}")
         return reading
 
-    async def _pods(self, tenancy: Tenancy, pods: Pods) -> None:
-        """Create a pod in each period, whether or not the one before runs."""
-        number = 0
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                number += 1
-                tasks.create_task(_pod(tenancy, pods, f"steady-{number}"))
-                await asyncio.sleep(self._plan.pod_every_seconds)
+
+async def _pods(tenancy: Tenancy, pods: Pods, every: float) -> None:
+    """Create a pod in each period, whether or not the one before runs."""
+    run = uuid.uuid4().hex[:6]
+    number = 0
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            number += 1
+            tasks.create_task(_pod(tenancy, pods, f"steady-{run}-{number}"))
+            await asyncio.sleep(every)
 
 
 def _client(path: Path) -> Client:

@@ -6,7 +6,7 @@ from pathlib import Path
 from e2e.machine import CoreSeconds
 from e2e.performance import judgement
 from e2e.performance.cotenancy import LIMITS, control_plane, left_out
-from e2e.performance.cotenancy_bench import Plan
+from e2e.performance.cotenancy_bench import Plan, Steady
 from e2e.performance.cotenancy_figures import HOST, Phase, Reading, summarise
 from e2e.performance.cotenancy_plot import plot
 from e2e.performance.cotenancy_storm import STORMS
@@ -54,7 +54,7 @@ def test_the_picture_is_an_svg_with_a_row_for_each_storm() -> None:
 def test_every_limit_names_a_figure_of_a_run_and_what_is_left_out_is_not_missed() -> None:
     limits = judgement.load(LIMITS)
     assert {name.split(".")[1] for name in limits} - {"all"} <= set(STORMS)
-    few = Plan(3, 1.0, 1.0, ("objects",), ("planes",), 10.0, 2.0)
+    few = Plan(3, 1.0, 1.0, ("objects",), ("planes",), Steady(10.0, 2.0), 0.6)
     assert set(limits) - set(left_out(few, limits)) == {
         "planes.objects.p99_over_aim_ms",
         "planes.all.errors",
