@@ -29,6 +29,9 @@ def test_the_worst_neighbour_counts_against_its_own_baseline() -> None:
     assert planes["p99_over_aim_ms"] == round(198 - (99 * 1.25 + 50), 1)
     assert (planes["running_p50_during_ms"], planes["host_p99_during_ms"]) == (100.0, 99.0)
     assert [planes[f"reads_{name}_ms"] for name in ("p99_before", "p99_during", "over_aim")] == [20.0, 200.0, 125.0]
+    assert [planes[f"together_{name}_ms"] for name in ("p50_before", "p50_during", "p99_before", "p99_during", "over_aim")] == [
+        50.0, 100.0, 99.0, 198.0, 24.2,
+    ]  # fmt: skip
     assert (planes["busy_before"], planes["busy_during"]) == (0.25, 0.96)
     assert found["planes"]["all"] == {"errors": 4, "restarts": 1}
     assert found["times"]["objects"]["grown"] == 0.2
