@@ -1,8 +1,8 @@
 """Whether the observer saw what a check judges: a history without sightings never proves that all is well. Pure.
 
 The observer sees everything that it watches again and again. It lists pods every 5 s, parts of the platform and the leader
-every second, and probes APIs ten times a second. So 30 s without a sighting mean that the observer was blind, unless the tenant
-was the target just then.
+every second, both at least every 20 s if the lists are long, and probes APIs ten times a second. So 30 s without a sighting
+mean that the observer was blind, unless the tenant was the target just then.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,9 +13,10 @@ from e2e.chaos import __main__ as command
 from e2e.chaos import canary, devices, population, quiet, runner, scan, schedule, uses
 from e2e.chaos.experiments import EXPERIMENTS, Experiment
 from e2e.chaos.history import Quiet
-from e2e.chaos.observer import rejections
+from e2e.chaos.observer import LIST_EVERY, LONGEST_REST, OWN_PODS, rejections, rest
 from e2e.chaos.page.__main__ import main as page_main
 from e2e.chaos.quiet import Look
+from e2e.chaos.sightings import LONGEST_GAP
 from e2e.names import GPU
 from e2e.tenants import Tenant
 
@@ -388,3 +389,13 @@ def test_an_experiment_gets_the_kind_of_tenant_that_it_needs() -> None:
     assert {turn.experiment.name.partition("#")[0] for turn in drawn} == {"any", "nodes"}
     with pytest.raises(ValueError, match="no tenant of this run fits any of the experiments"):
         schedule.check(wanted[1:3], whole[:3])
+
+
+def test_what_takes_long_is_looked_at_less_often_and_never_so_rarely_that_it_counts_as_blind() -> None:
+    assert (rest(LIST_EVERY, 0.1), rest(LIST_EVERY, 0.8), rest(LIST_EVERY, 60.0)) == (5.0, 8.0, LONGEST_REST)
+    assert LONGEST_REST < LONGEST_GAP / 1.4
+
+
+def test_copies_of_tenants_pods_are_no_parts_of_the_platform() -> None:
+    """Both carry `managed-by: bulkhead`, and of the copies there are hundreds: they were listed every second."""
+    assert OWN_PODS == "app.kubernetes.io/managed-by=bulkhead,bulkhead.dev/managed-by!=syncer"

@@ -54,13 +54,15 @@ async def own_pods(host: Client, tenant: str, component: str) -> list[Obj]:
 
 async def pods(host: Client, namespace: str) -> dict[str, Pods]:
     """By tenant, the pods that Bulkhead runs for it; by `HOST`, those of the system namespace."""
-    listed = await host.list(kinds.PODS, label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT}")
+    # Without the components the server would send the copies of all tenants' pods, too.
+    ours = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT}"
+    listed = await host.list(kinds.PODS, label_selector=f"{ours},{labels.COMPONENT} in ({','.join(sorted(_COMPONENTS))})")
     by_subject: dict[str, list[Obj]] = {}
     for pod in listed.items:
         marks = mapping(pod["metadata"].get("labels"))
         tenant = text(marks.get(labels.TENANT))
-        ours = pod["metadata"].get("namespace") == names.plane_namespace(tenant) if tenant else False
-        if ours and marks.get(labels.COMPONENT) in _COMPONENTS:
+        here = pod["metadata"].get("namespace") == names.plane_namespace(tenant) if tenant else False
+        if here and marks.get(labels.COMPONENT) in _COMPONENTS:
             by_subject.setdefault(tenant, []).append(pod)
     by_subject[HOST] = await controllers(host, namespace)
     return {subject: _counted(found) for subject, found in by_subject.items()}
