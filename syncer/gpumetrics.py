@@ -27,6 +27,7 @@ from bulkhead.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from bulkhead.work.clock import Clock
 from syncer import http1
 from syncer.http1 import BadRequestError, Request
+from syncer.kubelet.turns import Turns
 from syncer.onerequest import OneRequestServer
 from syncer.translate.gpusamples import Mirrored, translated
 
@@ -47,15 +48,20 @@ _REFUSALS: Final = {
 class GpuMetrics:
     """The server."""
 
-    def __init__(self, plane: Client, namespace: str, clock: Clock, *, find: Callable[[str], Mirrored | None]) -> None:
+    def __init__(
+        self, plane: Client, namespace: str, clock: Clock, *, find: Callable[[str], Mirrored | None], turns: Turns
+    ) -> None:
         """`find`: the pod that a host pod of `namespace` mirrors, by its name."""
         self._plane = plane
         self._namespace = namespace
         self._clock = clock
         self._find = find
+        self._turns = turns
         self._lock = asyncio.Lock()
+        # In the names of the plane.
         self._samples: tuple[Sample, ...] = ()
         self._asked_at: float | None = None
+        self._failed = ""
         # None where the platform measures no GPUs.
         self._source: Client | None = None
         self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
@@ -83,11 +89,9 @@ class GpuMetrics:
             if status != 200:
                 return http1.response(status, _REFUSALS[status])
             samples = await self._current(source)
-        except (KubeError, TimeoutError) as error:
-            _log.warning("GPU metrics: %s", error)
+        except (KubeError, TimeoutError):
             return http1.response(503, b"GPU metrics cannot be read now; try again\n")
-        page = render(translated(samples, namespace=self._namespace, find=self._find), ABOUT)
-        return http1.response(200, page, http1.METRICS)
+        return http1.response(200, await self._turns.make(lambda: render(samples, ABOUT)), http1.METRICS)
 
     async def page(self, node: str) -> bytes:
         """The metrics of the tenant's GPUs on one virtual node, for its kubelet's page, or BadRequestError."""
@@ -96,10 +100,9 @@ class GpuMetrics:
         try:
             samples = await self._current(self._source)
         except (KubeError, TimeoutError) as error:
-            _log.warning("GPU metrics: %s", error)
             raise BadRequestError(503, "metrics of GPUs cannot be read now; try again") from error
-        own = translated(samples, namespace=self._namespace, find=self._find)
-        return render((sample for sample in own if sample.labels.get(HOSTNAME) == node), ABOUT)
+        here = [sample for sample in samples if sample.labels.get(HOSTNAME) == node]
+        return await self._turns.make(lambda: render(here, ABOUT))
 
     async def _allowed(self, header: str) -> int:
         """200 for a caller whose token the plane knows and lets read metrics; else the status to answer."""
@@ -134,13 +137,27 @@ class GpuMetrics:
         return 200 if decided.get("allowed") is True else 403
 
     async def _current(self, source: Client) -> tuple[Sample, ...]:
-        """The source's samples, at most five seconds old. A source that does not answer is an error: nothing is repeated."""
+        """The tenant's samples, at most five seconds old.
+
+        A source that does not answer is an error for as long, and is not asked meanwhile: old samples are not repeated.
+        """
         async with self._lock:
             now = self._clock.monotonic()
             if self._asked_at is None or now - self._asked_at >= _FRESH_SECONDS:
-                text = await source.get_raw("/tenant", timeout=_SOURCE_SECONDS)
-                page = parse(text, FIELDS, max_bytes=MAX_TENANT_BYTES, max_samples=MAX_TENANT_SAMPLES)
-                if page.left_out:
-                    _log.warning("GPU metrics: %d samples left out", page.left_out)
-                self._samples, self._asked_at = page.samples, now
+                self._samples, self._failed = (), ""
+                try:
+                    self._samples = await self._ask(source)
+                except (KubeError, TimeoutError) as error:
+                    self._failed = str(error) or "no answer in time"
+                    _log.warning("GPU metrics: %s", self._failed)
+                self._asked_at = now
+            if self._failed:
+                raise KubeError(self._failed)
             return self._samples
+
+    async def _ask(self, source: Client) -> tuple[Sample, ...]:
+        text = await source.get_raw("/tenant", timeout=_SOURCE_SECONDS)
+        page = parse(text, FIELDS, max_bytes=MAX_TENANT_BYTES, max_samples=MAX_TENANT_SAMPLES)
+        if page.left_out:
+            _log.warning("GPU metrics: %d samples left out", page.left_out)
+        return tuple(translated(page.samples, namespace=self._namespace, find=self._find))

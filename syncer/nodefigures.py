@@ -7,7 +7,7 @@ another node, or does not have its container. While the source does not answer t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bulkhead import podfigures
@@ -36,7 +36,7 @@ class NodeFigures:
         self._find = find
         self._source: Client | None = None
         self._lock = asyncio.Lock()
-        self._samples: tuple[Sample, ...] = ()
+        self._by_node: dict[str, list[Sample]] = {}
         self._asked_at: float | None = None
 
     async def ask_at(self, source: KubeConfig) -> None:
@@ -58,8 +58,11 @@ class NodeFigures:
         async with self._lock:
             now = self._clock.monotonic()
             if self._asked_at is None or now - self._asked_at >= _FRESH_SECONDS:
-                self._samples, self._asked_at = await self._ask(self._source), now
-        return [sample for on, sample in self._translated() if on == node]
+                by_node: dict[str, list[Sample]] = {}
+                for on, sample in self._translated(await self._ask(self._source)):
+                    by_node.setdefault(on, []).append(sample)
+                self._by_node, self._asked_at = by_node, now
+            return self._by_node.get(node, [])
 
     async def _ask(self, source: Client) -> tuple[Sample, ...]:
         try:
@@ -72,8 +75,8 @@ class NodeFigures:
             _log.warning("network and disk figures: %d samples left out", page.left_out)
         return page.samples
 
-    def _translated(self) -> Iterator[tuple[str, Sample]]:
-        for sample in self._samples:
+    def _translated(self, samples: Iterable[Sample]) -> Iterator[tuple[str, Sample]]:
+        for sample in samples:
             labels = sample.labels
             own = labels.get(podfigures.NAMESPACE) == self._namespace
             pod = self._find(labels.get(podfigures.POD, "")) if own else None

@@ -32,11 +32,13 @@ from syncer.drains import Drains
 from syncer.events import Recorder
 from syncer.gpumetrics import GpuMetrics
 from syncer.issuers import Issuers
+from syncer.kubelet.lastpages import LastPages
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.pace import Paces
 from syncer.kubelet.routes import NodePage
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
+from syncer.kubelet.turns import Turns
 from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.kinds import followers
 from syncer.mirrors.nodeports import NodePorts
@@ -119,21 +121,23 @@ class Session:
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
-        targets = Targets(self.caches)
+        targets, turns = Targets(self.caches), Turns(self._clock)
         self.node_figures = NodeFigures(settings.work_namespace, self._clock, find=targets.mirrored)
         measured = PodMetrics(
             host, plane, settings.work_namespace, self._clock,
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
             figures=self.node_figures.of,
+            turns=turns,
         )  # fmt: skip
-        self.gpu_metrics = GpuMetrics(plane, settings.work_namespace, self._clock, find=targets.mirrored)
+        self.gpu_metrics = GpuMetrics(plane, settings.work_namespace, self._clock, find=targets.mirrored, turns=turns)
 
         async def page(about: NodePage, node: str) -> bytes:
             return await (self.gpu_metrics.page(node) if about == "gpus" else measured.page(about, node))
 
         self.paces = Paces(self._clock, logs=settings.log_bytes_per_second, sessions=settings.session_bytes_per_second)
-        self.kubelet = Kubelet(host, targets.find, measured.answer, page, paces=self.paces)
+        pages = LastPages(page, self._clock)
+        self.kubelet = Kubelet(host, targets.find, measured.answer, pages.page, paces=self.paces, turns=turns)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted

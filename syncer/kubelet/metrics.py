@@ -2,8 +2,9 @@
 
 The plane's API server asks here as it would ask a metrics-server, after it has authenticated and authorised its caller. The
 host's own metrics API is asked for the tenant's namespace only, never for nodes, and at most once in five seconds however many
-ask. Selectors are left to the plane's API server, which knows them best. Where the host measures nothing, the answer says so,
-while discovery goes on: an API that is announced and does not answer keeps namespaces from ending.
+ask, also while it refuses. What is made of its answers takes turns (`turns`). Selectors are left to the plane's API server,
+which knows them best. Where the host measures nothing, the answer says so, while discovery goes on: an API that is announced
+and does not answer keeps namespaces from ending.
 
     plane's API server ──> question ──> virtual pods, host's PodMetrics ──translate──> list or object
     a Prometheus of the tenant ──> API server's proxy ──> page of a node ──> `exposition`
@@ -29,6 +30,7 @@ from syncer.kubelet import exposition
 from syncer.kubelet.cpucount import CpuCount
 from syncer.kubelet.exposition import NodePods, Page
 from syncer.kubelet.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
+from syncer.kubelet.turns import Turns
 from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics, working_sets
 
 FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
@@ -55,6 +57,7 @@ class PodMetrics:
         pods: Callable[[], Iterable[Obj]],
         host_name: Callable[[Key], str | None],
         figures: Callable[[str], Awaitable[Sequence[Figure]]] = _none,
+        turns: Turns,
     ) -> None:
         """`pods`: all virtual pods; `host_name`: the name of a virtual pod's host pod, None where it has none.
 
@@ -67,12 +70,14 @@ class PodMetrics:
         self._pods = pods
         self._host_name = host_name
         self._figures = figures
+        self._turns = turns
         self._lock = asyncio.Lock()
         self._choosing = asyncio.Semaphore(MOST_SELECTIONS)
         self._measured: dict[str, Obj] = {}
         self._cpu = CpuCount()
         self._by_node: dict[str, NodePods] = {}
         self._at: float | None = None
+        self._refused: BadRequestError | None = None
 
     async def answer(self, asked: Question) -> Obj:
         """The document to answer with, or BadRequestError."""
@@ -104,33 +109,37 @@ class PodMetrics:
         except TimeoutError as error:
             raise BadRequestError(503, "metrics: no answer in time; try again") from error
         here = self._by_node.get(node, exposition.NO_PODS)
-        return exposition.page(about, node, here, figures)
+        return await self._turns.make(lambda: exposition.page(about, node, here, figures))
 
     async def _of_pods(self, asked: Question) -> list[Obj]:
         chosen = await self._selected(PODS, asked)
         measured = await self._measure()
-        found = []
-        for pod in self._pods():
+
+        def own(pod: Obj) -> Obj | None:
             key = key_of(pod)
             if asked.namespace not in {"", key.namespace} or asked.name not in {"", key.name}:
-                continue
+                return None
             if chosen is not None and key not in chosen:
-                continue
-            own = measured.get(self._host_name(key) or "")
-            if own is not None:
-                found.append(pod_metrics(pod, own))
-        return found
+                return None
+            sample = measured.get(self._host_name(key) or "")
+            return pod_metrics(pod, sample) if sample is not None else None
+
+        return await self._turns.make(lambda: [found for pod in self._pods() if (found := own(pod)) is not None])
 
     async def _of_nodes(self, asked: Question) -> list[Obj]:
         chosen = await self._selected(NODES, asked)
         measured = await self._measure()
-        by_node: dict[str, list[Obj]] = {}
-        for pod in self._pods():
-            node = placed_on(pod)
-            own = measured.get(self._host_name(key_of(pod)) or "")
-            if node and own is not None and asked.name in {"", node} and (chosen is None or Key("", node) in chosen):
-                by_node.setdefault(node, []).append(pod_metrics(pod, own))
-        return [node_metrics(node, pods) for node, pods in sorted(by_node.items())]
+
+        def listed() -> list[Obj]:
+            by_node: dict[str, list[Obj]] = {}
+            for pod in self._pods():
+                node = placed_on(pod)
+                own = measured.get(self._host_name(key_of(pod)) or "")
+                if node and own is not None and asked.name in {"", node} and (chosen is None or Key("", node) in chosen):
+                    by_node.setdefault(node, []).append(pod_metrics(pod, own))
+            return [node_metrics(node, pods) for node, pods in sorted(by_node.items())]
+
+        return await self._turns.make(listed)
 
     async def _selected(self, resource: Resource, asked: Question) -> set[Key] | None:
         """The keys that the selectors choose, by the plane's own judgement; None without selectors."""
@@ -156,12 +165,19 @@ class PodMetrics:
         return found
 
     async def _measure(self) -> dict[str, Obj]:
-        """The host's PodMetrics by host name, at most five seconds old."""
+        """The host's PodMetrics by host name, or its refusal, at most five seconds old."""
         async with self._lock:
             now = self._clock.monotonic()
             if self._at is None or now - self._at >= FRESH_SECONDS:
-                self._measured, self._at = await self._ask(), now
-                self._count()
+                self._refused = None
+                try:
+                    self._measured = await self._ask()
+                    self._count()
+                except BadRequestError as error:
+                    self._refused = error
+                self._at = now
+            if self._refused is not None:
+                raise BadRequestError(self._refused.status, str(self._refused))
             return self._measured
 
     def _count(self) -> None:

@@ -31,6 +31,7 @@ from syncer.kubelet.metricsroutes import Question, question
 from syncer.kubelet.pace import PIECE_BYTES, Paces
 from syncer.kubelet.routes import NodePage, Route, route
 from syncer.kubelet.targets import Target
+from syncer.kubelet.turns import Turns
 from syncer.logs import about
 from syncer.translate.podspec.containers import container_names
 from syncer.unread import Unread
@@ -80,13 +81,14 @@ class Kubelet:
     """The server on the kubelet port."""
 
     def __init__(
-        self, host: Client, lookup: Lookup, answer: Answer, pages: Pages, *, paces: Paces, streams: int = STREAMS
+        self, host: Client, lookup: Lookup, answer: Answer, pages: Pages, *, paces: Paces, turns: Turns, streams: int = STREAMS
     ) -> None:
         self._host = host
         self._lookup = lookup
         self._answer = answer
         self._pages = pages
         self._paces = paces
+        self._turns = turns
         self._limit = streams
         self._streams = 0
         self._unread = Unread()
@@ -158,11 +160,11 @@ class Kubelet:
         status = 200
         try:
             document = await self._answer(question(request))
+            text = await self._turns.make(lambda: json.dumps(document))
         except BadRequestError as error:
             status = error.status
-            document = _status(status, str(error))
-        answer = http1.response(status, json.dumps(document).encode(), "application/json")
-        await self._send(writer, answer)
+            text = json.dumps(_status(status, str(error)))
+        await self._send(writer, http1.response(status, text.encode(), "application/json"))
         return status
 
     async def _expose(self, found: Route, writer: asyncio.StreamWriter) -> None:

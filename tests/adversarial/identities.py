@@ -53,6 +53,7 @@ from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.pace import Paces
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
+from syncer.kubelet.turns import Turns
 from tests.kit import yamlfiles
 from tests.kit.applying import apply_all
 from tests.kit.background import background
@@ -330,11 +331,12 @@ async def shim(plane: PlaneProcesses, host: ApiServer, folder: Path, source: int
     ):
         shim = Shim(free_port(), free_port())
         token = await token_of(client, plane.spec.namespace, "syncer", audience=GPU_AUDIENCE)
-        gpus = GpuMetrics(inside, plane.spec.work_namespace, SystemClock(), find=lambda _: None)
+        turns = Turns(SystemClock())
+        gpus = GpuMetrics(inside, plane.spec.work_namespace, SystemClock(), find=lambda _: None, turns=turns)
         origin = KubeConfig(server=f"http://127.0.0.1:{source}", token=token)
         async with (
             background(
-                Kubelet(client, lookup, answer, page, paces=Paces(SystemClock())).serve(
+                Kubelet(client, lookup, answer, page, paces=Paces(SystemClock()), turns=turns).serve(
                     "127.0.0.1", shim.kubelet, tls_context(folder)
                 )
             ),

@@ -13,6 +13,7 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.targets import Targets
+from syncer.kubelet.turns import Turns
 from tests.kit.syncerbed import SyncerBed, until
 
 PLAYED: Obj = {
@@ -42,8 +43,11 @@ def metrics(bed: SyncerBed) -> PodMetrics:
     session = bed.session
     store = session.caches.virtual["Pod"].store
     return PodMetrics(
-        bed.host, bed.plane, bed.work, session._clock, pods=store.objects, host_name=Targets(session.caches).host_name
-    )
+        bed.host, bed.plane, bed.work, session._clock,
+        pods=store.objects,
+        host_name=Targets(session.caches).host_name,
+        turns=Turns(session._clock),
+    )  # fmt: skip
 
 
 async def names(bed: SyncerBed, asked: Question) -> list[str]:

@@ -14,6 +14,7 @@ from syncer.kubelet import exposition
 from syncer.kubelet.cpucount import CpuCount
 from syncer.kubelet.exposition import NodePods, Page, Sample
 from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
+from syncer.kubelet.turns import Turns
 from tests.kit.fakeclock import FakeClock
 
 CANARY = "canary-of-another-tenant"
@@ -57,7 +58,9 @@ class Bench:
         self.pods = [pod("web", "n1"), pod("db", "n2"), pod("new", ""), pod("forged", "n1")]
         names = {Key("team", name): f"{name}-host" for name in ("web", "db", "new")}
         host = cast("Client", self.host)
-        self.metrics = PodMetrics(host, host, "work", self.clock, pods=lambda: self.pods, host_name=names.get)
+        self.metrics = PodMetrics(
+            host, host, "work", self.clock, pods=lambda: self.pods, host_name=names.get, turns=Turns(self.clock)
+        )
         self.at(0)
 
     def at(self, second: int) -> None:

@@ -15,6 +15,7 @@ from bulkhead.kube.objects import Key, ObjList, Resource
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import FRESH_SECONDS, MOST_SELECTIONS, PodMetrics
 from syncer.kubelet.metricsroutes import Question
+from syncer.kubelet.turns import Turns
 from tests.kit.fakeclock import FakeClock
 
 
@@ -79,6 +80,7 @@ class Bench:
             cast("Client", self.host), cast("Client", self.plane), "work", self.clock,
             pods=lambda: pods,
             host_name=names.get,
+            turns=Turns(self.clock),
         )  # fmt: skip
 
     async def names(self, asked: Question) -> list[str]:
@@ -136,7 +138,18 @@ async def test_item_87_discovery_goes_on_where_the_host_measures_nothing(error: 
     assert "10.0.0.1" not in str(refused.value)
     assert (await bench.metrics.answer(Question("resources")))["groupVersion"] == "metrics.k8s.io/v1beta1"
     bench.host.error = None
+    bench.clock.advance(FRESH_SECONDS)
     assert await bench.names(Question("pods")) == ["web", "db"]
+
+
+async def test_a_host_that_measures_nothing_is_asked_as_seldom() -> None:
+    """A tenant whose tools ask in a loop would otherwise load the host's API server where metrics-server is missing."""
+    bench = Bench()
+    bench.host.error = NotFound(404, "NotFound", "the server could not find the requested resource")
+    for _ in range(20):
+        with pytest.raises(BadRequestError, match="install metrics-server"):
+            await bench.metrics.answer(Question("pods"))
+    assert len(bench.host.asked) == 1
 
 
 async def test_item_87_a_pod_that_is_not_measured_is_not_found() -> None:

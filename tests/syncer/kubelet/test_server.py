@@ -21,6 +21,7 @@ from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.pace import Paces
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
+from syncer.kubelet.turns import Turns
 from syncer.unread import UNREAD_BYTES
 from tests.kit.pki import Authority
 
@@ -125,7 +126,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
                 return b"x" * (UNREAD_BYTES - 4096)
             return f"page {about} of {node}\n".encode()
 
-        tested = Kubelet(client, lookup, answer, pages, paces=Paces(SystemClock()), streams=2)
+        tested = Kubelet(client, lookup, answer, pages, paces=Paces(SystemClock()), turns=Turns(SystemClock()), streams=2)
         listener = await asyncio.start_server(tested._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
         port = listener.sockets[0].getsockname()[1]
         good = client_context(kubelet, serving, tmp_path, "apiserver")
