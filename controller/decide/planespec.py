@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bulkhead.api import durations, names, privileges
 from bulkhead.api.objects import Obj
+from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
 from bulkhead.ledger.given import write
@@ -25,7 +26,7 @@ from controller.decide.storage import claims_of, room
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget, usual_cpu_limit
+from controller.plane.budgets import COMPONENTS, Budget, Budgets, usual_budget
 from controller.plane.sections import (
     DRAIN_SECONDS,
     Access,

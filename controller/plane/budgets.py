@@ -7,15 +7,13 @@ from typing import Final
 
 from bulkhead.api import containerlogs
 from bulkhead.api.objects import Obj
+from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from controller.plane.sizing import needed_mib
 
 _MAX_THREADS: Final = 256
 # Requests of disk are small: planes write to their volume, and limits are for what goes wrong.
 _DISK_REQUEST: Final = "16Mi"
-# A container may use this many times the CPU that it requests, in whole cores, and at least what its start keeps busy.
-CPU_BURST: Final = 40
-_STARTING_CORES: Final = {"apiserver": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +59,6 @@ class Budget:
             if 0 < allowed <= _MAX_THREADS:
                 return allowed
         return self.cores
-
-
-def usual_cpu_limit(component: str, request: str) -> str:
-    """The CPU limit of a component that requests this much, if neither class nor Tenant sets one.
-
-    It is whole cores: as many threads as Go runs at once, so that a component is not throttled while it starts.
-    """
-    least = _STARTING_CORES.get(component, 1)
-    with contextlib.suppress(InvalidQuantityError):
-        return str(max(least, math.ceil(parse(request) * CPU_BURST)))
-    return str(least)
 
 
 def _budget(component: str, cpu: str, memory: str, limit_mib: int, cores: int | None = None) -> Budget:

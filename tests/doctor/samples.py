@@ -95,6 +95,7 @@ def healthy(**lists: Any) -> Seen:
         "syncers": (deployment("syncer", "bh-red"), deployment("syncer", "bh-blue")),
         "lease": ({"spec": {"holderIdentity": "one", "renewTime": (NOW - timedelta(seconds=2)).isoformat()}},),
         "work quotas": (),
+        "classes": (),
         "nodes": (),
         "node leases": (),
         "validating webhooks": (),

@@ -46,6 +46,11 @@ def node(name: str, gpus: int) -> dict[str, Any]:
     return {"metadata": meta(name), "status": {"allocatable": {"nvidia.com/gpu": str(gpus), "cpu": "8"}}}
 
 
+def worker(name: str, cores: str) -> dict[str, Any]:
+    ready = [{"type": "Ready", "status": "True"}]
+    return {"metadata": meta(name, labels={"size": cores}), "status": {"capacity": {"cpu": cores}, "conditions": ready}}
+
+
 def metrics(**changed: Any) -> Seen:
     return replace(healthy(), metrics={"one": exported(**changed)})
 
@@ -133,6 +138,7 @@ BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
         FAILED,
         "has not renewed it since",
     ),
+    (lambda: healthy(nodes=(worker("a", "2"), worker("b", "64"))), "cluster.cores", WARNING, "a has 2 of 2 nodes"),
     (lambda: metrics(ok=10, failed=11), "running.reconciles", FAILED, "11 of 21 reconciles failed"),
     (lambda: metrics(ok=0, failed=0), "running.reconciles", WARNING, "has not reconciled anything"),
     (lambda: metrics(clock_wrong=1), "running.clock", FAILED, "no certificate is renewed"),
@@ -222,6 +228,12 @@ def test_a_tenant_that_is_being_deleted_is_not_judged() -> None:
     found = findings(healthy(tenants=(going,), syncers=()))
     for name in ("tenants.ready", "tenants.followed", "tenants.syncers"):
         assert found[name].state is OK
+
+
+def test_cores_count_only_on_nodes_that_run_planes() -> None:
+    seen = healthy(nodes=(worker("a", "2"), worker("b", "64")))
+    chosen = replace(seen, release=replace(RELEASE, planes_selector={"size": "64"}))
+    assert findings(chosen)["cluster.cores"].state is OK
 
 
 def test_a_borrowers_ceiling_is_no_promise() -> None:

@@ -10,7 +10,7 @@ import binascii
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, text
@@ -34,6 +34,7 @@ class Release:
     status: str
     revision: int
     objects: tuple[Mapping[str, Any], ...]
+    planes_selector: Mapping[str, str] = field(default_factory=dict)  # the nodes of planes, as the admin's values say
 
 
 def decoded(secret: Mapping[str, Any]) -> Release:
@@ -48,7 +49,7 @@ def decoded(secret: Mapping[str, Any]) -> Release:
     except (ValueError, RecursionError) as error:
         raise UnreadableError("the Secret of the release is not JSON") from error
     meta, info = mapping(mapping(found.get("chart")).get("metadata")), mapping(found.get("info"))
-    revision = found.get("version")
+    revision, planes = found.get("version"), mapping(mapping(found.get("config")).get("planes"))
     return Release(
         name=text(found.get("name")),
         chart=text(meta.get("name")),
@@ -56,6 +57,7 @@ def decoded(secret: Mapping[str, Any]) -> Release:
         status=text(info.get("status")),
         revision=revision if isinstance(revision, int) else 0,
         objects=_objects(text(found.get("manifest"))),
+        planes_selector={str(key): str(value) for key, value in mapping(planes.get("nodeSelector")).items()},
     )
 
 

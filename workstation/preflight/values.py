@@ -48,6 +48,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "exposure": {"domains": []},
     "backup": {"target": "", "volumeClaim": "", "recipients": [], "targets": {}},
     "controller": {"nodeSelector": {}, "tolerations": []},
+    "planes": {"nodeSelector": {}},
 }
 
 
@@ -71,6 +72,7 @@ class Values:
     host_api_by: str  # Address, CiliumEntity or Port
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
+    planes_selector: Mapping[str, str]  # the nodes of planes
     with_slurm: bool
     backup_target: str
     backup_recipients: tuple[str, ...]
@@ -113,6 +115,7 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
         host_api_by=text(policy.get("hostAPIBy")) or "Address",
         node_selector={str(key): str(value) for key, value in mapping(controller.get("nodeSelector")).items()},
         tolerations=tuple(mappings(controller.get("tolerations"), 32)),
+        planes_selector={str(k): str(v) for k, v in mapping(mapping(tree.get("planes")).get("nodeSelector")).items()},
         with_slurm=bool(_texts(tree, "slurmVersions")),
         backup_target=_backup_target(mapping(tree.get("backup"))),
         backup_recipients=tuple(_texts(mapping(tree.get("backup")), "recipients")),

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from bulkhead.api.planecpu import usual_cpu_limit
 from bulkhead.api.planevolume import STORAGE_SIZE
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes
 from controller.decide.bounds.question import Excess, Question, Section, choice, is_more, larger
-from controller.plane.budgets import COMPONENTS, Budget, usual_budget, usual_cpu_limit
+from controller.plane.budgets import COMPONENTS, Budget, usual_budget
 from controller.plane.sizing import STORE_QUOTA_MIB, VOLUME_SHARE, quota_of_volume
 from controller.sections import over, section_of, text_or_none
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from workstation.doctor.facts import Seen
 from workstation.doctor.judge import controller, installed, tenants
-from workstation.preflight.facts import NotSeenError
+from workstation.preflight.facts import NotSeenError, Unseen, need
 from workstation.preflight.findings import Checked, Finding, skipped
 from workstation.preflight.judge import Judge as OfCluster
-from workstation.preflight.judge import existing, server
+from workstation.preflight.judge import cores, existing, server
 from workstation.preflight.values import merged, parse
 
 Judge = Callable[[Seen], Finding]
@@ -35,6 +35,12 @@ def _of_cluster(judge: OfCluster, seen: Seen) -> Finding:
     return judge(seen.cluster, _NO_VALUES)
 
 
+def _cores(seen: Seen) -> Finding:
+    """Preflight's, with the nodes that the installed chart gives to planes."""
+    selector = {} if isinstance(seen.release, Unseen) else seen.release.planes_selector
+    return cores.finding(need(seen.cluster, "nodes"), need(seen.cluster, "classes"), selector)
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check("release.version", "one release, whole, of one version", installed.version),
     Check("release.objects", "every object of the chart is there", installed.objects),
@@ -45,6 +51,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("identity.key", "the key that signs planes is there", installed.identity),
     Check("cluster.webhooks", "no foreign webhook decides on tenants' objects", partial(_of_cluster, existing.webhooks)),
     Check("cluster.clocks", "clocks agree", partial(_of_cluster, server.clocks)),
+    Check("cluster.cores", "nodes have more cores than one plane may use", _cores),
     Check("running.pods", "the controller runs", controller.pods),
     Check("running.leads", "one controller leads", controller.leads),
     Check("running.reconciles", "reconciles succeed", controller.reconciles),

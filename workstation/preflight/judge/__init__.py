@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workstation.preflight.facts import NotSeenError, Observed
 from workstation.preflight.findings import Checked, Finding, skipped
-from workstation.preflight.judge import backup, existing, gpus, images, network, nodes, ranges, server, storage
+from workstation.preflight.judge import backup, cores, existing, gpus, images, network, nodes, ranges, server, storage
 from workstation.preflight.values import Values
 
 Judge = Callable[[Observed, Values], Finding]
@@ -51,6 +51,7 @@ CHECKS: tuple[Check, ...] = (
     Check("nodes.logs", "output of containers fits into their disk", nodes.logs),
     Check("nodes.cgroup", "cgroup version", nodes.cgroup),
     Check("nodes.userns", "user namespaces", nodes.user_namespaces),
+    Check("nodes.cores", "nodes have more cores than one plane may use", cores.of_cluster),
     Check("gpus.resources", "nodes offer the GPUs of gpuResources", gpus.resources),
     Check("gpus.runtime", "no GPU without a request", gpus.runtime),
     Check("gpus.sharing", "GPUs are not shared or partitioned", gpus.sharing),

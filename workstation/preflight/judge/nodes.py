@@ -19,13 +19,16 @@ _FILTERED = 2  # Seccomp of /proc/self/status: a filter is loaded
 
 def real(nodes: tuple[Obj, ...]) -> list[str]:
     """Nodes that accept pods and have really run one."""
-    return [
-        text(mapping(each.get("metadata")).get("name"))
-        for each in nodes
-        if _SIMULATED not in mapping(mapping(each.get("metadata")).get("annotations"))
-        and condition_of(each, "Ready").get("status") == "True"
-        and mapping(each.get("spec")).get("unschedulable") is not True
-    ]
+    return [text(mapping(each.get("metadata")).get("name")) for each in nodes if is_real(each)]
+
+
+def is_real(node: Obj) -> bool:
+    """Whether a node accepts pods and really runs them."""
+    return (
+        _SIMULATED not in mapping(mapping(node.get("metadata")).get("annotations"))
+        and condition_of(node, "Ready").get("status") == "True"
+        and mapping(node.get("spec")).get("unschedulable") is not True
+    )
 
 
 def seccomp(observed: Observed, _values: Values) -> Finding:
