@@ -85,6 +85,10 @@ class KubeconfigRequest:
 def _add_up(parsers: Actions) -> None:
     defaults = HostOptions()
     up = parsers.add_parser("up", help="start the host, or bring a running one up to date")
+    up.shows(
+        "sudo bulkhead host up",
+        "sudo bulkhead host up --nodes 2 --simulated-nodes 20 --gpus-per-node 8",
+    )
     up.add_argument("--nodes", type=between(1, MOST_NODES), default=None, metavar="N",
                     help=f"real nodes, 1 to {MOST_NODES} (default: as many as the host has, 1 for a new one). The first is "
                     "this machine; each other one is a kubelet, containerd and kube-proxy in its own network namespace. It "
@@ -125,15 +129,18 @@ def _add_node(parsers: Actions) -> None:
     node = parsers.add_parser("node", help="list the real nodes of a running host, break one, or bring one back")
     commands = node.actions("COMMAND")
     nodes = commands.add_parser("list", help="show the real nodes; exit code 1 if one is lost or not ready")
+    nodes.shows("bulkhead host node list")
     add_output(nodes)
     nodes.does(_show_request, _list_nodes)
     lose = commands.add_parser("lose", help="break a node as a fault would; the cluster has to detect it")
+    lose.shows("sudo bulkhead host node lose bulkhead-host-2 --how cut")
     lose.add_argument("name", help="a node other than the first, such as bulkhead-host-2")
     lose.add_argument("--how", choices=tuple(outage.LOSE), default="killed",
                       help="killed: all its processes end at once, as if its power failed (default); paused: they are "
                       "suspended; cut: its network cable is unplugged")  # fmt: skip
     lose.does(lambda options: LoseRequest(options.name, options.how), _lose)
     back = commands.add_parser("return", help="bring a lost node back, and wait until it is ready")
+    back.shows("sudo bulkhead host node return bulkhead-host-2")
     back.add_argument("name")
     back.does(lambda options: ReturnRequest(options.name), _return)
 
@@ -148,14 +155,17 @@ def add_arguments(parser: Parser) -> None:
     parsers = parser.actions("COMMAND")
     _add_up(parsers)
     down = parsers.add_parser("down", help="stop the host and remove everything of it from the machine")
+    down.shows("sudo bulkhead host down", "sudo bulkhead host down --keep-data")
     down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` resumes the same cluster")
     down.add_argument("--data-dir", type=folder, default=None, help="the data folder, if the host died and left no state")
     down.does(lambda options: DownRequest(options.keep_data, options.data_dir), _down)
     _add_node(parsers)
     status = parsers.add_parser("status", help="show the state of each component; exit code 1 if one is not ready")
+    status.shows("bulkhead host status")
     add_output(status)
     status.does(_show_request, _status)
     kubeconfig = parsers.add_parser("kubeconfig", help="print the administrator's kubeconfig")
+    kubeconfig.shows("bulkhead host kubeconfig > ~/.kube/bulkhead-host.yaml")
     kubeconfig.does(lambda _: KubeconfigRequest(), _kubeconfig)
 
 

@@ -68,6 +68,7 @@ def add_arguments(parser: Parser) -> None:
     parser.description = "The images of Bulkhead, for clusters that pull from your own registry."
     actions = parser.actions("ACTION")
     listing = actions.add_parser("list", aliases=["ls"], help="list the images", description="List the images.")
+    listing.shows("bulkhead images list", "bulkhead images list -o json | jq -r '.[].name'")
     _add_folder(listing)
     add_output(listing)
     listing.does(lambda options: ListRequest(_folder(options), form_of(options)), list_images)
@@ -76,6 +77,7 @@ def add_arguments(parser: Parser) -> None:
         help="build archives of the images, each with an SBOM",
         description="Build the images as OCI archives, each with an SBOM (SPDX). An archive that is up to date is kept.",
     )
+    build.shows("bulkhead images build", "bulkhead images build --folder /srv/archives")
     _add_folder(build)
     _add_choice(build)
     build.does(_build_request, build_images)

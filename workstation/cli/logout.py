@@ -21,6 +21,7 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Remove the cached credentials of a tenant from this machine. They stay valid: `bulkhead revoke` ends certificates."
     )
+    parser.shows("bulkhead logout red", "bulkhead logout --all")
     add_tenant(parser, optional=True)
     parser.add_argument("--all", action="store_true", help="of all tenants")
     parser.does(_request, logout)

@@ -23,27 +23,30 @@ _DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU clust
 _EPILOG = """\
 examples:
   bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
-    bulkhead preflight --values values.yaml             check whether a cluster can run Bulkhead, before you install it
-    bulkhead doctor                                    check an installation, and name what is wrong with it
-    bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
-    bulkhead tenant list                                all tenants with their readiness and GPUs
-    bulkhead tenant describe red                        what a tenant waits for, and what was refused and why
+  bulkhead preflight --values values.yaml             check whether a cluster can run Bulkhead, before you install it
+  bulkhead doctor                                     check an installation, and name what is wrong with it
+  bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
+  bulkhead tenant list                                all tenants with their readiness and GPUs
+  bulkhead tenant describe red                        what a tenant waits for, and what was refused and why
+  bulkhead tenant why red                             the first cause of what is wrong with it, and what to type
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
   bulkhead login red                                  a kubeconfig of your own whose credential renews itself
-    bulkhead login -f red.yaml                          the same without rights on the host, with a file from the admin
-    bulkhead revoke red alice                           end alice's certificates, and issue no new ones
+  bulkhead login -f red.yaml                          the same without rights on the host, with a file from the admin
+  bulkhead revoke red alice                           end alice's certificates, and issue no new ones
   bulkhead kubeconfig red --write red.yaml            a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
-    bulkhead ssh red                                    its login nodes by ssh, as your user in the tenant
-    bulkhead top                                        which tenants hold and borrow GPUs, and a map of the nodes
-    bulkhead console                                    the same and more in the browser, always current
-    bulkhead why red train-0                            why a pod waits, in detail
-    bulkhead quota try red nvidia.com/gpu=16            which tenants would lose quota, and when; changes nothing
+  bulkhead ssh red                                    its login nodes by ssh, as your user in the tenant
+  bulkhead top                                        which tenants hold and borrow GPUs, and a map of the nodes
+  bulkhead console                                    the same and more in the browser, always current
+  bulkhead console -f team-a.yaml                     your own pods, quota and queue, with a tenant's kubeconfig
+  bulkhead why red train-0                            why a pod waits, in detail
+  bulkhead quota try red nvidia.com/gpu=16            which tenants would lose quota, and when; changes nothing
   bulkhead usage --since 30d                          GPU-hours of each tenant
-    bulkhead audit red --since 1h                       who did what in the tenant
-    bulkhead chaos run --experiment plane-deleted       what a chaos experiment would touch; --yes runs it
-    bulkhead images push registry.example.org/bulkhead  push every image, and write a values file for the chart
+  bulkhead audit red --since 1h                       who did what in the tenant
+  bulkhead debug collect red                          an archive about a tenant for a colleague, without secrets
+  bulkhead chaos run --experiment plane-deleted       what a chaos experiment would touch; --yes runs it
+  bulkhead images push registry.example.org/bulkhead  push every image, and write a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
 
 The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.

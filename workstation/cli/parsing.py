@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
@@ -17,7 +18,18 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 from workstation.cli.failures import Exit
 
 T = TypeVar("T")
-RAW: Final = argparse.RawDescriptionHelpFormatter
+
+
+class Lines(argparse.RawDescriptionHelpFormatter):
+    """A text that was written in lines keeps them, such as examples; one that was not is wrapped."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text:
+            return super()._fill_text(text, width, indent)
+        return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
+RAW: Final = Lines
 Actions: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - argparse has no public name for it
 _SAYS: Final = re.compile(r"argument (?P<name>.+?): (?P<what>(?:must|may|unknown) .*)", re.DOTALL)
 _SHOWN_CHARACTERS: Final = 200
@@ -41,6 +53,13 @@ class Parser(argparse.ArgumentParser):
     """The parser of one command. Wrong usage is reported in two lines, or as JSON with `-o json`; the exit code is 2."""
 
     as_json = False
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **{"formatter_class": RAW, **options})
+
+    def shows(self, *examples: str) -> None:
+        """Set the examples that its help ends with; each is a line."""
+        self.epilog = "\n  ".join(("examples:", *examples)) + "\n"
 
     def actions(self, metavar: str) -> Actions:
         """Parsers for subcommands, of the same class; one subcommand is required."""

@@ -31,6 +31,7 @@ def add_arguments(parser: Parser) -> None:
     parser.description = (
         "Print this command's version, and those of the controller and the chart on the host, if a host answers."
     )
+    parser.shows("bulkhead version", "bulkhead version --client -o json | jq -r .client.version")
     add_host(parser)
     parser.add_argument("--client", action="store_true", help="only this command's version")
     add_output(parser, *FORMS)

@@ -145,6 +145,7 @@ def _add_shared(parser: Parser) -> None:
 def _add_list(actions: Actions) -> None:
     parser = actions.add_parser("list", help="list the experiments, with what they claim and touch")
     parser.description = "List the experiments; with -o json also what each claims, touches and may take."
+    parser.shows("bulkhead chaos list", "bulkhead chaos list -o json | jq '.[0]'")
     add_output(parser)
     parser.does(lambda options: ListRequest(form_of(options)), _list)
 

@@ -62,6 +62,10 @@ def add_accept_data(actions: Actions) -> None:
         description="Show what the host would lose, and accept the plane as it is now. The tenant's syncer then continues: it "
         "deletes on the host what the plane no longer has, and those pods end. This cannot be undone.",
     )
+    parser.shows(
+        "bulkhead tenant accept-data red                      shows what would be lost, and asks",
+        "bulkhead tenant accept-data red --yes --timeout 10m",
+    )
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")

@@ -43,6 +43,10 @@ def add_delete(actions: Actions) -> None:
         help="delete a tenant and everything in it",
         description="Delete a tenant with its plane, its data and its pods. This cannot be undone.",
     )
+    parser.shows(
+        "bulkhead tenant delete red                           asks for its name",
+        "bulkhead tenant delete red --yes --no-wait",
+    )
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")

@@ -48,6 +48,11 @@ def add_describe(actions: Actions) -> None:
         description="Show one tenant: its conditions, the pods of its plane, recent events, "
         "and which of its own pods may not run and why.",
     )
+    parser.shows(
+        "bulkhead tenant describe red",
+        "bulkhead tenant describe red -o json | jq '.conditions[] | select(.status != \"True\")'",
+        "bulkhead tenant why red                              the first cause alone",
+    )
     add_host(parser)
     add_tenant(parser, "name")
     add_output(parser)

@@ -70,6 +70,10 @@ def add_export(actions: Actions) -> None:
         description="Write all objects of a tenant's API that are its own into a folder, a file for each kind, in the order "
         "in which `kubectl apply -f DIR` makes them. Secrets only if asked for; contents of volumes never.",
     )
+    parser.shows(
+        "bulkhead tenant export red --to red-objects",
+        "kubectl apply --server-side -f red-objects            in the other cluster",
+    )
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument("--to", metavar="DIR", required=True, type=Path, help="the folder, which must not exist")

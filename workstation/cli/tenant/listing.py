@@ -28,6 +28,11 @@ class ListRequest:
 def add_list(actions: Actions) -> None:
     """`tenant list`."""
     parser = actions.add_parser("list", aliases=["ls"], help="list tenants", description="List tenants.")
+    parser.shows(
+        "bulkhead tenant list",
+        "bulkhead tenant list -o wide                         with class, reason and message of those that are not ready",
+        "bulkhead tenant list -o json | jq -r '.items[].metadata.name'",
+    )
     add_host(parser)
     add_output(parser, "table", "wide", "json", "yaml", more="; json and yaml print Tenants as API objects")
     parser.does(_request, list_tenants)

@@ -70,6 +70,10 @@ def add_recover(actions: Actions) -> None:
         "of one. The volumes of the others are deleted, and new members are added one after another. Without --from-member it "
         "only shows what there is.",
     )
+    parser.shows(
+        "bulkhead tenant recover red                          what each member has; changes nothing",
+        "bulkhead tenant recover red --from-member 1",
+    )
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument("--from-member", metavar="N", type=_member, help="the member to continue with: 0, 1 or 2")

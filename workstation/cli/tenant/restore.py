@@ -58,6 +58,11 @@ def add_restore(actions: Actions) -> None:
         "stays until you accept the data. If the command is interrupted, run it again: it goes on. Credentials of S3 come from "
         "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
     )
+    parser.shows(
+        "bulkhead tenant restore red --from red-20261126-124805 --key key.txt --dry-run",
+        "bulkhead tenant restore red --from red-20261126-124805 --key key.txt --as red2      a clone; red stays as it is",
+        "bulkhead tenant restore --all --target s3://backups/cluster-a --key key.txt         after the loss of a cluster",
+    )
     add_host(parser)
     add_tenant(parser, "name", optional=True)
     parser.add_argument(

@@ -45,6 +45,7 @@ def add_snapshot(actions: Actions) -> None:
         description="Take a snapshot of a tenant's plane: everything in its API, and its keys. The plane runs on meanwhile. "
         "Where snapshots are stored, and for which keys, the chart's values say (backup).",
     )
+    parser.shows("bulkhead tenant snapshot red", "bulkhead tenant snapshot red --as before-upgrade")
     add_host(parser)
     add_tenant(parser, "name")
     parser.add_argument(

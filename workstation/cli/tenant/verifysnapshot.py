@@ -43,6 +43,7 @@ def add_verify_snapshot(actions: Actions) -> None:
         description="Read a snapshot from where it is stored, decrypt it with a private key, and check that it is whole and of "
         "this installation. Credentials of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).",
     )
+    parser.shows("bulkhead tenant verify-snapshot before-upgrade --key key.txt")
     add_host(parser)
     parser.add_argument(
         "snapshot",
