@@ -167,7 +167,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         "both tenants join a cohort",
         join,
-        "kubectl describe tenants; kubectl -n bulkhead-system logs deploy/bulkhead-controller",
+        "kubectl describe tenants; kubectl -n bulkhead-system logs -l app.kubernetes.io/component=controller",
     ),
     Step("team-b: borrows what team-a leaves idle", borrow, "bulkhead top; bulkhead cohort demo"),
     Step("team-a: a gang of three, two of its pods created", wait_whole, "bulkhead why team-a gang-0"),

@@ -9,7 +9,7 @@ from e2e.demo.context import TEAMS, Context, Step
 from e2e.names import GPU
 
 LOGS = f"look into {machine.DATA}/logs, or run `bulkhead host status`"
-CONTROLLER_LOG = "bulkhead tenant describe team-a; kubectl -n bulkhead-system logs deploy/bulkhead-controller"
+CONTROLLER_LOG = "bulkhead tenant describe team-a; kubectl -n bulkhead-system logs -l app.kubernetes.io/component=controller"
 
 
 def start_host(context: Context) -> None:

@@ -37,12 +37,40 @@ WAITS = condition("Ready", "False", "WaitingForPlane")
         (tenant(), RUNS, [], "NotReconciled", "has not reconciled", "wait"),
         (tenant(), [], [], "ControllerDown", "no pod of the controller is ready", "bulkhead-system"),
         (tenant(READY | {"observedGeneration": 0}), [], [], "ControllerDown", "no pod", "bulkhead-system"),
-        # Who may not read the controller's Deployments learns that, and not that it is down.
-        (tenant(), None, [], "ControllerUnknown", "you may not read the controller's Deployments", "ask an admin"),
+        # A user who may not read the controller's Deployments learns that, and not that it is down.
+        (tenant(), None, [], "ControllerUnknown", "the controller's Deployments could not be read", "ask an admin"),
         (tenant(READY | {"observedGeneration": 0}), None, [], "ControllerUnknown", "not been reconciled", "bulkhead-system"),
         (tenant(READY), None, [], "Ready", "nothing is wrong", ""),
         (tenant(REFUSED), None, [], "OutOfBounds", "65 > 64", "kubectl edit tenant red"),
-        (tenant(READY, deletionTimestamp=SINCE), [], [], "Terminating", "it is being deleted: m", "wait"),
+        (tenant(READY, deletionTimestamp=SINCE), [], [], "Terminating", "it is being deleted: m", "tenant describe red"),
+        (
+            tenant(condition("Ready", "False", "TeardownBlocked", "job x has a finalizer"), deletionTimestamp=SINCE),
+            RUNS,
+            [],
+            "TeardownBlocked",
+            "job x has a finalizer",
+            "finalizer whose controller",
+        ),
+        (
+            tenant(condition("Ready", "False", "UnknownClass", "no TenantClass is named 'gone'")),
+            RUNS,
+            [],
+            "UnknownClass",
+            "'gone'",
+            "create the class again",
+        ),
+        # What befell the plane explains what its pods say.
+        *(
+            (
+                tenant(condition("Ready", "False", reason), condition("PlaneReady", "False", reason, "the volume is empty")),
+                RUNS,
+                [Trouble("pod plane-0, container kube-apiserver", "CrashLoopBackOff", "a")],
+                reason,
+                "PlaneReady: the volume is empty",
+                step,
+            )
+            for reason, step in (("DataLost", "accept-data red"), ("Restoring", "restore"), ("NodeLost", "row NodeLost"))
+        ),
         (
             tenant(condition("Ready", "False", "OutOfBounds", "65 > 64")),
             RUNS,

@@ -47,7 +47,7 @@ def test_many_at_once_are_one_alarm_that_points_to_the_controller() -> None:
     assert found[0].level is Level.BAD
     assert "certificates of 15 planes" in found[0].text
     assert "t00, t01, t02, t03 and 11 more" in found[0].subject
-    assert "logs deploy/bulkhead-controller" in found[0].next_step
+    assert "logs -l app.kubernetes.io/component=controller --prefix --tail=-1 | grep" in found[0].next_step
 
 
 def test_the_overview_has_it_and_only_for_tenants_that_are_there() -> None:

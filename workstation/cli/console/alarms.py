@@ -19,7 +19,7 @@ from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.model import Snapshot
 from workstation.cli.quotas.summary import Members, is_device
 from workstation.cli.quotas.topmap import where
-from workstation.cli.tenant.cause import Cause, first_cause
+from workstation.cli.tenant.cause import CONTROLLER_LOG, Cause, first_cause
 from workstation.console.picture import MAX_TEXT_CHARS, ORDER, Alarm, Level
 
 # A tenant in one of these is on its way or is meant to stand still: nothing is broken.
@@ -147,7 +147,7 @@ def certificates(ends: Mapping[str, Ending], now: float) -> list[Alarm]:
         at, first, _ = soon[0]
         names = ", ".join(name for _, name, _ in soon[:_MAX_NAMED]) + f" and {len(soon) - _MAX_NAMED} more"
         what = f"certificates of {len(soon)} planes are not being renewed; the first ends {_day(at)} ({first})"
-        log = "kubectl -n bulkhead-system logs deploy/bulkhead-controller | grep -i -e certificate -e clock | tail -20"
+        log = f"{CONTROLLER_LOG} --tail=-1 | grep -i -e certificate -e clock | tail -20"
         return [Alarm(level(at), "tenants", names, "CertificatesEnd", what, "", log)]
     return [
         Alarm(

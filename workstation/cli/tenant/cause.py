@@ -1,7 +1,7 @@
 """The first cause of a tenant's state, and what to do about it. Pure.
 
-    deleted ─> the controller stands still ─> the spec is refused or paused ─> what keeps the plane's pods
-            ─> the first condition that is not True ─> nothing
+    deleted ─> the controller stands still ─> the spec is refused or paused ─> the plane's data, keys or node
+            ─> what keeps the plane's pods ─> the first condition that is not True ─> nothing
 
 Each answer on the way explains everything after it, so the first one is the cause and the rest are its consequences.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
+from bulkhead.api.names import SYSTEM_NAMESPACE
 from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from workstation.cli.tenant.waiting import HOPELESS, ready_condition
@@ -24,7 +25,24 @@ _GROUND_UP: Final = (
 )  # fmt: skip
 # The containers of a plane, from the ground up: an API server without etcd crashes too.
 _CONTAINERS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "syncer", "dns")
+# What befell the plane itself: whatever its pods say meanwhile follows from it.
+_EXPLAINS_PODS: Final = frozenset(
+    {
+        Reason.DATA_LOST,
+        Reason.KEYS_LOST,
+        Reason.IDENTITY_IN_DOUBT,
+        Reason.NODE_LOST,
+        Reason.CORRUPT,
+        Reason.RESTORING,
+        Reason.RECOVERING,
+    }
+)
+# Of each pod: `deploy/…` would show one of the two, which is often not the one that leads.
+CONTROLLER_LOG: Final = f"kubectl -n {SYSTEM_NAMESPACE} logs -l app.kubernetes.io/component=controller --prefix"
 _STEPS: Final[Mapping[str, str]] = {
+    Reason.UNKNOWN_CLASS: "create the class again, or name another one: kubectl get tenantclasses; kubectl edit tenant {name}",
+    Reason.QUORUM_LOST: "bring the pods back with their volumes; what each member has: bulkhead tenant recover {name}",
+    Reason.RESTORING: "wait; if the message does not change, run `bulkhead tenant restore` again: it goes on",
     Reason.DATA_LOST: "find the volume first; to go on without the data: bulkhead tenant accept-data {name}",
     Reason.STORE_FULL: "delete what the tenant does not need, or raise controlPlane.storage.size of its class",
     Reason.NAMESPACE_TAKEN: "remove or rename that namespace, or give the tenant another name",
@@ -55,7 +73,7 @@ class Cause:
 
 _WAITS_UNSEEN: Final = Cause(
     False,
-    "this spec has not been reconciled yet; you may not read the controller's Deployments, so it is unknown whether it runs",
+    "this spec has not been reconciled yet; the controller's Deployments could not be read, so it is unknown whether it runs",
     None,
     "ControllerUnknown",
     "wait some seconds; then ask an admin of the host: kubectl -n bulkhead-system get deployments",
@@ -65,22 +83,26 @@ _WAITS_UNSEEN: Final = Cause(
 def first_cause(tenant: Obj, controllers: Sequence[Obj] | None, found: Iterable[Trouble]) -> Cause:
     """The first cause. `controllers` are the Deployments of the controller, `found` the troubles of the plane's pods.
 
-    `controllers` are None if this user may not read them: then nothing is known of whether the controller runs.
+    `controllers` are None if they could not be read: then nothing is known of whether the controller runs.
     """
     name = text(mapping(tenant.get("metadata")).get("name"))
-    for cause in (_deleted(tenant), _still(tenant, controllers), _refused(tenant, name), _plane(tenant, name, found)):
+    for cause in (_deleted(tenant, name), _still(tenant, controllers), _refused(tenant, name)):
         if cause is not None:
             return cause
-    return _conditions(tenant, name)
+    summary = _conditions(tenant, name)
+    return summary if summary.reason in _EXPLAINS_PODS else _plane(tenant, name, found) or summary
 
 
-def _deleted(tenant: Obj) -> Cause | None:
+def _deleted(tenant: Obj, name: str) -> Cause | None:
     since = mapping(tenant.get("metadata")).get("deletionTimestamp")
     if not since:
         return None
     ready = condition_of(tenant, ConditionType.READY)
     what = f"it is being deleted: {text(ready.get('message')) or 'no progress was reported yet'}"
-    return Cause(False, what, text(since), Reason.TERMINATING, "wait; if the message does not change, see what it names")
+    if ready.get("reason") == Reason.TEARDOWN_BLOCKED:
+        step = "kubectl describe what the message names; it usually has a finalizer whose controller no longer runs"
+        return Cause(False, what, text(since), Reason.TEARDOWN_BLOCKED, step)
+    return Cause(False, what, text(since), Reason.TERMINATING, f"wait; what is left: bulkhead tenant describe {name}")
 
 
 def _still(tenant: Obj, controllers: Sequence[Obj] | None) -> Cause | None:
@@ -95,7 +117,7 @@ def _still(tenant: Obj, controllers: Sequence[Obj] | None) -> Cause | None:
         return Cause(False, what, None, "ControllerDown", "kubectl -n bulkhead-system describe pods")
     if reconciled:
         return None
-    step = "wait some seconds; then: kubectl -n bulkhead-system logs deploy/bulkhead-controller"
+    step = f"wait some seconds; then: {CONTROLLER_LOG} --tail=50"
     return Cause(False, "the controller runs and has not reconciled this spec yet", None, "NotReconciled", step)
 
 

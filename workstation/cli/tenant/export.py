@@ -72,7 +72,7 @@ def add_export(actions: Actions) -> None:
     )
     parser.shows(
         "bulkhead tenant export red --to red-objects",
-        "kubectl apply --server-side -f red-objects            in the other cluster",
+        "kubectl apply --server-side -f red-objects   in the other cluster",
     )
     add_host(parser)
     add_tenant(parser, "name")

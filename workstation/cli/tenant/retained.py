@@ -39,9 +39,7 @@ def add_retained(actions: Actions) -> None:
         description="List the planes that are kept of deleted tenants. A Tenant of the same name gets one back by "
         "spec.adopt, with the identity that is listed here.",
     )
-    parser.shows(
-        "bulkhead tenant retained", "bulkhead tenant retained --end red                    deletes its data; asks before"
-    )
+    parser.shows("bulkhead tenant retained", "bulkhead tenant retained --end red   deletes its data; asks before")
     add_host(parser)
     add_output(parser, "table", "json", "yaml")
     parser.add_argument("--end", metavar="TENANT", type=values.tenant_name, help="end this one now: its data is deleted")

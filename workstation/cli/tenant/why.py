@@ -75,7 +75,10 @@ async def _find(request: WhyRequest) -> Cause:
     async with connection.host_client(request.host) as client:
         tenant = await connection.get_tenant(client, request.name)
         plane = names.plane_namespace(request.name)
-        pods = await readable(client, kinds.PODS, plane)
-        events = await readable(client, kinds.EVENTS, plane, field_selector="type=Warning")
-        controllers = await known(client, kinds.DEPLOYMENTS, None, label_selector=labels.CONTROLLER)
+        # Side by side: one kind that hangs costs its deadline, and not that of each kind.
+        pods, events, controllers = await asyncio.gather(
+            readable(client, kinds.PODS, plane),
+            readable(client, kinds.EVENTS, plane, field_selector="type=Warning"),
+            known(client, kinds.DEPLOYMENTS, None, label_selector=labels.CONTROLLER),
+        )
     return first_cause(tenant, controllers, troubles(pods, waiting.current(events, pods)))

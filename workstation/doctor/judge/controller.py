@@ -16,7 +16,7 @@ from workstation.preflight.findings import Finding, failed, ok, warning
 _LEASE_OLD: Final = timedelta(seconds=60)
 _MANY_RESTARTS: Final = 5
 _FAILING: Final = 0.5
-_LOGS: Final = "kubectl -n {} logs deploy/bulkhead-controller --tail=50"
+_LOGS: Final = "kubectl -n {} logs -l app.kubernetes.io/component=controller --prefix --tail=50"
 
 
 def pods(seen: Seen) -> Finding:
