@@ -110,6 +110,10 @@ async def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
     done = await finish(await start_anew("--kubeconfig", str(path), "tenant", "list"))
     assert (done.code, done.err.count("\n")) == (1, 2)
     assert "error: the host's API cannot be reached" in done.err
+    assert "bulkhead host status" in done.err
+    proxied = {"HTTPS_PROXY": "http://127.0.0.1:2"}
+    done = await finish(await start_anew("--kubeconfig", str(path), "tenant", "list", environment=proxied))
+    assert (done.code, "connects to the host directly" in done.err) == (1, True)
 
 
 async def test_unknown_credentials(cli: Cli, host_config: KubeConfig, tmp_path: Path) -> None:

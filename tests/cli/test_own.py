@@ -33,6 +33,10 @@ def pod(name: str, gpus: int = 2, **status: Any) -> dict[str, Any]:
     )
 
 
+def waits(reason: str, message: str) -> dict[str, Any]:
+    return {"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}
+
+
 def unscheduled(reason: str, message: str) -> list[dict[str, Any]]:
     return [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]
 
@@ -118,12 +122,13 @@ def view(*pods: dict[str, Any], **own: Any) -> OwnView:
 
 
 def test_hostile_text_is_shown_as_text_and_lists_are_cut() -> None:
-    nasty = pod("x" * 253, conditions=unscheduled("Q\x1b[31m", "clear\x1b[2J\u202escreen\n" * 500))
+    nasty = pod("x" * 253, conditions=unscheduled("Q\x1b[31m", "clear\x1b[2J\u202e\u3164screen\n" * 500))
     many = [pod(f"p-{number}") for number in range(400)]
     for lines in (owntext.top_lines(view(nasty, *many)), owntext.pod_lines(view(), OwnPod.of(nasty, (GPU,)), ())):
         text = "\n".join(lines)
         assert "\x1b" not in text
         assert "\u202e" not in text
+        assert "\u3164" not in text
         assert len(lines) < 50
     assert "and 371 more" in "\n".join(owntext.top_lines(view(nasty, *many)))
 
@@ -132,6 +137,19 @@ def test_hostile_text_is_shown_as_text_and_lists_are_cut() -> None:
     ("found", "shown"),
     [
         (pod("done", phase="Succeeded"), "it has ended: Succeeded"),
+        (
+            pod("evicted", phase="Failed", reason="Evicted", message="low on disk\x1b[2J"),
+            "it has ended: Failed: Evicted: low on disk [2J",
+        ),
+        (
+            pod("fails", phase="Failed", containerStatuses=[{"name": "main", "state": {"terminated": {"exitCode": 3}}}]),
+            "it has ended: Failed: container main: exit code 3",
+        ),
+        (
+            pod("image", phase="Pending", containerStatuses=[waits("ImagePullBackOff", "no such \x1b[31mimage")])
+            | {"spec": {"nodeName": "n0", "containers": []}},
+            "it does not run: ImagePullBackOff: container main: no such [31mimage",
+        ),
         (pod("new"), "nothing has judged it yet"),
         (pod("on", phase="Running") | {"spec": {"nodeName": "n0", "containers": []}}, "it is on n0, Running"),
         (pod("two", conditions=unscheduled("CohortExhausted", "m")), "forecast: none"),

@@ -17,7 +17,7 @@ THEN = "2026-09-21T13:20:00Z"
 # Names that people who want to break a page would choose. A name of a pod in a tenant's annotations may be any text.
 HOSTILE = (
     "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">",
-    "\u202egnp.exe\u202c \u0645\u0631\u062d\u0628\u0627",
+    "\u202egnp.exe\u202c\u3164 \u0645\u0631\u062d\u0628\u0627",
     "x" * 253,
     "</script><!-- '\"&amp;",
 )

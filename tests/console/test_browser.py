@@ -185,6 +185,7 @@ def test_hostile_names_are_text(page: Browser, site: Site) -> None:
     assert "x" * 200 in str(page.run("return document.body.textContent"))
     assert "\u202e" not in str(page.run("return document.body.textContent")), "text that turns the direction around"
     assert "U+202E" in text
+    assert "U+3164" in text, "a letter that shows nothing"
     assert page.run("return document.title") == "Bulkhead"
     assert page.run("return document.querySelectorAll('img, iframe, object, embed, form').length") == 0
     overflow = page.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -224,6 +225,13 @@ def test_it_works_by_keyboard_and_keeps_the_focus(page: Browser, site: Site, ser
     change(server, lambda client: cordon(client, on=True))
     page.shows("Cordoned")
     assert page.run("return document.activeElement.className") == "rack"
+    change(server, lambda client: cordon(client, on=False))
+    page.hides("Cordoned")
+    # A tenant's link in the queue is not its first one in the page.
+    page.run("[...document.querySelectorAll(\"#queue [data-key^='tenant ']\")].at(-1).focus()")
+    change(server, lambda client: cordon(client, on=True))
+    page.shows("Cordoned")
+    assert page.run("return document.activeElement.closest('section').id") == "queue"
     change(server, lambda client: cordon(client, on=False))
     page.hides("Cordoned")
     nameless = page.run(
@@ -290,6 +298,8 @@ def test_a_lost_cluster_is_named_and_comes_back(page: Browser, server: ApiServer
     server.kill()
     page.shows("Connection to the cluster lost")
     assert "rack-1" in page.text()
+    page.run("window.told = document.querySelector('[role=alert] .lost'); dispatchEvent(new HashChangeEvent('hashchange'))")
+    assert page.run("return window.told !== null && document.querySelector('.lost') === window.told"), "told once, not again"
     page.picture(PICTURES / "lost.png")
     server.start_apiserver()
     server.wait()

@@ -81,6 +81,53 @@ def test_every_control_is_reached_by_tab_and_shows_that(shown: Browser) -> None:
     assert eyes.unreached(shown) == []
 
 
+def test_the_skip_link_leads_past_the_header_and_stays_there_when_the_page_is_drawn_again(shown: Browser) -> None:
+    shown.run("document.activeElement?.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
+    shown.run("document.querySelector('.skip').focus()")
+    shown.press("Enter")
+    assert shown.run("return document.activeElement.tagName") == "MAIN"
+    shown.run("dispatchEvent(new HashChangeEvent('hashchange'))")
+    assert shown.run("return document.activeElement.tagName") == "MAIN"
+
+
+def test_a_long_name_shows_its_end_whole_and_is_copied_whole(shown: Browser) -> None:
+    """The pods of a job differ by their ends alone."""
+    for size in (WIDE, PHONE):
+        shown.size(*size)
+        wrong = shown.run(
+            "return [...document.querySelectorAll('.long')].filter((name) => name.checkVisibility()).filter((name) => {"
+            "  const end = name.lastElementChild.getBoundingClientRect(), cell = name.parentElement.getBoundingClientRect();"
+            "  return !end.width || end.right > cell.right + 1 || name.innerText !== name.title"
+            "}).map((name) => name.innerText)"
+        )
+        assert wrong == []
+    shown.size(*WIDE)
+
+
+def test_the_focus_stays_in_its_part_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    """A tenant is linked in the map, the list, the quotas and the queue: a reader there is not thrown back to the map."""
+    path = tmp_path / "exhausted.html"
+    path.write_text(STATES["exhausted"](), encoding="utf-8")
+    browser.size(*WIDE)
+    browser.open(path.as_uri())
+    browser.shows("Map: ")
+    browser.run("[...document.querySelectorAll('#queue .mark')].at(-1).focus()")
+    key = browser.run("return document.activeElement.dataset.key")
+    first = browser.run("return document.querySelector(`[data-key='${arguments[0]}']`).closest('section').id", key)
+    assert first != "queue", "the same key is in an earlier part too"
+    browser.run("dispatchEvent(new HashChangeEvent('hashchange'))")
+    assert browser.run("return [document.activeElement.dataset.key, document.activeElement.closest('section').id]") == [
+        key,
+        "queue",
+    ]
+    browser.press("Enter")
+    chosen = "[...document.querySelectorAll('#queue .mark[aria-pressed=true]')]"
+    shadows = browser.run(f"return {chosen}.map((mark) => getComputedStyle(mark).boxShadow)")
+    assert isinstance(shadows, list)
+    assert shadows
+    assert "none" not in shadows, "what is chosen shows it"
+
+
 def test_what_is_wrong_has_a_sign_beside_its_colour(shown: Browser) -> None:
     assert eyes.wordless(shown) == []
 

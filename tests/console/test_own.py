@@ -52,6 +52,14 @@ def test_a_user_sees_quota_places_reasons_and_where_the_rest_runs() -> None:
     assert [(row["name"], row["node"], row["asks"]) for row in told["holding"]] == [("ml/1", "n1", "2 nvidia.com/gpu")]
 
 
+def test_a_pod_that_holds_devices_and_cannot_run_says_why() -> None:
+    image = pod("1", node="n1")
+    waits = {"reason": "ImagePullBackOff", "message": "no such image"}
+    image["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": waits}}, 7]}
+    (row,) = shown(config_map(QUOTA), image)["holding"]
+    assert (row["reason"], row["text"]) == ("ImagePullBackOff", "container main: no such image")
+
+
 def test_pods_that_have_ended_are_not_shown_and_an_eviction_is_named() -> None:
     ended = pod("done", node="n1") | {"status": {"phase": "Succeeded"}}
     evicted = pod("out", node="n1")

@@ -59,6 +59,26 @@ def test_a_controller_that_is_down_is_one_alarm_and_not_one_for_each_tenant() ->
     assert [(alarm.kind, alarm.level) for alarm in picture_of(host.seen()).alarms] == [("controller", Level.BAD)]
 
 
+def test_a_controller_that_could_not_be_looked_at_is_not_called_down() -> None:
+    host = sample.small()
+    host.stored["red"] = sample.stored("red", "Provisioning", "m")
+    del host.stored["red"]["status"]
+    (alarm,) = picture_of(replace(host.seen(), controllers=None)).alarms
+    assert (alarm.subject, alarm.reason, alarm.level) == ("red", "ControllerUnknown", Level.WARN)
+
+
+@pytest.mark.parametrize(
+    ("reason", "level"), [("Restoring", Level.WARN), ("TeardownBlocked", Level.BAD), ("Terminating", Level.WARN)]
+)
+def test_a_plane_that_is_on_its_way_is_not_broken_and_a_deletion_that_is_stuck_is(reason: str, level: Level) -> None:
+    host = sample.small()
+    host.stored["red"] = sample.stored("red", reason, "m")
+    if reason != "Restoring":
+        host.stored["red"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (alarm,) = picture_of(host.seen()).alarms
+    assert (alarm.subject, alarm.reason, alarm.level) == ("red", reason, level)
+
+
 def test_tenants_with_trouble_come_before_the_others() -> None:
     host = sample.small()
     host.stored["red"] = sample.stored("red", "DataLost", "the volume is empty")

@@ -19,6 +19,7 @@ from workstation.cli.failures import CliError
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _SECONDS = 120.0  # the user may have to log in
+_SIGN_IN = "sign in with it, until `kubectl get nodes` answers; or give a kubeconfig with a token or certificate"
 
 
 def resolve(data: bytes, folder: Path, context: str | None, *, within: float | None = None) -> bytes:
@@ -78,9 +79,11 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path, within: 
         hint = str(plugin.get("installHint") or "").strip() or "install it, or give a kubeconfig with a token or certificate"
         raise CliError(f"kubeconfig: exec {command!r} is not installed", next_step=hint.splitlines()[0]) from error
     except subprocess.TimeoutExpired as error:
-        raise CliError(f"kubeconfig: exec {command!r} gave no credentials within {within or _SECONDS:g} s") from error
+        raise CliError(
+            f"kubeconfig: exec {command!r} gave no credentials within {within or _SECONDS:g} s", next_step=_SIGN_IN
+        ) from error
     except subprocess.CalledProcessError as error:
-        raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}") from error
+        raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}", next_step=_SIGN_IN) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(f"kubeconfig: exec {command!r} gave no ExecCredential: {error}") from error
     return dict(mapping(status))

@@ -154,14 +154,23 @@ def _fail(error: CliError, *, as_json: bool) -> int:
 def _expected(error: Exception) -> CliError | None:
     """The error for a failure of the host's API, with a next step; None for a failure that should never happen."""
     from bulkhead.kube import errors  # noqa: PLC0415
+    from workstation.cli.arrival import proxied  # noqa: PLC0415
 
     for kind, cause, next_step in (
-        (errors.Unauthorized, "the host's API rejects these credentials", "give another --kubeconfig"),
-        (errors.Forbidden, "not allowed", "ask an admin of the host cluster for permission"),
+        (
+            errors.Unauthorized,
+            "the API rejects these credentials",
+            "they may have expired: sign in again as for kubectl, or give another --kubeconfig",
+        ),
+        (errors.Forbidden, "not allowed", "ask an admin of that cluster for permission"),
+        (errors.Throttled, "the host's API is overloaded", "try again in some seconds"),
         (
             errors.Unavailable,
             "the host's API cannot be reached",
-            "check the server in the kubeconfig; for the embedded host: bulkhead host status",
+            "a proxy is set (HTTPS_PROXY or ALL_PROXY), and this command connects to the host directly: it needs a route to "
+            "the server in the kubeconfig"
+            if proxied()
+            else "check the server in the kubeconfig; for the embedded host: bulkhead host status",
         ),
         (errors.Timeout, "the host's API did not answer in time", "try again"),
         (errors.KubeError, "the host's API", ""),

@@ -16,11 +16,18 @@ from typing import Any, Self, TextIO
 _LINE_LIMIT = 400
 _LAST_AT_LEAST = 24
 _NARROW = 80
+# Printable for Python, and nothing on a screen: a name of them looks like another one, or like none.
+_UNSEEN = frozenset(
+    map(
+        chr,
+        (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)),
+    )
+)
 
 
 def plain(text: object, limit: int = _LINE_LIMIT) -> str:
     """One line of printable text of bounded length, without control characters."""
-    clean = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
+    clean = " ".join("".join(char if char.isprintable() and char not in _UNSEEN else " " for char in str(text)).split())
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 
 

@@ -116,7 +116,7 @@ async def _show(request: TopRequest) -> int:
                 sys.stdout.flush()
                 await asyncio.sleep(request.interval_seconds)
                 sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
-                await shown.show()
+                await shown.show_again()
             return Exit.DONE
         if not request.watch:
             _print(await hostview.observe(client), request)

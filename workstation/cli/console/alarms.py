@@ -32,8 +32,12 @@ _ON_THE_WAY: Final = frozenset(
         Reason.WAITING_FOR_NODES,
         Reason.WAITING_FOR_ADDRESS,
         Reason.TERMINATING,
+        Reason.RESTORING,
+        Reason.RECOVERING,
+        Reason.GROWING,
         Reason.PAUSED,
         "NotReconciled",
+        "ControllerUnknown",
     }
 )
 _MAX_NAMED: Final = 4
@@ -73,8 +77,8 @@ def closed_of(node: Obj) -> Closed | None:
     return None
 
 
-def causes(tenants: Mapping[str, Obj], controllers: Sequence[Obj]) -> dict[str, Cause]:
-    """The first cause of each tenant's state."""
+def causes(tenants: Mapping[str, Obj], controllers: Sequence[Obj] | None) -> dict[str, Cause]:
+    """The first cause of each tenant's state; `controllers` are None if they could not be read."""
     return {name: first_cause(tenant, controllers, ()) for name, tenant in tenants.items()}
 
 

@@ -26,6 +26,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Resource
 from bulkhead.ledger.trial import try_quota
 from bulkhead.metering.meter import HOUR
+from workstation.cli.console.alarms import level_of
 from workstation.cli.console.live import Live
 from workstation.cli.failures import CliError
 from workstation.cli.quotas import trial, usage
@@ -77,7 +78,14 @@ class Details:
         ledger = seen.view.snapshot.tenants.get(name)
         return {
             "name": name,
-            "cause": {"healthy": cause.healthy, "what": cause.what, "since": cause.since, "next": cause.next_step},
+            "cause": {
+                "healthy": cause.healthy,
+                "level": str(level_of(tenant, cause)),
+                "reason": cause.reason,
+                "what": cause.what,
+                "since": cause.since,
+                "next": cause.next_step,
+            },
             "facts": {
                 "class": text(spec.get("class")),
                 "mode": text(mapping(spec.get("scheduling")).get("mode")),

@@ -54,8 +54,8 @@ class Observed:
 
     view: View
     source: str = ""
-    # Deployments of the controller.
-    controllers: tuple[Obj, ...] = ()
+    # Deployments of the controller; None if they could not be read.
+    controllers: tuple[Obj, ...] | None = ()
     closed: Mapping[str, Closed] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     # The certificate of each plane that ends first.

@@ -79,12 +79,12 @@ class Live:
         def watched(r: Any, take: Any, **more: Any) -> Watched[Any]:
             return Watched(client, r, take, self._dirty.set, **more)
 
-        self._tenants = watched(kinds.TENANTS, _whole)
+        self._tenants = watched(kinds.TENANTS, _whole, needed=True)
         self._cohorts = watched(kinds.COHORTS, _rules, optional=True)
         self._quotas = watched(kinds.RESOURCE_QUOTAS, _quota, field_selector=hostview.QUOTAS)
         self._lines = watched(kinds.RESOURCE_QUOTAS, hostview.lines_of_quota, field_selector=hostview.OBJECT_QUOTAS)
-        self._nodes = watched(kinds.NODES, _node)
-        self._pods = watched(kinds.PODS, _pod, field_selector=hostview.ALIVE)
+        self._nodes = watched(kinds.NODES, _node, needed=True)
+        self._pods = watched(kinds.PODS, _pod, field_selector=hostview.ALIVE, needed=True)
         self._controllers = watched(kinds.DEPLOYMENTS, _whole, label_selector=labels.CONTROLLER)
         self._classes = watched(kinds.DEVICE_CLASSES, mapped_of, optional=True)
         self._slices = watched(kinds.RESOURCE_SLICES, slice_of, optional=True)
@@ -163,13 +163,13 @@ class Live:
         return replace(self._bare(snapshot), reading=reading, noted={tenant.name: standings for tenant, standings in quotas})
 
     def _bare(self, snapshot: Snapshot) -> Observed:
-        unread = [f"{name}: {plain(watched.forbidden)}" for name, watched in self._all.items() if watched.forbidden]
+        unread = [f"{name}: {plain(watched.missing)}" for name, watched in self._all.items() if watched.missing]
         if self._ends.missing:
             unread.append(f"when certificates end: {plain(self._ends.missing)}")
         return Observed(
             View(snapshot, time.time(), {str(item["metadata"]["name"]): item for item in self._tenants.values()}),
             self._source,
-            tuple(self._controllers.values()),
+            None if self._controllers.missing else tuple(self._controllers.values()),
             unread=tuple(unread),
             ends=self._ends.tenants,
         )

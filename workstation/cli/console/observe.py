@@ -10,7 +10,7 @@ from bulkhead.api.objects import Obj
 from bulkhead.api.untrusted import mapping, mappings, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.errors import KubeError
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Node
 from workstation.cli import hostfile
@@ -33,17 +33,15 @@ async def observe(client: Client, source: str) -> Observed:
 
     view = await hostview.observe(client, node_of=node_of)
     unread: list[str] = []
+    controllers: tuple[Obj, ...] | None = None
     try:
-        controllers = (await client.list(kinds.DEPLOYMENTS, label_selector=labels.CONTROLLER)).items
-    except NotFound:
-        controllers = []
-    except Forbidden as error:
-        controllers = []
+        controllers = tuple((await client.list(kinds.DEPLOYMENTS, label_selector=labels.CONTROLLER)).items)
+    except KubeError as error:
         unread.append(f"whether the controller runs: {error}")
     ends = await read_ends(client)
     if ends.missing:
         unread.append(f"when certificates end: {ends.missing}")
-    return Observed(view, source, tuple(controllers), closed, tuple(unread), ends.tenants)
+    return Observed(view, source, controllers, closed, tuple(unread), ends.tenants)
 
 
 def source_of(host: Host) -> str:

@@ -22,6 +22,7 @@ from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.api.quantity import base_units, unit_of
 from bulkhead.api.untrusted import mapping, mappings, text
 from workstation.cli.quotas import owngpus, ownhours, ownjobs
+from workstation.cli.quotas.containerstates import what_keeps_it
 from workstation.cli.quotas.owngpus import PodUse, Uses
 from workstation.cli.quotas.ownjobs import Jobs
 from workstation.console.picture import MAX_NAME_CHARS, MAX_TEXT_CHARS
@@ -41,7 +42,7 @@ class OwnPod:
     phase: str
     node: str
     created: str
-    # Why it has no node yet, if it says so; or that it is being evicted.
+    # Why it has no node yet, if it says so; that it is being evicted; or what keeps a container of it from running.
     reason: str
     text: str
     asks: Mapping[str, int]
@@ -84,7 +85,10 @@ def _told(pod: Obj) -> Mapping[str, Any]:
     disrupted, scheduled = condition_of(pod, "DisruptionTarget"), condition_of(pod, "PodScheduled")
     if disrupted.get("status") == "True":
         return disrupted
-    return scheduled if scheduled.get("status") == "False" else {}
+    if scheduled.get("status") == "False":
+        return scheduled
+    reason, message = what_keeps_it(pod)
+    return {"reason": reason, "message": message}
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,7 @@ class OwnLive:
 
     def _put(self, pods: Watched[own.OwnPod], quotas: Watched[Obj], unread: list[str]) -> None:
         refused = [
-            f"{name}: {plain(watched.forbidden)}"
-            for name, watched in (("pods", pods), ("your quota", quotas))
-            if watched.forbidden
+            f"{name}: {plain(watched.missing)}" for name, watched in (("pods", pods), ("your quota", quotas)) if watched.missing
         ]
         quota = next(iter(quotas.values()), None)
         made = own.picture_of(quota, pods.values(), self._source, moment(time.time()), [*unread, *refused], asked=self._asked)

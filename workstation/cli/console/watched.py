@@ -1,10 +1,14 @@
 """One kind of the host, watched: of each object only what the caller makes of it stays in memory.
 
 list, watch ──> take ──> value by key          None: the object does not matter
+
+A kind that an API server in trouble refuses or does not answer is given up for the picture after ten seconds, and named in it;
+its watch goes on, and the picture has it as soon as it was read.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Final, Generic, NoReturn, TypeVar
 
@@ -19,6 +23,7 @@ from bulkhead.kube.objects import Key, Meta, Resource
 
 _T = TypeVar("_T")
 _LOOK_SECONDS: Final = 0.2
+PATIENCE_SECONDS: Final = 10.0
 
 
 class Watched(Generic[_T]):
@@ -35,7 +40,10 @@ class Watched(Generic[_T]):
         label_selector: str | None = None,
         namespace: str | None = None,
         optional: bool = False,
+        needed: bool = False,
     ) -> None:
+        """`needed`: without it there is no picture, so it is waited for."""
+        self._needed = needed
         self._take = take
         self._changed = changed
         self._values: dict[Key, _T] = {}
@@ -67,12 +75,28 @@ class Watched(Generic[_T]):
             await self.informer.run()
 
     async def _answer(self) -> None:
-        """Note that the kind was read, or may not be read."""
-        while not self.informer.has_synced and self.forbidden is None:
+        """Note that the kind was read, may not be read, or is not answered."""
+        begun = time.monotonic()
+        while not self.informer.has_synced and self.forbidden is None and not self._gives_up(begun):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self.informer.synced()
         self.answered.set()
+        await self.informer.synced()
+        self._changed()
+
+    def _gives_up(self, begun: float) -> bool:
+        """Whether a kind is late that is not needed. A long list that comes page by page is not."""
+        late = not self._needed and time.monotonic() - begun > PATIENCE_SECONDS
+        return late and (self.informer.last_error is not None or not self._values)
+
+    @property
+    def missing(self) -> str:
+        """Why the kind is not in the picture; empty if it is, or is still waited for."""
+        error = self.informer.last_error
+        if self.informer.has_synced or not self.answered.is_set():
+            return str(error) if isinstance(error, Forbidden) else ""
+        return str(error) if error is not None else f"no answer within {PATIENCE_SECONDS:g} s"
 
     @property
     def forbidden(self) -> Forbidden | None:

@@ -23,7 +23,7 @@ from bulkhead.api.ownusage import OwnUsage
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
-from bulkhead.kube.errors import Forbidden, Gone, NotFound
+from bulkhead.kube.errors import Forbidden, Gone, KubeError, NotFound, Unauthorized
 from bulkhead.kube.objects import uid_of
 from workstation.cli import connection
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
@@ -93,6 +93,13 @@ class Top:
         self._jobs: Jobs | None = None
         self._asked_at: float | None = None
 
+    async def show_again(self) -> None:
+        """The next frame; what cannot be read now is reported, and the frames go on."""
+        try:
+            await self.show()
+        except KubeError as error:
+            sys.stderr.write(f"not read: {plain(error)}\n")
+
     async def show(self) -> bool:
         """Print it; False if the cluster is not a plane that shows its quota."""
         view = await observe(self._client)
@@ -120,8 +127,13 @@ async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
         raise no_picture()
     try:
         pod = await client.get(kinds.PODS, name, namespace)
+    except Forbidden as error:
+        raise CliError(
+            f"you may not read pods of namespace {namespace} in your tenant: {error}",
+            next_step="name another namespace with -n, or ask an admin of your tenant for a Role that gets pods",
+        ) from error
     except NotFound:
-        here = [str(found["metadata"]["name"]) for found in (await client.list_metadata(kinds.PODS, namespace)).items]
+        here = await _names(client, namespace)
         raise CliError(
             f"there is no pod {name} in namespace {namespace}",
             next_step=did_you_mean(name, here, f"list them: kubectl get pods -n {namespace}"),
@@ -190,14 +202,28 @@ async def _pods(client: Client, devices: Iterable[str]) -> list[OwnPod] | None:
 
 
 async def _events(client: Client, pod: Obj) -> list[Obj]:
-    """The events of one pod; none if the user may not read them."""
+    """The events of one pod; none if they cannot be read, which is reported unless this user may not."""
     try:
         listed = await client.list(
             kinds.EVENTS, pod["metadata"]["namespace"], field_selector=f"involvedObject.uid={uid_of(pod)}"
         )
     except Forbidden:
         return []
+    except Unauthorized:
+        raise
+    except KubeError as error:
+        sys.stderr.write(f"not shown: events: {plain(error)}\n")
+        return []
     return listed.items[-_MAX_EVENTS:]
+
+
+async def _names(client: Client, namespace: str) -> list[str]:
+    """The pods of a namespace, as far as this user may list them."""
+    try:
+        listed = await client.list_metadata(kinds.PODS, namespace)
+    except Forbidden:
+        return []
+    return [str(found["metadata"]["name"]) for found in listed.items]
 
 
 def no_picture() -> CliError:

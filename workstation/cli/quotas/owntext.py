@@ -23,6 +23,7 @@ from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.verdict import clock
 from workstation.cli.output import age, plain
 from workstation.cli.quotas import owngpus, ownhours, ownjobs
+from workstation.cli.quotas.containerstates import how_it_ended, what_keeps_it
 from workstation.cli.quotas.owngpus import PodUse, Uses
 from workstation.cli.quotas.ownjobs import Jobs
 
@@ -49,6 +50,10 @@ class OwnPod:
     message: str
     # What it requests of the resources that have a quota, in base units.
     asks: Mapping[str, int]
+    # How it ended, if it failed.
+    ended: str = ""
+    # What keeps a container of it from running.
+    kept: str = ""
 
     @classmethod
     def of(cls, pod: Obj, resources: Iterable[str]) -> Self:
@@ -67,6 +72,8 @@ class OwnPod:
             reason=text(scheduled.get("reason")) if waits else "",
             message=text(scheduled.get("message")) if waits else "",
             asks={name: number for name, number in asked.items() if number > 0},
+            ended=how_it_ended(pod),
+            kept=": ".join(part for part in what_keeps_it(pod) if part),
         )
 
     @property
@@ -290,6 +297,8 @@ def pod_json(view: OwnView, pod: OwnPod, events: Iterable[Obj]) -> dict[str, Any
     """A pod with the lines of the quota that it counts in."""
     return _pod(view, pod) | {
         "message": pod.message[:_LONGEST],
+        "ended": pod.ended[:_LONGEST],
+        "kept": pod.kept[:_LONGEST],
         "quota": [asdict(line) | {"unit": unit_of(line.resource)} for line in view.own.lines if line.resource in pod.asks],
         "events": [
             {part: text(event.get(part))[:_LONGEST] for part in ("reason", "message", "lastTimestamp")}
@@ -300,13 +309,15 @@ def pod_json(view: OwnView, pod: OwnPod, events: Iterable[Obj]) -> dict[str, Any
 
 def _state(view: OwnView, pod: OwnPod) -> Iterator[str]:
     if pod.phase in {"Succeeded", "Failed"}:
-        yield f"  it has ended: {pod.phase}"
+        yield f"  it has ended: {pod.phase}" + (f": {plain(pod.ended, _LONGEST)}" if pod.ended else "")
         return
     if pod.ending:
         yield "  it is being deleted: what it holds is free once its containers have ended"
         return
     if pod.node:
         yield f"  it is on {plain(pod.node)}, {plain(pod.phase)}"
+        if pod.kept:
+            yield f"  it does not run: {plain(pod.kept, _LONGEST)}"
         return
     if not pod.reason:
         yield "  nothing has judged it yet; if that lasts for a minute, tell your admin"

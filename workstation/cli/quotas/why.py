@@ -30,6 +30,7 @@ from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import document, plain
 from workstation.cli.parsing import RAW, Parser
 from workstation.cli.quotas import hostview, own, whytext
+from workstation.cli.quotas.containerstates import how_it_ended, what_keeps_it
 from workstation.cli.quotas.explained import explain
 from workstation.cli.quotas.guess import did_you_mean
 from workstation.cli.quotas.hostview import View
@@ -111,9 +112,15 @@ async def _explain(request: WhyRequest) -> int:
                 found = explain(view.snapshot, pod, view.now)
                 noted = mapping(newest["metadata"].get("annotations"))
                 if request.form != "table":
-                    document(whytext.as_json(found, noted) | {"claims": whytext.claims_of(newest)}, request.form)
+                    kept = ": ".join(part for part in what_keeps_it(newest) if part)
+                    more = {"claims": whytext.claims_of(newest), "kept": kept}
+                    document(whytext.as_json(found, noted) | more, request.form)
                 else:
-                    lines = (*whytext.text(found, noted, view.now), *whytext.of_claims(newest))
+                    lines = (
+                        *whytext.text(found, noted, view.now),
+                        *whytext.of_claims(newest),
+                        *whytext.of_containers(newest),
+                    )
                     sys.stdout.write("\n".join(lines) + "\n")
                 return Exit.DONE
         if _text(tenant, "deletionTimestamp"):
@@ -231,13 +238,14 @@ def _of_virtual(pod: Obj, request: WhyRequest) -> dict[str, Any]:
         "node": placed_on(pod),
         "reason": str(scheduled.get("reason") or "")[:200] if scheduled.get("status") == "False" else "",
         "message": str(scheduled.get("message") or "")[:4000] if scheduled.get("status") == "False" else "",
+        "ended": how_it_ended(pod),
     }
 
 
 def _lines(known: Mapping[str, Any]) -> list[str]:
     title = f"pod {known['namespace']}/{known['pod']} of tenant {known['tenant']}"
     if known["state"] in {"Succeeded", "Failed"}:
-        return [f"{title} has ended: {known['state']}"]
+        return [f"{title} has ended: {known['state']}" + (f": {plain(known['ended'], 2000)}" if known["ended"] else "")]
     if known["state"] == "Ending":
         return [f"{title} is being deleted, and no longer has a host pod"]
     lines = [f"{title} has no host pod: it is not in the ledger's queue"]

@@ -15,6 +15,7 @@ from bulkhead.ledger.model import GATED, Pod, Stage
 from bulkhead.ledger.verdict import clock, duration
 from workstation.cli.output import age, plain
 from workstation.cli.quotas import queued
+from workstation.cli.quotas.containerstates import what_keeps_it
 from workstation.cli.quotas.explained import FITS, Company, Explanation, Placement, Quota, ahead
 from workstation.cli.quotas.summary import number
 
@@ -184,6 +185,13 @@ def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
     if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
         reason, message = text_of(scheduled.get("reason")), text_of(scheduled.get("message"))
         yield f"  the scheduler reports {plain(reason)}: {plain(message, 2000)}"
+
+
+def of_containers(pod: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps a container of a host pod from running: devices are held, and nothing runs on them."""
+    reason, message = what_keeps_it(pod)
+    if reason:
+        yield f"it does not run: {plain(reason)}: {plain(message, 1000)}"
 
 
 def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:

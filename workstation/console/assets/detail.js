@@ -30,7 +30,7 @@ function tenantPage(name) {
 
 function causeOf({ cause }) {
   if (cause.healthy) return el("p", {}, level("ok"), ` ${visible(cause.what)}`);
-  return el("div", { class: "alarm bad" }, el("p", {}, visible(cause.what), cause.since ? el("span", { class: "soft" }, `, for ${ago(cause.since)}`) : null),
+  return el("div", { class: `alarm ${cause.level}` }, el("p", {}, level(cause.level), " ", el("strong", {}, visible(cause.reason))), el("p", {}, visible(cause.what), cause.since ? el("span", { class: "soft" }, `, for ${ago(cause.since)}`) : null),
     cause.next ? el("p", { class: "soft" }, "next: ", el("code", {}, visible(cause.next))) : null);
 }
 

@@ -1,9 +1,9 @@
 // Elements without markup: whatever a name contains becomes a text node.
 
-// Characters that reorder, hide or break a line are shown by their number.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Characters that reorder, hide or break a line, or that show nothing at all, are shown by their number.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\u{e0000}-\u{e0fff}]/gu;
 const visible = (text) => String(text ?? "").replace(HIDDEN, (character) =>
-  `\u27e8U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+  `\u27e8U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -15,10 +15,14 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-// A name of an object: isolated, so that right-to-left text moves nothing beside it, and whole in its title.
+// A name of an object: isolated, so that right-to-left text moves nothing beside it, and whole in its title. A long one is cut
+// before its end: the pods of a job differ only there.
+const TAIL = 10;
 function named(text, long = false) {
   const shown = visible(text);
-  return el("bdi", { class: long || shown.length > 60 ? "long" : null, title: shown.length > 24 ? shown : null }, shown);
+  const cut = (long || shown.length > 60) && shown.length > 3 * TAIL;
+  const parts = cut ? [el("span", { class: "start" }, shown.slice(0, -TAIL)), el("span", {}, shown.slice(-TAIL))] : shown;
+  return el("bdi", { class: cut ? "long" : null, title: shown.length > 24 ? shown : null }, parts);
 }
 
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -39,10 +39,10 @@ function follow() {
 function notices() {
   if (document.body.dataset.way === "file") return [];
   if (!state.heard) {
-    return [el("div", { class: "lost", role: "alert" }, "The console does not answer: what you see is old. If it was stopped, run bulkhead console again and open its new link.")];
+    return [el("div", { class: "lost" }, "The console does not answer: what you see is old. If it was stopped, run bulkhead console again and open its new link.")];
   }
   if (state.link && !state.link.ok) {
-    return [el("div", { class: "lost", role: "alert" }, `Connection to the cluster lost: what you see is old. Trying again. ${visible(state.link.why)}`)];
+    return [el("div", { class: "lost" }, `Connection to the cluster lost: what you see is old. Trying again. ${visible(state.link.why)}`)];
   }
   return [];
 }

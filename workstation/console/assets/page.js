@@ -48,23 +48,58 @@ document.addEventListener("selectionchange", free);
 function draw() {
   late = busy();
   if (late) return;
-  const focus = document.activeElement?.dataset?.key;
-  const place = document.activeElement?.selectionStart;
+  const active = document.activeElement;
+  const place = active?.selectionStart;
+  const refocus = focusOf(active);
+  const { header, alerts, main } = frame();
   const { picture } = state;
-  const top = el("header", {}, el("a", { class: "skip", href: "#wrong" }, "to what is wrong"), el("strong", {}, "Bulkhead"),
-    picture ? named(picture.source) : null, el("span", { class: "soft state", id: "state", role: "status" }, connectionText()));
-  document.body.replaceChildren(top, ...notices(), el("main", {}, ...(picture ? sections() : [el("p", { class: "soft" }, "reading the host\u2026")])));
-  if (!focus) return;
-  const again = [...document.querySelectorAll("[data-key]")].find((candidate) => candidate.dataset.key === focus);
+  header.replaceChildren(el("a", { class: "skip", href: "#", "data-key": "skip", on: { click: skip } }, "to the content"), el("strong", {}, "Bulkhead"),
+    picture ? named(picture.source) : "", el("span", { class: "soft state", id: "state" }, connectionText()));
+  const told = notices();
+  // Said once, and not at each drawing.
+  if (told.map((notice) => notice.textContent).join() !== alerts.textContent) alerts.replaceChildren(...told);
+  main.replaceChildren(...(picture ? sections() : [el("p", { class: "soft" }, "reading the host\u2026")]));
+  const again = refocus();
   again?.focus({ preventScroll: true });
   if (again?.setSelectionRange && typeof place === "number") again.setSelectionRange(place, place);
+}
+
+// What stays over all drawings: readers that speak hear what is new in it, and a focus on it is kept.
+let kept = null;
+function frame() {
+  if (!kept) {
+    kept = { header: el("header"), alerts: el("div", { role: "alert" }), main: el("main", { tabindex: "-1" }) };
+    document.body.replaceChildren(kept.header, kept.alerts, kept.main);
+  }
+  return kept;
+}
+
+function skip(event) {
+  event.preventDefault();
+  frame().main.focus();
+}
+
+// Finds, after the page was drawn again, the element that had the focus: a tenant is linked in several parts of the page.
+function focusOf(active) {
+  const key = active?.dataset?.key;
+  if (!key) return () => null;
+  const part = (item) => item.closest("section")?.id ?? "";
+  const where = part(active);
+  const all = () => [...document.querySelectorAll("[data-key]")].filter((item) => item.dataset.key === key);
+  const same = () => all().filter((item) => part(item) === where);
+  const at = same().indexOf(active);
+  return () => { const now = same(); return now[at] ?? now.at(-1) ?? all()[0]; };
 }
 
 function sections() {
   if (document.body.dataset.way === "own") return ownPage();
   const route = /^#tenant\/(.+)$/.exec(location.hash);
-  if (route && document.body.dataset.way === "live") return tenantPage(decodeURIComponent(route[1]));
+  if (route && document.body.dataset.way === "live") return tenantPage(decoded(route[1]));
   return [alarmSection(), mapSection(), tenantSection(), quotaSection(), queueSection(), ...(document.body.dataset.way === "live" ? [remembered("usage", "Usage", () => usageSection(""))] : [])];
+}
+
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 const isCurrent = () => document.body.dataset.way === "file" || (state.heard && state.link?.ok !== false);

@@ -11,7 +11,7 @@ function alarmSection() {
   const first = alarms.slice(0, 12);
   const old = !isCurrent() ? ", as last seen" : "";
   return el("section", { id: "wrong" }, el("h2", {}, (alarms.length ? `What is wrong (${alarms.length})` : reading ? "Nothing is wrong with the tenants" : "Nothing is wrong") + old),
-    reading ? el("p", { class: "soft", role: "status" }, `still being read: ${visible(reading)}; the map, the queue and what is wrong with nodes follow`) : null,
+    reading ? el("p", { class: "soft" }, `still being read: ${visible(reading)}; the map, the queue and what is wrong with nodes follow`) : null,
     first.map(told),
     alarms.length > first.length
       ? remembered("alarms", `${alarms.length - first.length} more`, () => alarms.slice(first.length).map(told)) : null,
