@@ -90,6 +90,11 @@ async def test_a_tenants_kubeconfig_is_enough(host_client: Client, cli: Cli) -> 
     ]
     assert {found["pod"] for found in json.loads((await cli("top", "-o", "json")).out)["pods"]} == {"train-0", "train-1"}
 
+    one = await cli("top", "--resource", GPU)
+    assert (one.code, "default/train-0" in one.out) == (0, True), one.err
+    other = await cli("top", "--resource", "nvidia.com/gpus")
+    assert (other.code, f"quota has no nvidia.com/gpus; it has: {GPU}" in other.err) == (3, True)
+
     early = await cli("usage")
     assert (early.code, early.out, "has not noted any device-hours" in early.err) == (0, "", True)
     today = datetime.now(UTC).date().isoformat()

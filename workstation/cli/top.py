@@ -110,8 +110,8 @@ async def _show(request: TopRequest) -> int:
 
             await htmlfile.write(client, request.host, request.html)
             return Exit.DONE
-        shown = own.Top(client, request.form)
-        if request.resource is None and await shown.show():
+        shown = own.Top(client, request.form, request.resource)
+        if await shown.show():
             while request.watch:
                 sys.stdout.flush()
                 await asyncio.sleep(request.interval_seconds)

@@ -86,9 +86,11 @@ async def _show(request: ShowRequest) -> int:
 class Top:
     """`top` of a plane's own tenant, once or again and again; GPUs and Slurm are asked once in ten seconds."""
 
-    def __init__(self, client: Client, form: Form) -> None:
+    def __init__(self, client: Client, form: Form, resource: str | None) -> None:
+        """`resource`: only this one; None for all."""
         self._client = client
         self._form = form
+        self._resource = resource
         self._uses: Uses | None = None
         self._jobs: Jobs | None = None
         self._asked_at: float | None = None
@@ -105,6 +107,8 @@ class Top:
         view = await observe(self._client)
         if view is None:
             return False
+        if self._resource is not None:
+            view = _only(view, self._resource)
         if self._asked_at is None or view.now - self._asked_at >= _ASK_SECONDS:
             await self._ask(view)
         view = replace(view, uses=self._uses, jobs=self._jobs)
@@ -118,6 +122,16 @@ class Top:
         slurm = ownreading.has_slurm({pod.namespace for pod in pods})
         self._jobs = await ownreading.slurm_jobs(self._client) if slurm else None
         self._asked_at = view.now
+
+
+def _only(view: OwnView, resource: str) -> OwnView:
+    """The lines of one resource, and the pods that request it. Raises CliError if the quota has no such line."""
+    lines = tuple(line for line in view.own.lines if line.resource == resource)
+    if not lines:
+        known = ", ".join(plain(name, 100) for name in view.devices) or "none"
+        raise CliError(f"your tenant's quota has no {plain(resource, 100)}; it has: {known}", code=Exit.NOT_FOUND)
+    pods = None if view.pods is None else [pod for pod in view.pods if resource in pod.asks]
+    return replace(view, own=replace(view.own, lines=lines)).with_pods(pods)
 
 
 async def explain(client: Client, namespace: str, name: str, form: Form) -> int:
