@@ -10,11 +10,14 @@ from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError
+from tests.kit.background import background
 from tests.kit.commandline import Outcome, finish, start
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ledgerhost import GPU, LedgerHost
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
+from workstation.cli.console.live import Live
+from workstation.console.board import Board
 
 pytestmark = pytest.mark.apiserver
 RBAC = "rbac.authorization.k8s.io"
@@ -95,6 +98,31 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
                 await client.list(resource)
         with pytest.raises(Forbidden, match="cannot create resource"):
             await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "x"}})
+
+
+async def test_the_role_for_quotas_keeps_the_console_current(admin: Client, host: LedgerHost, person: Person) -> None:
+    await person.given(admin, names.QUOTA_ROLE)
+    await commands(host)
+    async with Client(person.config, user_agent="tests", field_manager="tests") as client:
+        live = Live(client, "tests", Board())
+
+        async def shown() -> set[str]:
+            return {row.name for row in live.picture.tenants} if live.picture and not live.picture.reading else set()
+
+        async with background(live.run()):
+            before = await until(shown, "the picture")
+            later = await host.tenant("later", 4, host.cohorts[0])
+            await host.client.apply(kinds.TENANTS, {"metadata": {"name": later}, "spec": {"class": "standard"}})
+            host.tenants.append(later)
+
+            async def seen() -> bool:
+                return later in await shown()
+
+            await until(seen, "a tenant that was made later")
+            assert later not in before
+            assert live.picture is not None
+            unread = {what.partition(":")[0] for what in live.picture.unread}
+            assert unread <= {"whether the controller runs", "when certificates end"}, live.picture.unread
 
 
 async def test_a_login_user_sees_cohorts_and_reads_which_role_shows_the_rest(

@@ -94,6 +94,8 @@ class Watched(Generic[_T]):
     def missing(self) -> str:
         """Why the kind is not in the picture; empty if it is, or is still waited for."""
         error = self.informer.last_error
+        if self.informer.has_synced and isinstance(error, Forbidden):
+            return f"as it was when the console began, because you may not watch it: {error}"
         if self.informer.has_synced or not self.answered.is_set():
             return str(error) if isinstance(error, Forbidden) else ""
         return str(error) if error is not None else f"no answer within {PATIENCE_SECONDS:g} s"
