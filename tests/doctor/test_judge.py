@@ -138,7 +138,12 @@ BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
         FAILED,
         "has not renewed it since",
     ),
-    (lambda: healthy(nodes=(worker("a", "2"), worker("b", "64"))), "cluster.cores", WARNING, "a has 2 of 2 nodes"),
+    (
+        lambda: healthy(nodes=(worker("a", "2"), worker("b", "64"))),
+        "cluster.cores",
+        WARNING,
+        "1 of 2 nodes have no more: a (2)",
+    ),
     (lambda: metrics(ok=10, failed=11), "running.reconciles", FAILED, "11 of 21 reconciles failed"),
     (lambda: metrics(ok=0, failed=0), "running.reconciles", WARNING, "has not reconciled anything"),
     (lambda: metrics(clock_wrong=1), "running.clock", FAILED, "no certificate is renewed"),

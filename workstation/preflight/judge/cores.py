@@ -52,10 +52,10 @@ def _tight(tenant_class: Obj, nodes: list[Obj]) -> str:
     )
     if not small:
         return ""
-    names = ", ".join(f"{name} has {_number(cores)}" for cores, name in small[:_NAMES])
-    more = f", and {len(small) - _NAMES} more" if len(small) > _NAMES else ""
-    most = "no limit" if limit is None else f"a limit of {_number(limit)}"
-    return f"class {text(mapping(tenant_class.get('metadata')).get('name'))}: {most}; {names}{more} of {len(own)} nodes"
+    named = ", ".join(f"{name} ({_number(cores)})" for cores, name in small[:_NAMES]) + (", …" if len(small) > _NAMES else "")
+    most = "any number of" if limit is None else f"up to {_number(limit)}"
+    name = text(mapping(tenant_class.get("metadata")).get("name"))
+    return f"class {name}: {most} cores; {len(small)} of {len(own)} nodes have no more: {named}"
 
 
 def _limit(control_plane: Mapping[str, Any]) -> Decimal | None:
