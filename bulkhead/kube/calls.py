@@ -69,6 +69,12 @@ class Calls:
             connection.abort()
             raise
 
+    def drop_idle(self) -> None:
+        """Close what idles: the next calls open new connections, with what TLS shows of the caller then."""
+        for connection in self._idle:
+            connection.abort()
+        self._idle.clear()
+
     def close(self) -> None:
         """Close every connection; calls and streams that are under way fail."""
         self._idle.clear()

@@ -106,12 +106,20 @@ class KubeConfig:
                 context.load_default_certs()
             else:
                 context.load_verify_locations(cadata=self.ca.decode("ascii"))
-            if self.client_cert is not None and self.client_key is not None:
-                with _secret_file(self.client_cert + b"\n" + self.client_key) as path:
-                    context.load_cert_chain(path)
         except (ssl.SSLError, UnicodeDecodeError) as error:
             raise ConfigError(f"kubeconfig broken: certificate or key cannot be loaded: {error}") from error
+        self.present(context)
         return context
+
+    def present(self, context: ssl.SSLContext) -> None:
+        """Let a TLS context show this identity's certificate from now on, if it has one."""
+        if self.client_cert is None or self.client_key is None:
+            return
+        try:
+            with _secret_file(self.client_cert + b"\n" + self.client_key) as path:
+                context.load_cert_chain(path)
+        except ssl.SSLError as error:
+            raise ConfigError(f"kubeconfig broken: certificate or key cannot be loaded: {error}") from error
 
 
 def _load(data: bytes) -> Mapping[str, Any]:

@@ -63,6 +63,14 @@ class Transport:
             self._calls.close()
         self._calls = None
 
+    def renew(self, config: KubeConfig) -> None:
+        """Use the credentials of another config for the same server; what is under way goes on with the former ones."""
+        if self.tls is not None:
+            config.present(self.tls)
+        self.authorization = Authorization(config)
+        if self._calls is not None:
+            self._calls.drop_idle()
+
     def server(self) -> Server:
         """Where requests go."""
         return Server.parse(self.config.server, secure=self.tls is not None, tls_name=self.config.tls_server_name)

@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,22 @@ def resolve(data: bytes, folder: Path, context: str | None, *, within: float | N
 
     If `within` is given, the plugin has so many seconds to answer, and cannot ask the user anything.
     """
+    found = ask(data, folder, context, within=within)
+    return data if found is None else found.data
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A kubeconfig with a plugin's credential, and when that ends as far as the plugin says."""
+
+    data: bytes
+    ends: datetime | None
+
+
+def ask(data: bytes, folder: Path, context: str | None, *, within: float | None = None) -> Answered | None:
+    """What `resolve` returns, and its end; None for a kubeconfig whose chosen user has no `exec`."""
     if b"exec" not in data:
-        return data
+        return None
     import yaml  # noqa: PLC0415 - slow to load
 
     try:
@@ -38,12 +54,20 @@ def resolve(data: bytes, folder: Path, context: str | None, *, within: float | N
         cluster = _entry(document, "clusters", scope["cluster"])["cluster"]
         plugin = user["user"].get("exec")
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, LookupError):
-        return data  # broken in another way, which KubeConfig explains better
+        return None  # broken in another way, which KubeConfig explains better
     if not isinstance(plugin, dict):
-        return data
+        return None
     status = _run(plugin, cluster, folder, within)
     user["user"] = _credentials(status, str(plugin.get("command")))
-    return yaml.safe_dump(document).encode()
+    return Answered(yaml.safe_dump(document).encode(), _end(status.get("expirationTimestamp")))
+
+
+def _end(stamp: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(stamp))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def _entry(document: Any, section: str, name: str) -> Any:

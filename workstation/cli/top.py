@@ -12,14 +12,14 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bulkhead.api.ledger import line_name
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import KubeError, Unauthorized
 from bulkhead.ledger.model import Snapshot
 from workstation.cli import connection, values
 from workstation.cli.arguments import Form, Host, add_host, add_output, form_of, host_of
@@ -30,6 +30,7 @@ from workstation.cli.quotas import hostview, own, topmap
 from workstation.cli.quotas.hostview import View
 from workstation.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 from workstation.cli.quotas.topmap import Block, Paint
+from workstation.cli.renewal import renewing
 
 _COLOURS: Final = (32, 33, 34, 35, 36, 91, 92, 93, 94, 95, 96, 31)
 _HEADERS: Final = ("NOMINAL", "USED", "BORROWED", "LENT", "WAITING")
@@ -111,21 +112,37 @@ async def _show(request: TopRequest) -> int:
             await htmlfile.write(client, request.host, request.html)
             return Exit.DONE
         shown = own.Top(client, request.form, request.resource)
-        if await shown.show():
-            while request.watch:
-                sys.stdout.flush()
-                await asyncio.sleep(request.interval_seconds)
-                sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
-                await shown.show_again()
-            return Exit.DONE
+        its_own = await shown.show()
         if not request.watch:
-            _print(await hostview.observe(client), request)
+            if not its_own:
+                _print(await hostview.observe(client), request)
             return Exit.DONE
-        await _watch(client, request)
+        async with renewing(client, request.host) as renewal:
+            if its_own:
+                await _watch_own(shown, request, renewal.refused)
+            await _watch(client, request, renewal.refused)
     return Exit.DONE
 
 
-async def _watch(client: Client, request: TopRequest) -> None:
+async def _watch_own(shown: own.Top, request: TopRequest, refused: Callable[[], None]) -> NoReturn:
+    """Print further frames of a tenant's own quota and pods until the user interrupts."""
+    while True:
+        sys.stdout.flush()
+        await asyncio.sleep(request.interval_seconds)
+        sys.stdout.write("\x1b[H\x1b[J" if is_terminal(sys.stdout) else "\n")
+        try:
+            await shown.show()
+        except KubeError as error:
+            _not_read(error, refused)
+
+
+def _not_read(error: KubeError, refused: Callable[[], None]) -> None:
+    sys.stderr.write(f"not read: {plain(error)}\n")
+    if isinstance(error, Unauthorized):
+        refused()
+
+
+async def _watch(client: Client, request: TopRequest, refused: Callable[[], None]) -> NoReturn:
     """Print frames until the user interrupts. After the first frame, a failed read is reported and tried again."""
     terminal = is_terminal(sys.stdout)
     drawn = False
@@ -135,7 +152,7 @@ async def _watch(client: Client, request: TopRequest) -> None:
         except KubeError as error:
             if not drawn:
                 raise
-            sys.stderr.write(f"not read: {plain(error)}\n")
+            _not_read(error, refused)
         else:
             drawn = True
             if terminal:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ from workstation.cli.credentials import browser
 from workstation.cli.failures import CliError, Exit
 from workstation.cli.output import Progress
 from workstation.cli.parsing import RAW, Parser
+from workstation.cli.renewal import renewing
 from workstation.console.board import Board
 from workstation.console.server import Console, Question
 
@@ -90,9 +91,9 @@ async def _run(request: ConsoleRequest) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     host = request.host if request.file is None else Host(request.file, request.host.context)
-    async with connection.host_client(host) as client:
+    async with connection.host_client(host) as client, renewing(client, host) as renewal:
         board = Board()
-        followed, questions = await _followed(client, host, board, request)
+        followed, questions = await _followed(client, host, board, request, renewal.refused)
         way = "live" if request.file is None else "own"
         async with Console(board, questions, way=way) as server, following(followed):
             await _listen(server, request.port)
@@ -108,11 +109,11 @@ async def _run(request: ConsoleRequest) -> int:
 
 
 async def _followed(
-    client: Client, host: Host, board: Board, request: ConsoleRequest
+    client: Client, host: Host, board: Board, request: ConsoleRequest, refused: Callable[[], None]
 ) -> tuple[Live | OwnLive, dict[str, Question]]:
     """What is followed, and which questions its page may ask."""
     if request.file is not None:
-        return OwnLive(client, source_of(host), board, namespace_of(host)), {}
+        return OwnLive(client, source_of(host), board, namespace_of(host), refused=refused), {}
     try:
         pages = client.pages(kinds.TENANTS, limit=1, metadata_only=True)
         async with contextlib.aclosing(pages):
@@ -122,7 +123,7 @@ async def _followed(
             "this cluster has no Tenants: Bulkhead is not installed in it, or it is a tenant's own",
             next_step="as a user of a tenant, give its kubeconfig: bulkhead console -f FILE",
         ) from error
-    live = Live(client, source_of(host), board)
+    live = Live(client, source_of(host), board, refused=refused)
     details = Details(client, live)
     return live, {"nodes": live.nodes, "tenant": details.tenant, "try": details.attempt, "usage": details.usage}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from bulkhead.kube.client import Client
@@ -16,8 +16,19 @@ _SECONDS: Final = 3.0
 _DEADLINE_SECONDS: Final = 5.0
 
 
-async def probe(client: Client, r: Resource, namespace: str | None, board: Board, waiting: Iterable[Watched[Any]]) -> None:
-    """Put `link` on the board until cancelled; watches that wait for a server that is back try at once."""
+async def probe(
+    client: Client,
+    r: Resource,
+    namespace: str | None,
+    board: Board,
+    waiting: Iterable[Watched[Any]],
+    *,
+    refused: Callable[[], None],
+) -> None:
+    """Put `link` on the board until cancelled; watches that wait for a server that is back try at once.
+
+    `refused` is called when the server no longer accepts the credentials.
+    """
     watches = tuple(waiting)
     lost = False
     while True:
@@ -29,6 +40,8 @@ async def probe(client: Client, r: Resource, namespace: str | None, board: Board
                         await anext(pages)
         except (KubeError, TimeoutError) as error:
             lost = True
+            if isinstance(error, Unauthorized):
+                refused()
             board.put("link", {"ok": False, "why": _why(error)})
         else:
             board.put("link", {"ok": True})
@@ -39,9 +52,16 @@ async def probe(client: Client, r: Resource, namespace: str | None, board: Board
         await asyncio.sleep(_SECONDS)
 
 
+def nothing() -> None:
+    """The default of `refused`: credentials without a plugin stay as they are."""
+
+
 def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_DEADLINE_SECONDS:g} s"
     if isinstance(error, Unauthorized):
-        return f"The cluster no longer accepts these credentials; stop the console and start it again. {plain(error)}"
+        return (
+            "The cluster no longer accepts these credentials. The kubeconfig's plugin is asked for new ones, if it has one; "
+            f"otherwise stop the console and start it again. {plain(error)}"
+        )
     return plain(error)

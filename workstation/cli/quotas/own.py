@@ -95,13 +95,6 @@ class Top:
         self._jobs: Jobs | None = None
         self._asked_at: float | None = None
 
-    async def show_again(self) -> None:
-        """The next frame; what cannot be read now is reported, and the frames go on."""
-        try:
-            await self.show()
-        except KubeError as error:
-            sys.stderr.write(f"not read: {plain(error)}\n")
-
     async def show(self) -> bool:
         """Print it; False if the cluster is not a plane that shows its quota."""
         view = await observe(self._client)

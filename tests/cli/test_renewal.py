@@ -1,0 +1,125 @@
+"""Commands that run for long ask the kubeconfig's plugin for new credentials before the former ones end, or once refused."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Resource
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import Pair
+from tests.kit.syncerbed import until
+from workstation.cli import connection, renewal
+from workstation.cli.arguments import Host
+
+_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+
+
+class Plugin:
+    """A plugin that answers what a file says, and its kubeconfig."""
+
+    def __init__(self, folder: Path, config: KubeConfig) -> None:
+        self.folder = folder
+        (folder / "plugin").write_text(f"#!/bin/sh\nexec cat {folder}/answer.json\n")
+        (folder / "plugin").chmod(0o755)
+        document = yaml.safe_load(to_yaml(config))
+        plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "interactiveMode": "Never"}
+        document["users"][0]["user"] = {"exec": plugin}
+        (folder / "kubeconfig").write_text(yaml.safe_dump(document))
+        self.host = Host(str(folder / "kubeconfig"), None)
+
+    def says(self, *, left: float | None = None, **status: str) -> None:
+        if left is not None:
+            status["expirationTimestamp"] = f"{datetime.now(UTC) + timedelta(seconds=left):%Y-%m-%dT%H:%M:%SZ}"
+        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        new = self.folder / "new"
+        new.write_text(json.dumps(answer))
+        new.replace(self.folder / "answer.json")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    monkeypatch.setattr(renewal, "_LEAST_SECONDS", 0.1)
+    return Plugin(tmp_path, KubeConfig(server="https://127.0.0.1:1", ca=None))
+
+
+def bearer(client: Client) -> str:
+    return client.transport.headers()["Authorization"]
+
+
+async def becomes(client: Client, token: str) -> None:
+    async def changed() -> bool:
+        return bearer(client) == f"Bearer {token}"
+
+    await until(changed, f"the token to be {token}")
+
+
+async def test_a_token_is_renewed_before_it_ends(plugin: Plugin) -> None:
+    plugin.says(token="one", left=62)
+    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host):
+        assert bearer(client) == "Bearer one"
+        plugin.says(token="two", left=3600)
+        await becomes(client, "two")
+
+
+async def test_a_token_without_an_end_is_renewed_once_it_is_refused_and_a_plugin_that_fails_changes_nothing(
+    plugin: Plugin,
+) -> None:
+    plugin.says(token="one")
+    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host) as renewed:
+        (plugin.folder / "answer.json").write_text("{")
+        renewed.refused()
+
+        async def asked() -> bool:
+            return not renewed._refused.is_set()
+
+        await until(asked, "the plugin to be asked")
+        assert bearer(client) == "Bearer one"
+        plugin.says(token="two")
+        renewed.refused()
+        await becomes(client, "two")
+
+
+async def test_a_kubeconfig_without_a_plugin_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="one")))
+    host = Host(str(path), None)
+    async with connection.host_client(host) as client, renewal.renewing(client, host) as renewed:
+        renewed.refused()
+        await renewal.Renewal(client, host).run()
+        assert bearer(client) == "Bearer one"
+
+
+@pytest.mark.apiserver
+async def test_a_new_certificate_is_shown_on_the_next_call(
+    apiservers: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewal, "_LEAST_SECONDS", 0.1)
+    server = apiservers.host
+    plugin = Plugin(tmp_path, server.admin)
+
+    def shows(user: str) -> None:
+        config = server.config_for(user)
+        assert config.client_cert is not None
+        assert config.client_key is not None
+        plugin.says(clientCertificateData=config.client_cert.decode(), clientKeyData=config.client_key.decode())
+
+    async def name(client: Client) -> str:
+        found: dict[str, Any] = await client.create(_REVIEWS, {"kind": "SelfSubjectReview"})
+        return str(found["status"]["userInfo"]["username"])
+
+    shows("one")
+    async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host) as renewed:
+        assert await name(client) == "one"
+        shows("two")
+        renewed.refused()
+
+        async def other() -> bool:
+            return await name(client) == "two"
+
+        await until(other, "the new certificate to be shown")
