@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bulkhead.api import ownquota
-from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.conditions import Reason
 from bulkhead.api.ownquota import OwnLine, OwnQuota
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -40,12 +40,11 @@ async def test_the_first_cause_is_named_although_some_kinds_are_not_read(
 ) -> None:
     await controller.tenant(name)
     await controller.plane(name)
-    await controller.say(name, "False", Reason.DATA_LOST, "the volume is empty", type_=ConditionType.PLANE_READY)
     await controller.say(name, "False", Reason.DATA_LOST, "the volume is empty")
     sick.throttled = {"events", "deployments", "resourcequotas"}
     why = await cli("tenant", "why", name, "--kubeconfig", file)
     assert why.code == 1, why.err
-    assert "cause:  PlaneReady: the volume is empty" in why.out
+    assert "cause:  Ready: the volume is empty" in why.out
     assert {line.partition(": TooMany")[0] for line in why.err.splitlines()} == {
         "not shown: events",
         "not shown: deployments.apps",

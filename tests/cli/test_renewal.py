@@ -25,13 +25,19 @@ class Plugin:
 
     def __init__(self, folder: Path, config: KubeConfig) -> None:
         self.folder = folder
-        (folder / "plugin").write_text(f"#!/bin/sh\nexec cat {folder}/answer.json\n")
+        (folder / "plugin").write_text(f"#!/bin/sh\ncd {folder} && echo >> asked && exec cat answer.json\n")
         (folder / "plugin").chmod(0o755)
         document = yaml.safe_load(to_yaml(config))
         plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "interactiveMode": "Never"}
         document["users"][0]["user"] = {"exec": plugin}
         (folder / "kubeconfig").write_text(yaml.safe_dump(document))
         self.host = Host(str(folder / "kubeconfig"), None)
+
+    async def was_asked(self, times: int) -> None:
+        async def asked() -> bool:
+            return (self.folder / "asked").read_text().count("\n") >= times
+
+        await until(asked, f"the plugin to be asked {times} times")
 
     def says(self, *, left: float | None = None, **status: str) -> None:
         if left is not None:
@@ -62,6 +68,7 @@ async def becomes(client: Client, token: str) -> None:
 async def test_a_token_is_renewed_before_it_ends(plugin: Plugin) -> None:
     plugin.says(token="one", left=62)
     async with connection.host_client(plugin.host) as client, renewal.renewing(client, plugin.host):
+        await plugin.was_asked(2)
         assert bearer(client) == "Bearer one"
         plugin.says(token="two", left=3600)
         await becomes(client, "two")

@@ -38,7 +38,7 @@ async def before(healthy: KubeConfig, folder: Path) -> AsyncIterator[Sick]:
     """Serve until the block ends; every caller has the rights of `healthy`."""
     authority, port = Authority("sick"), free_port()
     pem = folder / "sick.pem"
-    pem.write_bytes(b"".join(authority.issue("sick", addresses=("127.0.0.1",))))
+    pem.write_bytes(b"".join(authority.issue("server-in-trouble", addresses=("127.0.0.1",))))
     sick = Sick(KubeConfig(server=f"https://127.0.0.1:{port}", ca=authority.pem, token="of-the-sick"))
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(pem)

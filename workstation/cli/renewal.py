@@ -44,10 +44,11 @@ class Renewal:
         # The plugin answers from its cache what it has just answered, and now it is known until when that is good.
         try:
             found = await asyncio.to_thread(self._ask)
-        except CliError:
+            if found is None:
+                return
+            self._use(found)
+        except (CliError, ConfigError):
             found = Answered(b"", None)
-        if found is None:
-            return
         while True:
             left = _LEAST_SECONDS
             if found.ends is None:
@@ -60,8 +61,7 @@ class Renewal:
             self._refused.clear()
             with contextlib.suppress(CliError, ConfigError):
                 found = await asyncio.to_thread(self._ask) or found
-                config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)
-                self._client.transport.renew(config)
+                self._use(found)
             await asyncio.sleep(_LEAST_SECONDS)
 
     def _ask(self) -> Answered | None:
@@ -71,6 +71,10 @@ class Renewal:
         except OSError as error:
             raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
         return execcredential.ask(data, path.parent, self._host.context, within=_ANSWER_SECONDS)
+
+    def _use(self, found: Answered) -> None:
+        config = KubeConfig.from_bytes(found.data, context=self._host.context, folder=self._path().parent)
+        self._client.transport.renew(config)
 
     def _path(self) -> Path:
         return hostfile.find_kubeconfig(self._host.kubeconfig)
