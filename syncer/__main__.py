@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 from asyncio import sslproto
@@ -51,7 +52,7 @@ async def _run_until_signal(settings: Settings, plane: KubeConfig, host: KubeCon
         ) as plane_client,
         Client(host, user_agent=f"{_USER_AGENT}/{settings.tenant}", field_manager=_USER_AGENT, timeout=15.0) as host_client,
     ):
-        session = Session(settings, plane_client, host_client)
+        session = Session(settings, plane_client, host_client, pod=os.environ.get("POD_NAME", ""))
         serving = asyncio.create_task(session.serve(places))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -74,6 +74,11 @@ NODES_UNREAD: Final = Gauge(
     "bulkhead_syncer_nodes_unread", "Host nodes whose annotation of held accelerators cannot be read.", registry=REGISTRY
 )
 QUARANTINED: Final = Gauge("bulkhead_syncer_quarantined", "1 while nothing may be deleted on the host.", registry=REGISTRY)
+SUSPENDED: Final = Gauge(
+    "bulkhead_syncer_suspended",
+    "1 while work waits, because the host does not answer or has given the tenant another syncer.",
+    registry=REGISTRY,
+)
 MASS_DELETE: Final = Gauge(
     "bulkhead_syncer_mass_delete_breaker_open", "1 while the mass-delete breaker is open.", registry=REGISTRY
 )

@@ -1,12 +1,14 @@
 """The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the GPUs that the tenant can have.
 
 A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
-the pool. Cordons, taints and labels of the tenant's own are kept beside the host's (`nodepatch`). Nodes that the tenant made
-(without our platform label) are never touched. `quota.shares` decides how many of the limited devices each node shows.
+the pool, which only a read of the host proves. Cordons, taints and labels of the tenant's own are kept beside the host's
+(`nodepatch`). Nodes that the tenant made (without our platform label) are never touched. `quota.shares` decides how many of
+the limited devices each node shows.
 """
 
 import asyncio
 import logging
+from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.objects import Obj
@@ -22,13 +24,16 @@ from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
 
+_BEHIND_SECONDS: Final = 1.0
+
 
 class Nodes:
     """Reconciles virtual nodes."""
 
-    def __init__(self, caches: Caches, plane: Client, shares: NodeShares) -> None:
+    def __init__(self, caches: Caches, plane: Client, host: Client, shares: NodeShares) -> None:
         self._caches = caches
         self._plane = plane
+        self._host = host
         self._shares = shares
         self._made: set[str] = set()
         self._turn = asyncio.Lock()
@@ -41,8 +46,7 @@ class Nodes:
         host = self._caches.host["Node"].store.get(key)
         virtual = self._caches.virtual["Node"].store.get(key)
         if host is None:
-            await self._remove(key, virtual)
-            return None
+            return await self._remove(key, virtual)
         desired = node.to_virtual(host, self._caches.view(), self._shares.of(key.name))
         if virtual is None:
             await self._make(desired)
@@ -91,15 +95,18 @@ class Nodes:
             metrics.virtual_write("Node", "status")
             await self._plane.patch(NODES, name, {"status": status}, subresource="status")
 
-    async def _remove(self, key: Key, virtual: Obj | None) -> None:
-        if virtual is None or not marks.is_platforms(virtual):
-            return
-        if not self._caches.host["Node"].has_synced:
-            return
+    async def _remove(self, key: Key, virtual: Obj | None) -> float | None:
+        if virtual is None or not marks.is_platforms(virtual) or not self._caches.host["Node"].has_synced:
+            return None
+        # The plane deletes the pods of a node that is missing, and the cache may stand still.
+        there = await self._host.list(NODES, label_selector=self._caches.pool, field_selector=f"metadata.name={key.name}")
+        if there.items:
+            return _BEHIND_SECONDS
         self._made.discard(key.name)
         metrics.virtual_write("Node", "delete")
         try:
             await self._plane.delete(NODES, key.name, uid=uid_of(virtual))
         except NotFound:
-            return
+            return None
         _log.info("virtual node removed", extra=about("Node", key))
+        return None

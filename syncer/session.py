@@ -59,6 +59,7 @@ from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.rereading import Rereading
 from syncer.settings import Settings
+from syncer.tenure import Tenure
 from syncer.tracing import UNTRACED, PodTraces, Untraced
 from syncer.translate import tokens
 from syncer.translate.kinds import drain, gang, nodeports
@@ -107,10 +108,11 @@ class Places:
 class Session:
     """Everything of one tenant."""
 
-    def __init__(self, settings: Settings, plane: Client, host: Client, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, plane: Client, host: Client, clock: Clock | None = None, *, pod: str = "") -> None:
+        """`pod`: the name of the pod that this process runs in; empty outside of one."""
         self._clock = clock or SystemClock()
-        self._plane = plane
-        self._host = host
+        self.tenure = Tenure(host, settings.plane_namespace, pod, self._clock)
+        self._plane, self._host = plane, host
         self.queue: KeyedQueue[Item] = KeyedQueue(clock=self._clock)
         self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.1, 20.0, jitter=0.5)
         self.caches = Caches(settings, plane, host, self.queue)
@@ -142,7 +144,7 @@ class Session:
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.identity.on_accepted = self._accepted
         self.shares = NodeShares(self.caches, self.queue)
-        self.nodes = Nodes(self.caches, plane, self.shares)
+        self.nodes = Nodes(self.caches, plane, host, self.shares)
         self.starved = Starved(self.queue, quota=self.caches.host["ResourceQuota"].store.get)
         self.groups = PodGroups(self.caches, self.queue)
         self.claims = Claims(
@@ -234,7 +236,12 @@ class Session:
         self._plane_back, host_back = (
             Reconnect(side.values(), self.backoff, self.queue, self._clock) for side in (self.caches.virtual, self.caches.host)
         )
-        for side, back in ((self.caches.virtual, self._plane_back), (self.caches.host, host_back)):
+
+        def host_is_back() -> None:
+            self.tenure.ask_now()
+            host_back()
+
+        for side, back in ((self.caches.virtual, self._plane_back), (self.caches.host, host_is_back)):
             for informer in side.values():
                 informer.on_back = back
 
@@ -257,7 +264,8 @@ class Session:
         return dict.fromkeys(KINDS, self.mirrors.reconcile) | own
 
     def _unready(self) -> list[str]:
-        return self.caches.unready() or ([] if self._started else ["starting"])
+        suspended = self.tenure.suspended()
+        return self.caches.unready() or ([] if self._started else ["starting"]) or ([suspended] if suspended else [])
 
     # -- running
 
@@ -270,6 +278,8 @@ class Session:
                 self._inform(group, kind, self.caches.host[kind])
             group.create_task(supervise("slices", self.slices.run, clock=self._clock))
             await self._until_answering()
+            if self.tenure.applies:
+                group.create_task(supervise("tenure", self.tenure.run, clock=self._clock))
             for side in (self.caches.host, self.caches.virtual):
                 for kind, informer in side.items():
                     if side is self.caches.virtual or kind not in self.slices.reads:
@@ -279,7 +289,7 @@ class Session:
             self.references.fill(self.caches, self.queue)
             self._started = True
             _log.info("synced: %d keys to reconcile", len(self.queue))
-            worker = Worker(self.queue, self.backoff, self.patrol, self._reconcilers())
+            worker = Worker(self.queue, self.backoff, self.patrol, self._reconcilers(), self.tenure.granted)
             for number in range(WORKERS):
                 group.create_task(worker.run(), name=f"worker-{number}")
             group.create_task(supervise("identity", self.identity.keep, clock=self._clock))

@@ -1,6 +1,6 @@
 """The workers: each takes a key from the queue, has it reconciled by its kind, and says when it is due again.
 
-    queue ── Item ──> reconciler of its kind ──> done, due in n seconds | Again | Conflict | error ──> backed off ──> queue
+    queue ── Item ─> granted ─> reconciler of its kind ──> done, due in n s | Again | Conflict | error ──> backed off ──> queue
 
 One bad key is one bad key: its error is logged, counted, backed off, and no worker ends of it. What a reconciler does is its
 own; nothing here knows a kind.
@@ -33,12 +33,22 @@ def by_key(reconcile: Callable[[Key], Awaitable[float | None]]) -> Reconciler:
     return lambda item: reconcile(item.key)
 
 
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
 class Worker:
     """One loop over the queue; several may run at once, since the queue gives a key to one of them only."""
 
     def __init__(
-        self, queue: Queue, backoff: PerKeyBackoff[Item], patrol: Patrol, reconcilers: Mapping[str, Reconciler]
+        self,
+        queue: Queue,
+        backoff: PerKeyBackoff[Item],
+        patrol: Patrol,
+        reconcilers: Mapping[str, Reconciler],
+        granted: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
+        self._granted = granted
         self._queue = queue
         self._backoff = backoff
         self._patrol = patrol
@@ -54,6 +64,7 @@ class Worker:
             if item.kind == "Pod":
                 metrics.IN_QUEUE.observe(self._queue.waited)
             try:
+                await self._granted()
                 await self._one(item)
             finally:
                 self._queue.done(item)

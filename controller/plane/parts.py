@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.objects import Obj
+from controller.plane import placement
 from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, PlaneSpec
 
 CONTAINER_SECURITY: Final[Obj] = {
@@ -64,7 +65,10 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
 
 
 def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj, replicas: int = 1) -> Obj:
-    """A Deployment of one pod next to the plane; `leaf` and `config` are digests of what the process reads only once."""
+    """A Deployment of one pod next to the plane; `leaf` and `config` are digests of what the process reads only once.
+
+    The pod holds nothing, so it leaves a silent node soon.
+    """
     template = metadata(spec, name, component=name, annotations={LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config})
     del template["name"]
     return {
@@ -76,7 +80,10 @@ def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, 
             "revisionHistoryLimit": 1,
             "strategy": strategy,
             "selector": {"matchLabels": metadata(spec, name, component=name)["labels"]},
-            "template": {"metadata": template, "spec": pod},
+            "template": {
+                "metadata": template,
+                "spec": pod | {"tolerations": placement.leaving(pod.get("tolerations", ()))},
+            },
         },
     }
 

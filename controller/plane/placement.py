@@ -10,7 +10,7 @@ pods would restart every plane.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,6 +20,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 # What a class requires (controlPlane.spread).
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"Nodes": (HOSTNAME,), "Zones": (ZONE, HOSTNAME)}
+# Taints of a node that is silent. Kubernetes gives a pod that tolerates neither of them 300 s (docs/decisions/0061).
+AWAY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+AWAY_SECONDS: Final = 30
 _MAX_ENTRIES: Final = 32
 _TEXT_CHARACTERS: Final = 16_384
 _NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -97,6 +100,21 @@ class Placement:
 
 
 ANYWHERE: Final = Placement()
+
+
+def leaving(tolerations: Iterable[Obj]) -> list[Obj]:
+    """These tolerations, and those by which a pod leaves a silent node after 30 s; an installation's own ones count instead.
+
+    Only for pods that may run anywhere: a pod with a volume cannot leave, and would be stopped when its node returns.
+    """
+    own = list(tolerations)
+    soon: Obj = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_SECONDS}
+    return own + [{"key": taint} | soon for taint in AWAY if not any(_covers(toleration, taint) for toleration in own)]
+
+
+def _covers(toleration: Obj, taint: str) -> bool:
+    """Whether Kubernetes would add no default for this taint: the rule of its admission plugin DefaultTolerationSeconds."""
+    return (toleration.get("key") or taint) == taint and toleration.get("effect") in {None, "", "NoExecute"}
 
 
 def read(text: str) -> Placement:

@@ -200,11 +200,12 @@ def access(spec: PlaneSpec) -> list[Obj]:
 
 def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
     """Deployment `syncer`; `leaf` and `config` are digests of what the process reads once."""
-    # Never two at the same time: both would mirror the same objects.
     # None during a restore: it would write over the note that keeps its successor from deleting anything.
     replicas = 0 if spec.restoring is not None else 1
-    recreate = {"type": "Recreate"}
-    return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy=recreate, replicas=replicas)
+    # The old one is stopped first, and its end is not waited for: with Recreate a pod that is stuck on a dead node would keep
+    # each changed template from starting (docs/decisions/0061).
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy=strategy, replicas=replicas)
 
 
 def _pod(spec: PlaneSpec) -> Obj:

@@ -83,6 +83,7 @@ class Caches:
         self.kinds = {
             kind: resource_of(translation) for kind, translation in KINDS.items() if translation.offered(self.views.static)
         }
+        self.pool = _pool(settings)
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
 
@@ -104,11 +105,6 @@ class Caches:
 
     def _host_side(self, client: Client) -> dict[str, Informer]:
         work = self.settings.work_namespace
-        pool = [f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())]
-        if marks.TENANT not in self.settings.enforced_node_selector:
-            # Nodes with it are dedicated to another tenant.
-            pool.append(f"!{marks.TENANT}")
-
         notified = partial(self._only_notify, "host")
 
         def make(kind: str, r: Resource) -> Informer:
@@ -124,7 +120,7 @@ class Caches:
 
         return {
             **{kind: make(kind, r) for kind, r in self.kinds.items()},
-            "Node": Informer(client, NODES, label_selector=",".join(pool) or None, on_change=self._host_node_changed),
+            "Node": Informer(client, NODES, label_selector=self.pool, on_change=self._host_node_changed),
             "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=notified("ResourceQuota")),
             "Event": Informer(
                 client, EVENTS, namespace=work, on_change=notified("Event"),
@@ -322,6 +318,15 @@ class Caches:
         self.views.node_changed(change.key, None if change.kind == "deleted" else self.host["Node"].store.get(change.key))
         self._notify("host", "Node", change)
         self._enqueue(Item("Node", change.key), change)
+
+
+def _pool(settings: Settings) -> str | None:
+    """The label selector of the host nodes that the tenant sees; None for all."""
+    pool = [f"{key}={value}" for key, value in sorted(settings.nodes.selector.items())]
+    if marks.TENANT not in settings.enforced_node_selector:
+        # Nodes with it are dedicated to another tenant.
+        pool.append(f"!{marks.TENANT}")
+    return ",".join(pool) or None
 
 
 def _watched(client: Client, r: Resource, on_change: Listener, *, lean: bool = False, mib: int = _MANY) -> Informer:

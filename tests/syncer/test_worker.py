@@ -37,7 +37,13 @@ class _Bench:
         self.writes: set[Item] = set()
         self.after: float | None = None
         backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.1, 20.0, jitter=0.0)
-        self.worker = Worker(self.queue, backoff, self.patrol, {"Pod": self._reconcile})  # type: ignore[arg-type]
+        self.may_work = asyncio.Event()
+        self.may_work.set()
+        reconcilers = {"Pod": self._reconcile}
+        self.worker = Worker(self.queue, backoff, self.patrol, reconcilers, self._granted)  # type: ignore[arg-type]
+
+    async def _granted(self) -> None:
+        await self.may_work.wait()
 
     async def _reconcile(self, item: Item) -> float | None:
         self.seen[item] += 1
@@ -107,3 +113,20 @@ async def test_only_a_write_that_the_patrol_led_to_is_a_repair() -> None:
     await bench.work(quiet, news, repaired)
     assert metrics.PATROL_REPAIRS.labels("Pod")._value.get() - before == 1
     assert not bench.patrol.pending
+
+
+async def test_a_key_waits_while_the_process_may_not_work_and_is_reconciled_then() -> None:
+    bench, item = _Bench(), _pod("web")
+    bench.may_work.clear()
+    bench.queue.add(item)
+    running = asyncio.create_task(bench.worker.run())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert bench.queue.holds(item)
+    assert not bench.seen
+    bench.may_work.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert bench.seen == {item: 1}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

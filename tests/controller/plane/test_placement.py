@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api.objects import Obj
 from controller.decide.planespec import plane_of
-from controller.plane.placement import ANYWHERE, HOSTNAME, ZONE, InvalidPlacementError, Placement, Spread, read
+from controller.plane.placement import ANYWHERE, AWAY, HOSTNAME, ZONE, InvalidPlacementError, Placement, Spread, leaving, read
 from controller.plane.render import render
 from controller.settings import Settings, SettingsError, load
 from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
@@ -19,6 +19,9 @@ SOMEWHERE = Placement(
     ({"key": "planes", "operator": "Exists"},),
     (Spread("topology.kubernetes.io/zone"), Spread(HOSTNAME, hard=True)),
 )
+
+NOT_READY, UNREACHABLE = AWAY
+SOON = [{"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30} for taint in AWAY]
 
 
 def pods(**changes: Any) -> list[Obj]:
@@ -32,7 +35,7 @@ def test_every_pod_of_a_plane_is_placed() -> None:
     assert len(placed) == 3
     for pod in placed:
         assert pod["nodeSelector"] == {"pool": "planes"}
-        assert pod["tolerations"] == [{"key": "planes", "operator": "Exists"}]
+        assert pod["tolerations"][0] == {"key": "planes", "operator": "Exists"}
 
 
 DEFAULTS = json.dumps({"nodeSelector": {}, "tolerations": [], "spread": [{"topologyKey": HOSTNAME}]})
@@ -42,7 +45,32 @@ DEFAULTS = json.dumps({"nodeSelector": {}, "tolerations": [], "spread": [{"topol
 def test_nothing_chosen_leaves_every_pod_as_it_was(text: str) -> None:
     for replicas in (1, 3):
         assert pods(control_plane={"replicas": replicas, "placement": read(text)}) == pods(control_plane={"replicas": replicas})
-    assert not any({"nodeSelector", "tolerations"} & pod.keys() for pod in pods(control_plane={"placement": read(text)}))
+    assert not any("nodeSelector" in pod for pod in pods(control_plane={"placement": read(text)}))
+
+
+def test_syncer_and_dns_leave_a_silent_node_soon_and_a_plane_with_its_volume_does_not() -> None:
+    for replicas in (1, 3):
+        plane, *others = pods(control_plane={"replicas": replicas})
+        assert "tolerations" not in plane
+        assert [pod["tolerations"] for pod in others] == [SOON, SOON]
+
+
+@pytest.mark.parametrize(
+    ("own", "added"),
+    [
+        ({"key": "planes", "operator": "Exists"}, SOON),
+        ({"operator": "Exists"}, []),
+        ({"key": "", "operator": "Exists", "effect": "NoExecute"}, []),
+        ({"operator": "Exists", "effect": "NoSchedule"}, SOON),
+        ({"key": NOT_READY, "operator": "Exists"}, SOON[1:]),
+        ({"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}, SOON),
+        ({"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}, SOON[:1]),
+    ],
+)
+def test_an_installations_own_word_on_silent_nodes_counts(own: Obj, added: list[Obj]) -> None:
+    assert leaving([own]) == [own, *added]
+    syncer = pods(control_plane={"placement": Placement(tolerations=(own,))})[-1]
+    assert syncer["tolerations"] == [own, *added]
 
 
 def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_from() -> None:
