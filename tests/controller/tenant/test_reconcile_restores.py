@@ -6,7 +6,7 @@ Every write is once the controller's last one: whatever it had done, another one
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from controller.pki.material import files_of
 from controller.plane import memberrecord
 from controller.plane.memberrecord import Record, Recovery
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
+from controller.plane.spec import PLANE, SYNCER
 from controller.tenant.facets.restores.host import FILE, SECRET, RestoreHost
 from tests.kit.controllerhost import ask, ready
 from tests.kit.restoreworld import OTHER, Dying, Killed, World, restore
@@ -263,6 +264,24 @@ async def test_an_earlier_note_comes_back_if_nothing_is_restored_and_goes_if_som
     assert (await world.note()).quarantine == "ours"
     await host.release(spec, "ours", restored=True)
     assert await world.note() == planeidentity.Recorded("u", 7)
+
+
+@pytest.mark.parametrize(("component", "waits"), [(SYNCER, False), (PLANE, True)])
+async def test_a_syncer_that_is_stuck_on_a_dead_node_holds_no_restore_up(world: World, component: str, waits: bool) -> None:
+    spec = plane_spec(tenant=world.name)
+    await world.client.create(kinds.NAMESPACES, {"metadata": {"name": spec.namespace}})
+    stuck: Obj = {
+        "metadata": {"name": "stuck", "labels": labels.made_for(world.name, component)},
+        # A pod that has a node without a kubelet: deleted, it stays.
+        "spec": {"nodeName": "dead-node", "containers": [{"name": "main", "image": "bulkhead"}]},
+    }
+    await world.client.create(kinds.PODS, stuck, spec.namespace)
+    host, began = RestoreHost(world.client), datetime.now(UTC)
+    assert not (await host.look(spec, began + timedelta(hours=1), keys=True)).quiet
+    await world.client.delete(kinds.PODS, "stuck", spec.namespace, grace_seconds=10)
+    # Until the host refuses its token it may still write.
+    assert not (await host.look(spec, began + timedelta(seconds=100), keys=True)).quiet
+    assert (await host.look(spec, datetime.now(UTC) + timedelta(seconds=140), keys=True)).quiet is not waits
 
 
 async def test_the_controller_may_die_after_each_of_its_writes(world: World, client: Client) -> None:

@@ -153,7 +153,7 @@ class RestoreBegun(Facet):
     async def _facts(self, turn: Turn, request: Obj, found: Manifest) -> tuple[Facts, Bundle | None]:
         spec, secrets = turn.spec, turn.observed.in_plane(kinds.SECRETS)
         claims = turn.observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS)
-        standing = await self.host.look(spec, keys=SERVICE_ACCOUNT_SECRET in secrets or bool(claims))
+        standing = await self.host.look(spec, self.clock.now(), keys=SERVICE_ACCOUNT_SECRET in secrets or bool(claims))
         began = status.began(request)
         taken = standing.built and began is None
         bundle, why = None, _against(turn, request, found, await self.signed.ring(), taken=taken)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from bulkhead.api import labels, planeidentity
@@ -28,13 +29,15 @@ _log = logging.getLogger(__name__)
 SECRET: Final = "plane-restore"  # noqa: S105 - the name of a Secret
 FILE: Final = "plane.json"
 FORMER_NOTE: Final = "quarantineBefore"
+# An API server refuses the token of a pod a minute after the pod should have ended; some seconds longer it remembers a token.
+_SHUT_OUT: Final = timedelta(minutes=2)
 # The UID of the TenantRestore that the keys belong to.
 OF: Final = "restore"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Which parts of the plane are on the host. quiet: no pod of plane and syncer is left, and none will come."""
+    """Which parts of the plane are on the host. quiet: no pod of plane and syncer works there, and none will come."""
 
     built: bool
     quiet: bool
@@ -59,13 +62,13 @@ class RestoreHost:
         body = {"metadata": {"uid": request["metadata"]["uid"]}, "status": wanted}
         return await self._client.patch(kinds.TENANT_RESTORES, request["metadata"]["name"], body, subresource="status")
 
-    async def look(self, spec: PlaneSpec, *, keys: bool) -> Standing:
+    async def look(self, spec: PlaneSpec, now: datetime, *, keys: bool) -> Standing:
         """How the plane stands. `keys`: whether it has keys."""
         namespace = spec.namespace
         plane = await self._find(kinds.STATEFUL_SETS, PLANE, namespace)
         syncer = await self._find(kinds.DEPLOYMENTS, SYNCER, namespace)
         pods = (await self._client.list(kinds.PODS, namespace, label_selector=SELECTOR)).items
-        running = [pod for pod in pods if _component(pod) in {PLANE, SYNCER}]
+        running = [pod for pod in pods if _component(pod) in {PLANE, SYNCER} and not _is_shut_out(pod, now)]
         full = {pod["metadata"]["labels"].get(MEMBER_LABEL) for pod in pods if _component(pod) == RESTORE and serves(pod)}
         return Standing(
             built=plane is not None or keys,
@@ -174,6 +177,12 @@ def brought(secrets: Mapping[str, Obj], uid: str) -> Bundle | None:
 
 def _component(pod: Obj) -> str:
     return str((pod["metadata"].get("labels") or {}).get(labels.COMPONENT) or "")
+
+
+def _is_shut_out(pod: Obj, now: datetime) -> bool:
+    """Whether this is a syncer whose token the host refuses by now, such as one that is stuck on a dead node."""
+    due = pod["metadata"].get("deletionTimestamp")
+    return _component(pod) == SYNCER and due is not None and now - datetime.fromisoformat(due) > _SHUT_OUT
 
 
 def _is_down(workload: Obj) -> bool:
