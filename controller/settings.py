@@ -22,7 +22,7 @@ from controller.plane.addresses import network as network_of
 from controller.plane.network import peers
 from controller.plane.placement import ANYWHERE, Placement
 from controller.plane.placement import read as read_placement
-from controller.plane.sections import Tracing
+from controller.plane.sections import CLUSTER_DNS, Tracing
 from controller.plane.spec import GPU_METRICS, GPU_METRICS_SOURCE_PORT
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Settings:
     reserved_cidrs: tuple[str, ...] = ()
     server_addresses: tuple[str, ...] = ()  # NAME=CIDR, for servers that the host's storage refers to by name
     host_api_by: str = HOST_API_BY[0]
+    cluster_dns: tuple[dict[str, Any], ...] = CLUSTER_DNS
     metrics_from: tuple[dict[str, Any], ...] = ()
     gpu_metrics: int = 0  # whether program gpumetrics runs
     node_figures: int = 0  # whether it asks kubelets too
@@ -185,6 +186,7 @@ def _proxy(text: str) -> str:
 # Settings that need parsing.
 _READERS: Final[Mapping[str, Callable[[str], object]]] = {
     "plane_placement": read_placement,
+    "cluster_dns": peers,
     "metrics_from": peers,
     "issuer_proxy": _proxy,
 }

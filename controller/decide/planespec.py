@@ -270,6 +270,7 @@ def _installation(case: Case) -> Installation:
         client_cidrs=settings.plane_client_cidrs,
         host_api=case.host_api,
         host_api_anywhere=settings.host_api_by == "Port",
+        cluster_dns=settings.cluster_dns,
         metrics_from=settings.metrics_from,
         gpu_metrics=bool(settings.gpu_metrics),
         node_figures=bool(settings.node_figures),

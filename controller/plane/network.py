@@ -99,8 +99,7 @@ def _plane(spec: PlaneSpec) -> Obj:
     if spec.control_plane.replicas > 1:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
-        # On any port: a policy sees the pod's port, which need not be the Service's port 53.
-        egress.append({"to": [_cluster_dns()]})
+        egress += _cluster_dns(spec)
     receiver = spec.audit.receiver if spec.audit is not None else None
     if receiver is not None and not receiver_closed(spec):
         egress.append({"to": [_receiver(receiver)], "ports": [_tcp(receiver.port)]})
@@ -161,7 +160,7 @@ def _syncer(spec: PlaneSpec) -> Obj:
         source = platform | {"podSelector": {"matchLabels": {COMPONENT_LABEL: GPU_METRICS_COMPONENT}}}
         egress.append({"to": [source], "ports": [_tcp(GPU_METRICS_SOURCE_PORT)]})
     if gpus or tracing is not None:
-        egress.append({"to": [_cluster_dns()]})
+        egress += _cluster_dns(spec)
     return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
 
 
@@ -292,8 +291,15 @@ def _namespace(name: str) -> Obj:
     return {"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}}
 
 
-def _cluster_dns() -> Obj:
-    return _namespace("kube-system") | {"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+def _cluster_dns(spec: PlaneSpec) -> list[Obj]:
+    """The egress to the host's DNS. To pods at any port: a policy sees the pod's port, which need not be the Service's port 53.
+
+    At an address may be more than DNS: 169.254.169.254 is Google's resolver, and gives out a node's credentials at port 80.
+    """
+    pods = [peer for peer in spec.installation.cluster_dns if "ipBlock" not in peer]
+    addresses = [peer for peer in spec.installation.cluster_dns if "ipBlock" in peer]
+    # A rule with an empty list of peers would open every address.
+    return [{"to": pods}] * bool(pods) + [{"to": addresses, "ports": [_udp(53), _tcp(53)]}] * bool(addresses)
 
 
 def _tcp(port: int) -> Obj:

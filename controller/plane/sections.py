@@ -248,6 +248,20 @@ class Tracing:
         return f"http://{self.service}.{self.namespace}.svc.{domain}:{self.port}"
 
 
+# The chart's own networkPolicy.dns: upstream's DNS pods and its cache on nodes, and OpenShift's.
+CLUSTER_DNS: Final[tuple[Obj, ...]] = (
+    {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": ["kube-dns", "node-local-dns"]}]},
+    },
+    {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}},
+        "podSelector": {"matchLabels": {"dns.operator.openshift.io/daemonset-dns": "default"}},
+    },
+    {"ipBlock": {"cidr": "169.254.20.10/32"}},
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """What the host and the chart set for all planes alike.
@@ -258,6 +272,7 @@ class Installation:
     client_cidrs: CIDRs of users who reach the API servers of planes directly.
     host_api: IP addresses and ports of the host's API server.
     host_api_anywhere: whether those ports are open at every address.
+    cluster_dns: where the host's DNS answers, as peers of a NetworkPolicy.
     metrics_from: the readers of the syncer's metrics, as peers of a NetworkPolicy.
     gpu_metrics: whether tenants see the metrics of their GPUs.
     node_figures: whether they see network and disk of their pods too.
@@ -270,6 +285,7 @@ class Installation:
     client_cidrs: tuple[str, ...] = ()
     host_api: tuple[tuple[str, int], ...] = ()
     host_api_anywhere: bool = False
+    cluster_dns: tuple[Obj, ...] = CLUSTER_DNS
     metrics_from: tuple[Obj, ...] = ()
     gpu_metrics: bool = False
     node_figures: bool = False

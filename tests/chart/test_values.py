@@ -7,10 +7,12 @@ import pytest
 
 from bulkhead.api import crd
 from bulkhead.api.objects import Obj
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import NETWORK_POLICIES
 from controller.plane import placement
-from controller.plane.network import peers
+from controller.plane.network import peers, policies
 from controller.plane.render import render
-from controller.plane.sections import Tracing
+from controller.plane.sections import CLUSTER_DNS, Tracing
 from controller.settings import SettingsError, load
 from gpumetrics.settings import load as gpu_settings
 from tests.kit import yamlfiles
@@ -237,9 +239,7 @@ def test_traces_are_off_and_go_where_the_values_say() -> None:
     (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
     to = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tempo"}}}
     assert {"to": [to], "ports": [{"protocol": "TCP", "port": 4318}]} in policy["spec"]["egress"]
-    assert {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]} in policy["spec"][
-        "egress"
-    ]
+    assert dns_rules(policy)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +263,92 @@ def test_the_controller_refuses_a_wrong_setting_of_traces(variable: str, value: 
     given = {"BULKHEAD_TRACES_NAMESPACE": "tempo", "BULKHEAD_TRACES_SERVICE": "otel"} | {variable: value}
     with pytest.raises(SettingsError, match=variable):
         load(given)
+
+
+# -- the way to the cluster's DNS
+
+DNS_PORTS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
+
+
+def dns_rules(policy: Obj) -> list[Obj]:
+    return [rule for rule in policy["spec"]["egress"] if "ports" not in rule or rule["ports"] == DNS_PORTS]
+
+
+def test_the_way_to_dns_is_opened_where_the_values_say_to_pods_at_any_port_and_to_addresses_at_port_53() -> None:
+    by_default: tuple[Obj, ...] = tuple(yamlfiles.load(CHART / "values.yaml")["networkPolicy"]["dns"])
+    assert by_default == CLUSTER_DNS == load(environment()).cluster_dns
+    of_own: tuple[Obj, ...] = ({"ipBlock": {"cidr": "10.96.0.10/32"}}, {"namespaceSelector": {"matchLabels": {"a": "b"}}})
+    for told, listed in (([], by_default), (["--set-json", f"networkPolicy.dns={json.dumps(of_own)}"], of_own)):
+        on = ("--set", "tracing.enabled=true", *told)
+        settings = load(environment(*on))
+        assert settings.cluster_dns == listed
+        pods = [peer for peer in listed if "ipBlock" not in peer]
+        addresses = [peer for peer in listed if "ipBlock" in peer]
+        rules = [{"to": pods}, {"to": addresses, "ports": DNS_PORTS}]
+        (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
+        assert dns_rules(policy) == rules
+        found = policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": settings.cluster_dns}))
+        (plane,) = [policy for policy in found if policy["metadata"]["name"] == "allow-plane"]
+        assert [rule for rule in plane["spec"]["egress"] if rule in rules] == rules
+
+
+@pytest.mark.parametrize("none", ["[]", "null"])
+def test_without_a_peer_no_way_to_dns_is_opened(none: str) -> None:
+    on = ("--set", "tracing.enabled=true", "--set-json", f"networkPolicy.dns={none}")
+    (policy,) = [obj for obj in of_kind("NetworkPolicy", *on) if obj["metadata"]["name"] == "bulkhead-controller"]
+    assert all(rule.get("to") for rule in policy["spec"]["egress"])
+    assert dns_rules(policy) == []
+    assert load(environment(*on)).cluster_dns == ()
+    (plane, *_) = policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": ()}))[1:]
+    assert all(rule.get("to") for rule in plane["spec"]["egress"])
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("told", [(), ("--set-json", 'networkPolicy.dns=[{"ipBlock":{"cidr":"169.254.20.10/32"}}]')])
+async def test_an_api_server_takes_the_policies(host_client: Client, namespace: str, told: tuple[str, ...]) -> None:
+    on = ("--set", "tracing.enabled=true", "--set", "gpuMetrics.enabled=true", *told)
+    dns = load(environment_of("bulkhead-controller", *on)).cluster_dns
+    made = [
+        *of_kind("NetworkPolicy", *on),
+        *policies(plane_spec(control_plane={"replicas": 3}, installation={"cluster_dns": dns})),
+    ]
+    for number, policy in enumerate(made):
+        meta = {"name": f"policy-{number}", "namespace": namespace}
+        taken = await host_client.create(NETWORK_POLICIES, policy | {"metadata": meta})
+        assert taken["spec"].get("egress", []) == policy["spec"].get("egress", []), policy["metadata"]["name"]
+
+
+# -- leaving a silent node
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        [],
+        [{"key": "planes", "operator": "Exists"}],
+        [{"operator": "Exists"}],
+        [{"key": placement.AWAY[0], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}],
+        [{"key": placement.AWAY[1], "operator": "Exists", "effect": "NoSchedule"}],
+    ],
+)
+def test_the_charts_pods_leave_a_silent_node_as_those_of_planes_do(own: list[Obj]) -> None:
+    told = [f"{of}.tolerations={json.dumps(own)}" for of in ("controller", "exposure.proxy")]
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "exposure.domains={a.example}")
+    made = of_kind("Deployment", *on, *(part for value in told for part in ("--set-json", value)))
+    found = {obj["metadata"]["name"]: obj["spec"]["template"]["spec"]["tolerations"] for obj in made}
+    assert found == {
+        "bulkhead-controller": placement.leaving(own),
+        "bulkhead-proxy": placement.leaving(own),
+        "bulkhead-gpumetrics": placement.leaving([]),
+    }
+
+
+def test_no_deployment_waits_for_the_end_of_a_pod_that_may_be_stuck_on_a_dead_node() -> None:
+    on = ("--set", "gpuMetrics.enabled=true", "--set", "exposure.domains={a.example}")
+    of_plane = [obj for obj in render(plane_spec(), material(plane_spec())).everything() if obj["kind"] == "Deployment"]
+    strategies = {obj["metadata"]["name"]: obj["spec"]["strategy"]["type"] for obj in [*of_kind("Deployment", *on), *of_plane]}
+    assert strategies.keys() == {"bulkhead-controller", "bulkhead-proxy", "bulkhead-gpumetrics", "dns", "syncer"}
+    assert set(strategies.values()) == {"RollingUpdate"}
 
 
 # -- the way to the host's API server

@@ -98,6 +98,8 @@ def healthy(**lists: Any) -> Seen:
         "classes": (),
         "nodes": (),
         "node leases": (),
+        "pods": ({"metadata": meta("coredns-x", "kube-system", labels={"k8s-app": "kube-dns"})},),
+        "dns service": (),
         "validating webhooks": (),
         "mutating webhooks": (),
         "admission policies": (policy("bulkhead-pods"), policy("of-others")),

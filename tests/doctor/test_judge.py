@@ -26,6 +26,7 @@ from tests.doctor.samples import (
 )
 from workstation.doctor.facts import Seen
 from workstation.doctor.judge import CHECKS
+from workstation.doctor.judge.dns import VARIABLE
 from workstation.preflight.facts import Unseen
 from workstation.preflight.findings import State
 
@@ -91,6 +92,12 @@ def restarts(count: int) -> Seen:
     return healthy(**{"controller pods": (pod,)})
 
 
+def told_of_dns(value: str) -> Seen:
+    controller = deployment("bulkhead-controller", NAMESPACE)
+    controller["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": VARIABLE, "value": value}]
+    return healthy(controllers=(controller,))
+
+
 # What is broken: how, the check that names it, its state, and words of the finding.
 BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
     (
@@ -121,6 +128,9 @@ BROKEN: list[tuple[Callable[[], Seen], str, State, str]] = [
     ),
     (going_definition, "definitions.versions", FAILED, "tenants.bulkhead.dev is being deleted"),
     (old_store, "definitions.versions", FAILED, "stored as v1alpha0"),
+    (lambda: healthy(pods=()), "cluster.dns", WARNING, "no pod of the cluster's DNS was found"),
+    (lambda: told_of_dns("[]"), "cluster.dns", WARNING, "pod kube-system/coredns-x: matched by no peer"),
+    (lambda: told_of_dns("[" * 100_000), "cluster.dns", WARNING, "matched by no peer"),
     (lambda: healthy(identity=()), "identity.key", FAILED, "bulkhead-identity is gone"),
     (
         lambda: healthy(controllers=(deployment("bulkhead-controller", NAMESPACE, ready=0),)),
@@ -187,6 +197,11 @@ def test_a_healthy_installation_is_healthy() -> None:
     assert {name: finding.state for name, finding in found.items()} == dict.fromkeys(
         [check.name for check in CHECKS if check.name != "release.alerts"], OK
     ) | {"release.alerts": SKIPPED}
+
+
+def test_the_peers_that_the_controller_has_count() -> None:
+    told = told_of_dns('[{"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}]')
+    assert findings(told)["cluster.dns"].state is OK
 
 
 @pytest.mark.parametrize(("broken", "check", "state", "words"), BROKEN, ids=[f"{row[1]}-{row[3][:24]}" for row in BROKEN])

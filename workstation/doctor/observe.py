@@ -4,7 +4,7 @@ No Secret's content is read but that of Helm's release, which has the chart's va
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,6 +20,8 @@ from workstation.doctor.release import CHART, Release, UnreadableError, decoded
 from workstation.preflight import observe as of_cluster
 from workstation.preflight.facts import Listed, Obj, Observed, Unseen
 
+_OF_CLUSTER: Final = ("node leases", "validating webhooks", "mutating webhooks", "dns service")
+_DNS_SPACES: Final = ("kube-system", "openshift-dns")  # namespaces in which the cluster's DNS may be
 _SECONDS: Final = 15.0
 _AT_ONCE: Final = 8
 _MAX_ITEMS: Final = 20_000
@@ -41,6 +43,7 @@ async def seen(client: Client, namespace: str, client_version: str) -> Seen:
         release = tasks.create_task(_bounded(_release(client, namespace)))
         identity = tasks.create_task(_bounded(_names(client, kinds.SECRETS, namespace, IDENTITY)))
     found = dict(listed.result()) | {"identity": identity.result()}
+    found["pods"] = _joined([found.pop(f"pods of {space}") for space in _DNS_SPACES])
     live: Mapping[Key, Any] = {}
     if isinstance(release.result(), Release):
         live = await _live(client, release.result().objects, namespace)
@@ -63,8 +66,15 @@ def _lists(namespace: str) -> dict[str, tuple[Resource, str | None, str | None, 
         "customresourcedefinitions": (kinds.CUSTOM_RESOURCE_DEFINITIONS, None, None, None),
         "admission policies": (kinds.VALIDATING_ADMISSION_POLICIES, None, None, None),
         "admission bindings": (kinds.VALIDATING_ADMISSION_POLICY_BINDINGS, None, None, None),
-        **{name: of_cluster.LISTS[name] for name in ("node leases", "validating webhooks", "mutating webhooks")},
+        **{f"pods of {space}": (kinds.PODS, space, None, "status.phase=Running") for space in _DNS_SPACES},
+        **{name: of_cluster.LISTS[name] for name in _OF_CLUSTER},
     }
+
+
+def _joined(parts: Sequence[Listed]) -> Listed:
+    """All items of several lists; not seen if one of them was not."""
+    unseen = next((part for part in parts if isinstance(part, Unseen)), None)
+    return unseen or tuple(item for part in parts if not isinstance(part, Unseen) for item in part)
 
 
 async def _all(

@@ -134,6 +134,7 @@ KNOWN: Final[Mapping[str, Any]] = {
         "enabled": {},
         "hostAPI": {},
         "hostAPIBy": {},
+        "dns": {},
         "issuers": {},
         "backup": {},
         "metricsFrom": {},

@@ -38,6 +38,7 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "servicecidrs": (kinds.SERVICE_CIDRS, None, None, None),
     "host api": (kinds.ENDPOINT_SLICES, "default", "kubernetes.io/service-name=kubernetes", None),
     "host service": (kinds.SERVICES, "default", None, "metadata.name=kubernetes"),
+    "dns service": (kinds.SERVICES, None, None, "metadata.name=kube-dns"),
     "storageclasses": (kinds.STORAGE_CLASSES, None, None, None),
     "volumesnapshotclasses": (kinds.VOLUME_SNAPSHOT_CLASSES, None, None, None),
     "deviceclasses": (kinds.DEVICE_CLASSES, None, None, None),

@@ -44,6 +44,19 @@ DEFAULTS: Final[Mapping[str, Any]] = {
         "enabled": True,
         "hostAPI": [{"cidr": "0.0.0.0/0", "port": 443}, {"cidr": "0.0.0.0/0", "port": 6443}],
         "hostAPIBy": "Address",
+        "dns": [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {
+                    "matchExpressions": [{"key": "k8s-app", "operator": "In", "values": ["kube-dns", "node-local-dns"]}],
+                },
+            },
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}},
+                "podSelector": {"matchLabels": {"dns.operator.openshift.io/daemonset-dns": "default"}},
+            },
+            {"ipBlock": {"cidr": "169.254.20.10/32"}},
+        ],
     },
     "exposure": {"domains": []},
     "backup": {"target": "", "volumeClaim": "", "recipients": [], "targets": {}},
@@ -70,6 +83,7 @@ class Values:
     snapshot_classes: tuple[str, ...]
     host_api: tuple[tuple[str, int], ...]  # network and port
     host_api_by: str  # Address, CiliumEntity or Port
+    dns: tuple[Mapping[str, Any], ...]  # peers of a NetworkPolicy
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
     planes_selector: Mapping[str, str]  # the nodes of planes
@@ -112,6 +126,7 @@ def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
             for each in mappings(policy.get("hostAPI"), 32)
             if isinstance(each.get("port"), int)
         ),
+        dns=tuple(mappings(policy.get("dns"), 16)),
         host_api_by=text(policy.get("hostAPIBy")) or "Address",
         node_selector={str(key): str(value) for key, value in mapping(controller.get("nodeSelector")).items()},
         tolerations=tuple(mappings(controller.get("tolerations"), 32)),

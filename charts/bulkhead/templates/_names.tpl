@@ -67,3 +67,19 @@ app.kubernetes.io/component: controller
 {{- define "bulkhead.kept" -}}
 helm.sh/resource-policy: keep
 {{- end }}
+{{- /* Tolerations, and those by which a pod leaves a silent node after 30 s, unless the given ones name its taints
+       (controller/plane/placement.py has the same rule; a test holds the two together). */ -}}
+{{- define "bulkhead.leaving" -}}
+{{- $own := . | default list -}}
+{{- $all := $own -}}
+{{- range $taint := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" -}}
+{{- $covered := false -}}
+{{- range $own -}}
+{{- if and (eq (.key | default $taint) $taint) (eq (.effect | default "NoExecute") "NoExecute") }}{{ $covered = true }}{{ end -}}
+{{- end -}}
+{{- if not $covered -}}
+{{- $all = append $all (dict "key" $taint "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" 30) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end }}

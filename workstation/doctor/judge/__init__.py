@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from workstation.doctor.facts import Seen
-from workstation.doctor.judge import controller, installed, tenants
+from workstation.doctor.judge import controller, dns, installed, tenants
 from workstation.preflight.facts import NotSeenError, Unseen, need
 from workstation.preflight.findings import Checked, Finding, skipped
 from workstation.preflight.judge import Judge as OfCluster
@@ -50,6 +50,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("definitions.versions", "definitions are served, and store no version that is gone", installed.definitions),
     Check("identity.key", "the key that signs planes is there", installed.identity),
     Check("cluster.webhooks", "no foreign webhook decides on tenants' objects", partial(_of_cluster, existing.webhooks)),
+    Check("cluster.dns", "the cluster's DNS is where the policies expect it", dns.reachable),
     Check("cluster.clocks", "clocks agree", partial(_of_cluster, server.clocks)),
     Check("cluster.cores", "nodes have more cores than one plane may use", _cores),
     Check("running.pods", "the controller runs", controller.pods),

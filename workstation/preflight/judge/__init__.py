@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from workstation.preflight.facts import NotSeenError, Observed
 from workstation.preflight.findings import Checked, Finding, skipped
-from workstation.preflight.judge import backup, cores, existing, gpus, images, network, nodes, ranges, server, storage
+from workstation.preflight.judge import backup, cores, dns, existing, gpus, images, network, nodes, ranges, server, storage
 from workstation.preflight.values import Values
 
 Judge = Callable[[Observed, Values], Finding]
@@ -40,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
     Check("network.ingress", "NetworkPolicy is enforced for ingress", network.ingress),
     Check("network.egress", "NetworkPolicy is enforced for egress", network.egress),
     Check("network.hostapi", "pods reach the host's API through networkPolicy.hostAPI", network.host_api),
+    Check("network.dns", "the cluster's DNS is where networkPolicy.dns expects it", dns.reachable),
     Check("storage.class", "the planes' StorageClass", storage.storage_class),
     Check("storage.provisioning", "a claim gets a volume", storage.provisioning),
     Check("storage.shared", "ReadWriteMany for Slurm", storage.shared),
