@@ -210,7 +210,7 @@ mutants: binaries-for-tests ## which test turns red for which rule that is taken
 	@$(PY) -u -m tests.mutants $(MUTANTS_ARGS)
 
 outages: binaries-for-tests ## minutes without an API, twenty syncers, chaos runs that die (half an hour, 8 GiB)
-	@$(PYTEST) -m outage tests/apiserver/test_outages.py tests/chaosrun/test_deaths.py $(PYTEST_ARGS)
+	@$(PYTEST) -m outage tests/apiserver/test_outages.py tests/apiserver/test_sync_moved.py tests/chaosrun/test_deaths.py $(PYTEST_ARGS)
 
 ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds them first
 	@$(PY) -u -m workstation.hostcluster.binaries metallb contour
