@@ -5,7 +5,7 @@ any answer to a GET. A connection on which anything was odd, late or cancelled i
 reaches another call than its own.
 
     ask ───> a free place ──> a kept connection, or a new one ──> Answer ──> kept again; on any error closed
-    open ──────────────────────────────────────> a new one ──> Stream
+    open ──> one that has just answered, or a new one ──> Stream ──> closed
 """
 
 import asyncio
@@ -20,6 +20,9 @@ from bulkhead.kube.request import Server
 _CONNECT_SECONDS: Final = 10.0
 # API servers close idle connections after minutes; giving ours up first avoids writes into a closed one.
 _IDLE_CONNECTION_SECONDS: Final = 30.0
+# A watch follows its list at once, and saves a handshake on its connection, which works. One that idled for longer may
+# lead to a server that has vanished.
+_JUST_ANSWERED_SECONDS: Final = 1.0
 
 
 class Calls:
@@ -60,9 +63,18 @@ class Calls:
         return answer
 
     async def open(self, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Stream:
-        """Begin a long answer on a connection of its own, by POST if there is a `body`; the caller closes it."""
+        """Begin a long answer on a connection that no call gets again, by POST if there is a `body`; the caller closes it."""
         request = self._server.request("GET" if body is None else "POST", path, headers.items(), body)
-        connection = await self._connect()
+        kept = self._just_answered() if body is None else None
+        if kept is not None:
+            try:
+                return await self._begun(kept, request)
+            except ConnectionError:
+                if not kept.silent:
+                    raise
+        return await self._begun(await self._connect(), request)
+
+    async def _begun(self, connection: Connection, request: bytes) -> Stream:
         try:
             return await connection.begin(request)
         except BaseException:
@@ -110,6 +122,13 @@ class Calls:
             if connection.usable and connection.since > oldest:
                 return connection
             connection.abort()
+        return None
+
+    def _just_answered(self) -> Connection | None:
+        """The connection that answered last, if that was a moment ago; calls no longer get it."""
+        oldest = asyncio.get_running_loop().time() - _JUST_ANSWERED_SECONDS
+        if self._idle and self._idle[-1].usable and self._idle[-1].since > oldest:
+            return self._idle.pop()
         return None
 
     async def _connect(self) -> Connection:

@@ -17,6 +17,7 @@ from bulkhead.api import labels, ledger, names
 from bulkhead.api.objects import Obj
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound, Unprocessable
+from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
@@ -329,11 +330,18 @@ class Killed(Exception):  # noqa: N818 -- reads as what happened
 
 
 class Mortal(Client):
-    """A client of a process that dies at one of its writes: right before it takes effect, or right after."""
+    """A client of a process that dies at one of its writes: right before it takes effect, or right after.
 
-    dies_at = 0
-    after = True
-    writes = 0
+    The writes that follow it are never sent. They end after it: one that ended first would cancel it with its whole group, on a
+    connection that has still to be made before it was sent.
+    """
+
+    def __init__(self, config: KubeConfig, *, user_agent: str, field_manager: str) -> None:
+        super().__init__(config, user_agent=user_agent, field_manager=field_manager)
+        self.dies_at = 0
+        self.after = True
+        self.writes = 0
+        self._dead = asyncio.Event()
 
     async def _write(self, *args: Any, **kwargs: Any) -> Obj:
         found: Obj = await self._mortally(super()._write(*args, **kwargs))
@@ -345,17 +353,20 @@ class Mortal(Client):
 
     async def _mortally(self, call: Any) -> Any:
         if self.dies_at and self.writes >= self.dies_at:
-            # Its other pending writes are cancelled too.
             call.close()
+            await self._dead.wait()
             raise Killed
         self.writes += 1
         if self.writes != self.dies_at:
             return await call
-        if not self.after:
-            call.close()
-            raise Killed
-        with contextlib.suppress(KubeError):
-            await call
+        try:
+            if self.after:
+                with contextlib.suppress(KubeError):
+                    await call
+            else:
+                call.close()
+        finally:
+            self._dead.set()
         raise Killed
 
 

@@ -310,6 +310,52 @@ async def test_streams_have_connections_of_their_own_and_keep_no_call_waiting(se
     assert len(server.connections) == 11
 
 
+async def test_a_stream_takes_the_connection_of_a_call_that_was_just_answered_and_no_call_gets_it_again(server: Server) -> None:
+    async def watches(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await (hostile.silent(CHUNKED) if b"/watch" in head else echo)(reader, writer, head)
+
+    async with server.serving(watches) as made:
+        await get(made, "/list")
+        stream = await made.open("/watch", {})
+        assert len(server.connections) == 1
+        assert (await get(made, "/x")).data == b"/x"
+        assert len(server.connections) == 2
+        stream.close()
+        # A request that may change something is not tried on one that may be closed under it.
+        (await made.open("/watch", {}, b"")).close()
+    assert len(server.connections) == 3
+
+
+async def test_a_stream_takes_no_connection_that_idled(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_JUST_ANSWERED_SECONDS", 0.01)
+    async with server.serving(echo) as made:
+        await get(made)
+        await asyncio.sleep(0.05)
+        (await made.open("/watch", {})).close()
+        assert len(server.connections) == 2
+        await get(made)
+    assert len(server.connections) == 2, "a call still has it"
+
+
+async def test_a_stream_whose_connection_is_closed_under_it_begins_on_another(server: Server) -> None:
+    asked = 0
+
+    async def first_and_third(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            writer.transport.abort()
+        else:
+            await echo(reader, writer, head)
+
+    async with server.serving(first_and_third) as made:
+        await get(made)
+        stream = await made.open("/again", {})
+        assert await stream.readany() == b"/again"
+        stream.close()
+    assert (asked, len(server.connections)) == (3, 2)
+
+
 async def test_a_slow_reader_makes_the_server_wait(server: Server) -> None:
     sent = 0
 
