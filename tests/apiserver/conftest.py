@@ -41,7 +41,7 @@ async def snapshot_sides(host_client: Client, plane_client: Client) -> tuple[Cli
 @pytest.fixture(scope="package")
 def scheduled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """An API server with a kube-scheduler, and kwok for kubelets, for the files of this folder; nothing stays of a test."""
-    with running("scheduled", tmp_path_factory.mktemp("scheduled"), with_pod_groups("10.96.0.0/16")) as server:
+    with running("scheduled", tmp_path_factory.mktemp("scheduled"), with_pod_groups("10.96.0.0/16", defined=True)) as server:
         server.start_scheduler()
         server.start_kwok()
         request.session.stash.setdefault(_SHARED, {})[SCHEDULED] = server

@@ -5,10 +5,12 @@ import copy
 import json
 import secrets
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from bulkhead.api import crd
 from bulkhead.api.objects import Obj
@@ -21,6 +23,7 @@ from bulkhead.ledger.model import Rules
 from tests.kit import yamlfiles
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import Pair, by_token
 from tests.kit.syncerbed import SECONDS, until
 from workstation.hostcluster import binaries
 
@@ -35,10 +38,15 @@ COHORT_CASES = yamlfiles.load(DATA / "cohorts.yaml")
 CLASS_CASES = yamlfiles.load(DATA / "tenantclasses.yaml")
 
 
-@pytest.fixture
-async def client(host_client: Client) -> Client:
-    await install(host_client)
-    return host_client
+# Nearly each case is one request: a loop and a connection for the file, not for each test.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(apiservers: Pair) -> AsyncIterator[Client]:
+    async with Client(by_token(apiservers.host.admin), user_agent="tests", field_manager="tests") as made:
+        await install(made)
+        yield made
 
 
 async def strict(client: Client, method: str, r: Resource, obj: Obj, *, dry_run: bool = False) -> Obj:

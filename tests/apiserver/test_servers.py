@@ -7,7 +7,9 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, Unauthorized
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS, TENANTS
+from tests.kit.applying import apply_all
+from tests.kit.definitions import definitions
 from tests.kit.servers import Pair, running
 
 
@@ -42,11 +44,14 @@ async def test_certificates_of_one_plane_are_nothing_to_the_other(apiservers: Pa
 
 
 async def test_servers_of_the_same_options_are_two_clusters_and_know_nothing_of_each_other(
-    apiservers: Pair, plane_client: Client, tmp_path: Path
+    apiservers: Pair, host_client: Client, tmp_path: Path
 ) -> None:
-    with running("plane", tmp_path, apiservers.plane.options) as other:
+    with running("host", tmp_path, apiservers.host.options) as other:
         async with Client(other.admin, user_agent="tests", field_manager="tests") as client:
+            # Our definitions are of what it begins with, as if a test had installed them: no test has to apply them again.
+            assert (await client.list(TENANTS)).items == []
+            assert not await apply_all(client, definitions())
             found = await client.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
-            ours, theirs = [(await each.get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in (plane_client, client)]
+            ours, theirs = [(await each.get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in (host_client, client)]
     assert ours != theirs
     assert found["data"]["client-ca-file"] == other.authority.pem.decode()

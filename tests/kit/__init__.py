@@ -6,9 +6,10 @@
     an informer or a client with a bad server       hostileserver                               milliseconds
     two API servers of your session                 the fixtures host_client, plane_client      one pair a process
     one for a file that changes what others need    the fixture file_server                     two seconds a file
-    one for a few files that may see each other     quiet_server, guarded_server, lone_server   two seconds in all
+    one for a few files that may see each other     quiet_, guarded_, translated_, lone_server  two seconds in all
     one that you may kill, freeze, restart          servers.running (fixture own_server)        two seconds, 400 MiB
     root, programs, namespaces, an address          machine                                     nothing, or a skip with a reason
+    a server that has our definitions when it starts  servers.ServerOptions(defined=True)       less than crds.install
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
     streams to a kubelet that a test plays          playedkubelet.with_kubelet                  half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second

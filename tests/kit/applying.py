@@ -22,19 +22,37 @@ _left: dict[tuple[str, _Place], tuple[Obj, str]] = {}
 async def apply_all(client: Client, objects: Iterable[Obj]) -> bool:
     """Apply objects in their order, each with its apiVersion and kind. Returns whether any had to be applied."""
     server, wanted = client.config.server, {_place(obj): obj for obj in objects}
-    there: dict[_Place, str] = {}
-    for resource in {place[0] for place in wanted if (server, place) in _left}:
-        for item in (await client.list_metadata(resource)).items:
-            meta = item["metadata"]
-            there[resource, meta.get("namespace", ""), meta["name"]] = meta["resourceVersion"]
+    there = await _versions(client, {place[0] for place in wanted if (server, place) in _left})
     applied = False
     for place, obj in wanted.items():
         if place in there and _left.get((server, place)) == (obj, there[place]):
             continue
         made = await client.apply(place[0], obj)
-        _left[server, place] = (copy.deepcopy(obj), made["metadata"]["resourceVersion"])
+        note(server, obj, made["metadata"]["resourceVersion"])
         applied = True
     return applied
+
+
+async def seen(client: Client, objects: Iterable[Obj]) -> None:
+    """Note the versions that objects have now: after they were applied, the server itself wrote to them."""
+    wanted = {_place(obj): obj for obj in objects}
+    for place, version in (await _versions(client, {place[0] for place in wanted})).items():
+        if place in wanted:
+            note(client.config.server, wanted[place], version)
+
+
+def note(server: str, obj: Obj, version: str) -> None:
+    """Note that a server has an object as it is here, in this version."""
+    _left[server, _place(obj)] = (copy.deepcopy(obj), version)
+
+
+async def _versions(client: Client, resources: Iterable[Resource]) -> dict[_Place, str]:
+    there: dict[_Place, str] = {}
+    for resource in resources:
+        for item in (await client.list_metadata(resource)).items:
+            meta = item["metadata"]
+            there[resource, meta.get("namespace", ""), meta["name"]] = meta["resourceVersion"]
+    return there
 
 
 def _place(obj: Obj) -> _Place:

@@ -1,25 +1,22 @@
 """Installs the generated CRDs on a test's API server, and waits until definitions are served, or no longer served."""
 
 import contextlib
-import functools
-from pathlib import Path
 
-from bulkhead.api.objects import Obj
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unavailable
 from bulkhead.kube.objects import Resource
-from tests.kit import yamlfiles
-from tests.kit.applying import apply_all
+from tests.kit.applying import apply_all, seen
+from tests.kit.definitions import definitions
 from tests.kit.syncerbed import until
-
-FOLDER = Path(__file__).resolve().parents[2] / "crds"
 
 
 async def install(client: Client) -> None:
     """Apply crds/*.yaml if they have changed. Returns when objects of their kinds can be listed."""
     if await apply_all(client, definitions()):
         await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES, kinds.COHORTS)
+        # Their status has come, which gave them other versions; to apply them once more would cost as much as the first time.
+        await seen(client, definitions())
 
 
 async def remove(client: Client) -> None:
@@ -35,12 +32,6 @@ async def remove(client: Client) -> None:
             await client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
     await until(gone, "the definitions to be gone")
     await served(client, kinds.TENANTS, there=False)
-
-
-@functools.cache
-def definitions() -> tuple[Obj, ...]:
-    """The generated CRDs; do not change them."""
-    return tuple(yamlfiles.load(path) for path in sorted(FOLDER.glob("*.yaml")))
 
 
 async def served(client: Client, *resources: Resource, there: bool = True) -> None:

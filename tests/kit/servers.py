@@ -29,7 +29,7 @@ from importlib import resources
 from pathlib import Path
 
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.kit import prepared
+from tests.kit import definitions, prepared
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.pki import Authority, signing_key
 from tests.kit.ports import free_port
@@ -70,6 +70,8 @@ class ServerOptions:
     # an idle API server and its etcd compute a fifth more.
     etcd_flags: tuple[str, ...] = ("--watch-progress-notify-interval=15s",)
     empty: bool = False  # whether etcd starts empty, so that the API server creates its initial objects
+    # Whether it has our definitions from its start: to check and install them costs an API server as much as to start.
+    defined: bool = False
     memory_mib: int = 240
 
 
@@ -84,6 +86,7 @@ class ApiServer:
         self.authority = Authority(f"{name}-ca")
         self.port, self.etcd_port, self._peer_port = (free_port() for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._has_definitions = self.options.defined and not self.options.empty
         folder.mkdir(parents=True, exist_ok=True)
         self.admin = self.config_for("admin", "system:masters")
         token = _TOKENS[self.admin.client_cert] = secrets.token_hex(16)
@@ -130,7 +133,9 @@ class ApiServer:
         """What decides the initial objects of an API server."""
         options = self.options
         programs = (binary("etcd"), binary("kube-apiserver", self.kubernetes))
-        asked = (options.service_range, sorted(options.feature_gates.items()), sorted(options.runtime_config.items()))
+        asked = [options.service_range, sorted(options.feature_gates.items()), sorted(options.runtime_config.items())]
+        if options.defined:
+            asked.append(definitions.digest())
         return prepared.key_of(*((str(program), program.stat().st_mtime_ns) for program in programs), *asked)
 
     def _prepare(self, folder: Path) -> None:
@@ -140,6 +145,8 @@ class ApiServer:
         try:
             first.start()
             first.wait()
+            if plain.defined:
+                definitions.define(first.ask)
             first.end("kube-apiserver")
             for key in prepared.OF_ONE_SERVER:
                 first.forget(key)
@@ -234,25 +241,35 @@ class ApiServer:
     def wait(self, seconds: float = _READY_SECONDS) -> None:
         """Return once the server is ready. Raises with the failed process and its log."""
         deadline = time.monotonic() + seconds
-        context = self.admin.ssl_context()
+        context = by_token(self.admin).ssl_context()
         while time.monotonic() < deadline:
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise RuntimeError(f"{self.name}: {name} ended with {process.returncode}: {self.log_tail(name)}")
             with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError):
-                if self._get("/readyz", context) and self._begun(context):
+                if self.ask("/readyz", context) and self._begun(context):
+                    if self._has_definitions:
+                        definitions.note(self.url, self.ask)
+                        # Later, tests have changed them perhaps.
+                        self._has_definitions = False
                     return
             time.sleep(0.1)
         raise RuntimeError(f"{self.name}: not ready after {seconds:g} s: {self.log_tail('kube-apiserver')}")
 
     def _begun(self, context: ssl.SSLContext | None) -> bool:
         """Whether its own namespaces exist: it is ready some moments earlier."""
-        there = {item["metadata"]["name"] for item in json.loads(self._get(_SPACES, context))["items"]}
+        there = {item["metadata"]["name"] for item in json.loads(self.ask(_SPACES, context))["items"]}
         return there.issuperset(_OWN_SPACES)
 
-    def _get(self, path: str, context: ssl.SSLContext | None) -> str:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-        with opener.open(f"{self.url}{path}", timeout=5) as answer:
+    def ask(self, path: str, context: ssl.SSLContext | None = None, *, patch: bytes | None = None, accept: str = "*/*") -> str:
+        """One request of the admin: a GET, or a server-side apply. Raises what urllib raises."""
+        admin = by_token(self.admin)
+        handler = urllib.request.HTTPSHandler(context=context or admin.ssl_context())
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
+        headers = {"Accept": accept, "Authorization": f"Bearer {admin.token}", "Content-Type": "application/apply-patch+yaml"}
+        method = "GET" if patch is None else "PATCH"
+        request = urllib.request.Request(f"{self.url}{path}", data=patch, headers=headers, method=method)  # noqa: S310
+        with opener.open(request, timeout=5 if patch is None else 240) as answer:
             return str(answer.read(), "utf-8")
 
     def kill(self, name: str = "kube-apiserver") -> None:
@@ -349,9 +366,10 @@ class Pair:
         self.plane.stop()
 
 
-def with_pod_groups(service_range: str) -> ServerOptions:
+def with_pod_groups(service_range: str, *, defined: bool = False) -> ServerOptions:
     """What a class that offers PodGroups needs on both sides; other tests do not notice it."""
     return ServerOptions(
+        defined=defined,
         service_range=service_range,
         feature_gates={"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True},
         runtime_config={"scheduling.k8s.io/v1alpha2": True},
@@ -361,7 +379,7 @@ def with_pod_groups(service_range: str) -> ServerOptions:
 def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOptions | None = None) -> Pair:
     """Start host and plane at the same time and wait until both serve."""
     pair = Pair(
-        ApiServer("host", folder / "host", host or with_pod_groups("10.96.0.0/16")),
+        ApiServer("host", folder / "host", host or with_pod_groups("10.96.0.0/16", defined=True)),
         ApiServer("plane", folder / "plane", plane or with_pod_groups("10.112.0.0/22")),
     )
     try:

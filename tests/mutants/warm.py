@@ -212,7 +212,7 @@ def _pair(folder: Path, host: Any = None, plane: Any = None) -> Any:
     from tests.kit import servers
 
     made = [
-        _server("host", host or servers.with_pod_groups("10.96.0.0/16")),
+        _server("host", host or servers.with_pod_groups("10.96.0.0/16", defined=True)),
         _server("plane", plane or servers.with_pod_groups("10.112.0.0/22")),
     ]
     return SimpleNamespace(host=made[0], plane=made[1], stop=lambda: None)
