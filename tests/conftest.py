@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
-from tests.kit.order import PAIRED, phase_of, place_of, unit_of
+from tests.kit.order import PAIRED, TRANSLATED, phase_of, place_of, unit_of
 from tests.kit.reports import report_less
 from tests.kit.servers import ApiServer, Pair, by_token, running, start_pair
 from tests.kit.syncerbed import empty
@@ -29,8 +29,12 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 _PAIR = pytest.StashKey[Pair]()
 # The fixtures that start API servers.
-_SERVERS = {"apiservers", "own_server", "file_server", "scheduled_server", "quiet_server", "guarded_server", "lone_server"}
+_SERVERS = {
+    "apiservers", "own_server", "file_server", "scheduled_server", "quiet_server", "guarded_server", "lone_server",
+    "translated_server",
+}  # fmt: skip
 _PAST_PAIR = pytest.StashKey[set[str]]()  # units of tests
+_TRANSLATED = pytest.StashKey[ApiServer]()
 
 # A shell's background job starts with SIGINT ignored, and so would every command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -78,6 +82,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if pair is not None and nextitem is not None and unit_of(nextitem.nodeid) in item.session.stash[_PAST_PAIR]:
         del item.session.stash[_PAIR]
         pair.stop()
+    translated = item.session.stash.get(_TRANSLATED, None)
+    if translated is not None and nextitem is not None and unit_of(nextitem.nodeid) != TRANSLATED:
+        del item.session.stash[_TRANSLATED]
+        translated.stop()
 
 
 class Units(LoadScopeScheduling):  # type: ignore[misc]
@@ -116,6 +124,16 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 def file_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One API server for one file. Its tests kill nothing, but change what other tests would rely on."""
     with running("file", tmp_path_factory.mktemp("file")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def translated_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A host with the chart's policies for what is translated; each test has a tenant of its own or of its case."""
+    from tests.chart.policed import OPTIONS
+
+    with running("translated", tmp_path_factory.mktemp("translated"), OPTIONS) as server:
+        request.session.stash[_TRANSLATED] = server
         yield server
 
 

@@ -16,6 +16,7 @@ from tests.kit.order import (
     POLICED,
     QUIET,
     SCHEDULED,
+    TRANSLATED,
     UNITS,
     file_of,
     phase_of,
@@ -49,13 +50,14 @@ SHARED = {
     QUIET: ("tests/controller/host", r"\bquiet_server: [A-Z]", ""),
     GUARDED: ("tests/chart", r"\bguarded_server: [A-Z]", ""),
     LONE: ("tests/apiserver", r"\blone_server: [A-Z]", ""),
+    TRANSLATED: ("tests", r"\btranslated_server: [A-Z]", ""),
 }
 
 
 @pytest.mark.parametrize("unit", SHARED)
 def test_those_that_share_a_server_are_one_unit(unit: str) -> None:
     folder, asks, instead = SHARED[unit]
-    paths = (ROOT / folder).rglob("test_*.py") if unit == SCHEDULED else (ROOT / folder).glob("test_*.py")
+    paths = (ROOT / folder).rglob("test_*.py") if folder == "tests" else (ROOT / folder).glob("test_*.py")
     asking = {
         str(path.relative_to(ROOT))
         for path in paths

@@ -10,10 +10,11 @@ The controls: the honest mirror and every case's honest twin are let in by the s
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import pytest
+import pytest_asyncio
 
 from bulkhead.api.objects import Obj
 from bulkhead.kube import codec
@@ -27,30 +28,25 @@ from syncer.translate.kinds.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
 from tests.adversarial import smuggled
 from tests.adversarial.cases import CASES, HARMLESS, IGNORED, PODS, ignored, view_of
-from tests.chart.policed import OPTIONS
 from tests.chart.test_policies_and_translation import offer
 from tests.kit import translationsamples as samples
-from tests.kit.servers import ApiServer, by_token, running
+from tests.kit.servers import ApiServer, by_token
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 DEBUGGED: Final = sorted(name for name, case in PODS.items() if "container" in case)
 TWINS: Final = sorted(name for name, case in CASES.items() if "twin" in case)
+# Each case is one request or two: a loop and connections for the file, not for each test.
+ONE_LOOP: Final = pytest.mark.asyncio(loop_scope="module")
 _ready: set[str] = set()
 # Honest mirrors by namespace and name, to which each change is tried; their names are not those of what is created.
 _kept: dict[tuple[str, str], Obj] = {}
 CHANGED: Final = {"metadata": {"name": "changed"}}
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with running("smuggled", tmp_path_factory.mktemp("smuggled"), OPTIONS) as server:
-        yield server
-
-
-@pytest.fixture
-async def admin(host: ApiServer) -> AsyncIterator[Client]:
-    async with Client(by_token(host.admin), user_agent="tests", field_manager="tests") as client:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admin(translated_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(by_token(translated_server.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 
@@ -139,20 +135,18 @@ def wanted(operation: str, name: str) -> str:
     return "let in" if name in HARMLESS[operation] else "refused"
 
 
-@pytest.fixture
-async def smuggling(host: ApiServer, admin: Client) -> AsyncIterator[Smuggling]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def smuggling(translated_server: ApiServer, admin: Client) -> AsyncIterator[Smuggling]:
     """Opens the tenant of a case: its namespace with the facts and labels that the controller writes, the policies in force."""
-    clients: list[Client] = []
+    syncers: dict[str, Client] = {}
 
     async def opened(changes: Any) -> Smuggler:
         view = view_of(changes)
-        syncer = Client(
-            host.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters"),
-            user_agent="tests",
-            field_manager="syncer",
-        )
-        clients.append(await syncer.__aenter__())
-        found = Smuggler(admin, syncer, view)
+        if view.tenant not in syncers:
+            config = translated_server.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
+            made = Client(config, user_agent="tests", field_manager="syncer")
+            syncers[view.tenant] = await made.__aenter__()
+        found = Smuggler(admin, syncers[view.tenant], view)
         if view.tenant not in _ready:
             await offer(admin, view)
             await admin.apply(SERVICE_CIDRS, {"metadata": {"name": "planes"}, "spec": {"cidrs": [view.service_slice]}})
@@ -161,7 +155,7 @@ async def smuggling(host: ApiServer, admin: Client) -> AsyncIterator[Smuggling]:
         return found
 
     yield opened
-    for client in clients:
+    for client in syncers.values():
         await client.__aexit__(None, None, None)
 
 
@@ -190,6 +184,7 @@ def _honest(view: TenantView) -> Obj:
     return samples.container(securityContext=tight)
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("name", sorted(CASES))
 async def test_a_create_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
     case = CASES[name]
@@ -198,6 +193,7 @@ async def test_a_create_is_refused_whatever_the_syncer_does(smuggling: Smuggling
     assert outcome(refusal) == wanted("create", name), refusal
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("name", sorted(PODS))
 async def test_a_change_is_refused_whatever_the_syncer_does(smuggling: Smuggling, name: str, told: Telling) -> None:
     case = PODS[name]
@@ -207,6 +203,7 @@ async def test_a_change_is_refused_whatever_the_syncer_does(smuggling: Smuggling
     assert outcome(refusal) == wanted("update", name), refusal
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("name", DEBUGGED)
 async def test_an_ephemeral_container_is_refused_whatever_the_syncer_does(
     smuggling: Smuggling, name: str, told: Telling
@@ -219,6 +216,7 @@ async def test_an_ephemeral_container_is_refused_whatever_the_syncer_does(
     assert outcome(refusal) == wanted("ephemeral", name), refusal
 
 
+@ONE_LOOP
 async def test_an_honest_ephemeral_container_is_let_in(smuggling: Smuggling) -> None:
     """The control of the test above."""
     smuggler = await smuggling(None)
@@ -228,6 +226,7 @@ async def test_an_honest_ephemeral_container_is_let_in(smuggling: Smuggling) -> 
     assert await smuggler.patch(mirror, {"spec": {"ephemeralContainers": list(translated)}}, "ephemeralcontainers") == ""
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("kind", sorted({case["object"]["kind"] for case in CASES.values() if "object" in case}))
 async def test_an_honest_object_of_every_kind_is_let_in(smuggling: Smuggling, kind: str) -> None:
     """The control of cases of other kinds than pods: nothing but their attack is in their way."""
@@ -236,6 +235,7 @@ async def test_an_honest_object_of_every_kind_is_let_in(smuggling: Smuggling, ki
     assert await smuggler.create(smuggled.honest_of(kind, smuggler.view)) == ""
 
 
+@ONE_LOOP
 @pytest.mark.parametrize("name", TWINS)
 async def test_the_honest_twin_is_let_in(smuggling: Smuggling, name: str) -> None:
     twin = CASES[name]["twin"]

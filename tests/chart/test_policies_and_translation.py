@@ -15,12 +15,12 @@ from bulkhead.kube.objects import Resource
 from controller.plane.namespaces import namespaces
 from syncer.translate import TenantView
 from syncer.translate.registry import KINDS
-from tests.chart.policed import OPTIONS, of, policies
+from tests.chart.policed import of, policies
 from tests.kit import translationsamples as samples
 from tests.kit import yamlfiles
 from tests.kit.applying import apply_all
 from tests.kit.known import all_known
-from tests.kit.servers import HOST_KUBERNETES, ApiServer, by_token, running
+from tests.kit.servers import HOST_KUBERNETES, ApiServer, by_token
 from tests.kit.snapshotting import serve_snapshots
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
@@ -42,15 +42,9 @@ GOOD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("translated", tmp_path_factory.mktemp("translated"), OPTIONS) as server:
-        yield server
-
-
 @pytest.fixture
-async def admin(policed: ApiServer) -> Any:
-    async with Client(by_token(policed.admin), user_agent="tests", field_manager="tests") as client:
+async def admin(translated_server: ApiServer) -> Any:
+    async with Client(by_token(translated_server.admin), user_agent="tests", field_manager="tests") as client:
         yield client
 
 
@@ -102,7 +96,7 @@ async def offer(client: Client, view: TenantView) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.parametrize("name", GOOD)
-async def test_item_18_what_is_translated_is_let_through(policed: ApiServer, admin: Client, name: str) -> None:
+async def test_item_18_what_is_translated_is_let_through(translated_server: ApiServer, admin: Client, name: str) -> None:
     path = dict(golden.cases())[name]
     changes = path.with_name(path.name.replace(".virtual.yaml", ".view.yaml"))
     view = samples.view(yamlfiles.load(changes) if changes.exists() else None)
@@ -112,7 +106,7 @@ async def test_item_18_what_is_translated_is_let_through(policed: ApiServer, adm
     virtual = yamlfiles.load(path)
     host: Obj = KINDS[virtual["kind"]].to_host(virtual, view)
     kind = KINDS[virtual["kind"]]
-    who = policed.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
+    who = translated_server.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
     async with Client(who, user_agent="tests", field_manager="syncer") as syncer:
         refusals = [""]
 

@@ -18,6 +18,7 @@ CONTROLLED: Final = "with the controller's rights"
 MORTAL: Final = "with a server that is killed"
 QUIET: Final = "with a host without tenants"
 GUARDED: Final = "with a few of the chart's policies"
+TRANSLATED: Final = "with the chart's policies and tenants of many classes"
 LONE: Final = "with a server whose policies and kinds change"
 UNITS: Final[Mapping[str, frozenset[str]]] = {
     SCHEDULED: frozenset(
@@ -56,6 +57,7 @@ UNITS: Final[Mapping[str, frozenset[str]]] = {
     MORTAL: frozenset(f"tests/kube/test_{name}.py" for name in ("informer", "lease", "watch")),
     QUIET: frozenset(f"tests/controller/host/test_{name}.py" for name in ("cohorts", "logins", "owned")),
     GUARDED: frozenset(f"tests/chart/test_{name}.py" for name in ("confirm_deletion", "in_use", "login_requests")),
+    TRANSLATED: frozenset(("tests/adversarial/test_host_policies.py", "tests/chart/test_policies_and_translation.py")),
     LONE: frozenset(f"tests/apiserver/test_{name}.py" for name in ("chaos_clock", "drop_privileges", "plane_definitions")),
 }
 _UNIT_OF: Final = {file: unit for unit, files in UNITS.items() for file in files}
@@ -70,7 +72,7 @@ LONGEST_FIRST: Final = (
     "tests/apiserver/test_oidc.py",
     "tests/chart/test_uninstall.py",
     POLICED,
-    "tests/adversarial/test_host_policies.py",
+    TRANSLATED,
     CONTROLLED,
     MORTAL,
     "tests/adversarial/test_floods.py",
