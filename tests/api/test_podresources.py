@@ -54,6 +54,7 @@ def test_devices_are_asked_for_by_containers_and_by_overhead() -> None:
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
 )
 
 

@@ -18,16 +18,16 @@ NAME = "probe"
 DEADLINE = 5.0
 
 
-async def test_it_measures_at_a_steady_rate_also_while_a_server_hangs(own_server: ApiServer) -> None:
-    async with Client(own_server.admin, user_agent="t", field_manager="t") as client:
+async def test_it_measures_at_a_steady_rate_also_while_a_server_hangs(file_server: ApiServer) -> None:
+    async with Client(file_server.admin, user_agent="t", field_manager="t") as client:
         await client.create(kinds.CONFIG_MAPS, {"metadata": {"name": NAME}}, "default")
         async with measuring([Api("a", client, "default", NAME, writes=True, seconds=DEADLINE)]) as samples:
             await until(lambda: _at_least(samples, 25), "samples")
             begin = measure.now()
-            own_server.signal("kube-apiserver", signal.SIGSTOP)
+            file_server.signal("kube-apiserver", signal.SIGSTOP)
             await asyncio.sleep(DEADLINE + 2)
             end = measure.now()
-            own_server.signal("kube-apiserver", signal.SIGCONT)
+            file_server.signal("kube-apiserver", signal.SIGCONT)
             await until(lambda: _at_least(samples, 60), "samples after it")
         assert (await client.get(kinds.CONFIG_MAPS, NAME, "default"))["data"]["count"]
     before = judge.figures(samples.found, 0, begin - 1)["a"]
@@ -44,8 +44,8 @@ async def _at_least(samples: Samples, number: int) -> bool:
     return len(samples.found) >= number
 
 
-def test_credentials_are_the_same_on_both_sides(own_server: ApiServer) -> None:
-    assert prober.decode(prober.encode(own_server.admin)) == own_server.admin
+def test_credentials_are_the_same_on_both_sides(file_server: ApiServer) -> None:
+    assert prober.decode(prober.encode(file_server.admin)) == file_server.admin
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b"{}", b'{"at": "x", "subject": 1}', b"[" * 50_000, b"\xff"])
