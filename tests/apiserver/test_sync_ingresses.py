@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -109,28 +109,27 @@ async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(
     assert (await bed.copy(INGRESSES, "shop") or {})["spec"] == before
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"rules": [rule("blue.apps.example.org")]}, "spec.rules[0].host"),
-        ({"rules": [rule("*.apps.example.org")]}, "spec.rules[0].host"),
-        ({"rules": [{"http": rule("")["http"]}]}, "spec.rules[0].host"),
-        ({"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}, "spec.defaultBackend"),
-        ({"rules": [rule("OWN")], "ingressClassName": "private"}, "spec.ingressClassName"),
-        ({"rules": [rule("OWN", "/a;}$x")]}, "spec.rules[0].http.paths[0].path"),
-        ({"rules": [rule("OWN")], "tls": [{"secretName": "certificate"}]}, "spec.tls[0].hosts"),
-    ],
-    ids=["another's host", "every host", "no host", "default", "class", "statement", "certificate for every host"],
-)
-async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: SyncerBed, spec: Obj, field: str) -> None:
-    rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
-    await bed.plane.create(
-        INGRESSES, {"metadata": {"name": "grab"}, "spec": spec | ({"rules": rules} if rules else {})}, bed.space
-    )
-    event = await bed.event("grab", field)
-    assert event["reason"] == "NotAllowed"
-    assert event["involvedObject"]["kind"] == "Ingress"
-    assert await bed.copy(INGRESSES, "grab") is None
+# By name: what is asked for, and the field that the refusal names.
+GRABS: Final[dict[str, tuple[Obj, str]]] = {
+    "anothers-host": ({"rules": [rule("blue.apps.example.org")]}, "spec.rules[0].host"),
+    "every-host": ({"rules": [rule("*.apps.example.org")]}, "spec.rules[0].host"),
+    "no-host": ({"rules": [{"http": rule("")["http"]}]}, "spec.rules[0].host"),
+    "default": ({"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}, "spec.defaultBackend"),
+    "class": ({"rules": [rule("OWN")], "ingressClassName": "private"}, "spec.ingressClassName"),
+    "statement": ({"rules": [rule("OWN", "/a;}$x")]}, "spec.rules[0].http.paths[0].path"),
+    "certificate-for-every-host": ({"rules": [rule("OWN")], "tls": [{"secretName": "certificate"}]}, "spec.tls[0].hosts"),
+}
+
+
+async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: SyncerBed) -> None:
+    for name, (spec, _) in GRABS.items():
+        rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
+        body = spec | ({"rules": rules} if rules else {})
+        await bed.plane.create(INGRESSES, {"metadata": {"name": name}, "spec": body}, bed.space)
+    for name, (_, field) in GRABS.items():
+        event = await bed.event(name, field)
+        assert (event["reason"], event["involvedObject"]["kind"]) == ("NotAllowed", "Ingress"), name
+        assert await bed.copy(INGRESSES, name) is None, name
 
 
 async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_with_the_last(bed: SyncerBed) -> None:
