@@ -61,6 +61,7 @@ class GpuMetrics:
         # In the names of the plane.
         self._samples: tuple[Sample, ...] = ()
         self._asked_at: float | None = None
+        # Why there are none, while that is fresh.
         self._failed = ""
         # None where the platform measures no GPUs.
         self._source: Client | None = None
@@ -144,13 +145,14 @@ class GpuMetrics:
         async with self._lock:
             now = self._clock.monotonic()
             if self._asked_at is None or now - self._asked_at >= _FRESH_SECONDS:
-                self._samples, self._failed = (), ""
+                # Also for a caller that gives up meanwhile.
+                self._asked_at, self._samples, self._failed = now, (), "no answer"
                 try:
                     self._samples = await self._ask(source)
+                    self._failed = ""
                 except (KubeError, TimeoutError) as error:
                     self._failed = str(error) or "no answer in time"
                     _log.warning("GPU metrics: %s", self._failed)
-                self._asked_at = now
             if self._failed:
                 raise KubeError(self._failed)
             return self._samples

@@ -15,6 +15,7 @@ from typing import Final
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.work.bucket import Bucket
 from bulkhead.work.clock import Clock
 from syncer import http1
 from syncer.onerequest import OneRequestServer
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 CONFIG_MAP: Final = "issuers"
 _FRESH_SECONDS: Final = 1.0
+# Versions that are asked for and not here are looked for at once, so many times; then once a second.
+_LOOKS_AT_ONCE: Final = 8
 _DOCUMENTS: Final = {".well-known/openid-configuration": "discovery", "keys": "keys"}
 
 
@@ -46,6 +49,9 @@ class Issuers:
         self._read_at: float | None = None
         # The last version that was asked for and is not the one here: it is looked for once.
         self._missed = ""
+        self._failed = False
+        # Beyond what is due: for versions that are missed, and after a failure.
+        self._looks = Bucket(clock, most=_LOOKS_AT_ONCE, seconds_each=fresh_seconds)
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext) -> None:
         """Serve until cancelled."""
@@ -70,11 +76,14 @@ class Issuers:
         now, place = self._clock.monotonic(), f"/{provider}/{version}/"
         missed = place != self._missed and place not in self._documents.get(f"{provider}.discovery", "")
         self._missed = place if missed else self._missed
-        if missed or self._read_at is None or now - self._read_at >= self._fresh:
+        due = self._read_at is None or now - self._read_at >= self._fresh
+        # By its plane's proxy to nodes a tenant asks for as many versions as it likes, also while the host does not answer.
+        if (due and not self._failed) or ((due or missed) and self._looks.take()):
             try:
                 found = await self._host.get(CONFIG_MAPS, CONFIG_MAP, self._namespace)
                 self._documents = {str(key): str(text) for key, text in (found.get("data") or {}).items()}
-                self._read_at = now
+                self._read_at, self._failed = now, False
             except (KubeError, TimeoutError) as error:
+                self._failed = True
                 _log.warning("keys of identity providers not read: %s", error)
         return self._documents

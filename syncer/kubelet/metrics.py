@@ -35,6 +35,7 @@ from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_met
 
 FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
 _DEADLINE: Final = 10.0
+_LATER: Final = "metrics: the platform cannot read them now; try again"
 # Lists of the plane at the same time, each of a page of names: callers with a selector wait for their turn.
 MOST_SELECTIONS: Final = 4
 
@@ -169,13 +170,15 @@ class PodMetrics:
         async with self._lock:
             now = self._clock.monotonic()
             if self._at is None or now - self._at >= FRESH_SECONDS:
-                self._refused = None
+                # Also for a caller that gives up meanwhile.
+                self._at, self._refused = now, BadRequestError(503, _LATER)
                 try:
                     self._measured = await self._ask()
                     self._count()
                 except BadRequestError as error:
                     self._refused = error
-                self._at = now
+                else:
+                    self._refused = None
             if self._refused is not None:
                 raise BadRequestError(self._refused.status, str(self._refused))
             return self._measured
@@ -199,7 +202,7 @@ class PodMetrics:
             if error.status in {403, 404}:
                 why = "metrics: the platform measures no pods; its admin can install metrics-server"
                 raise BadRequestError(503, why) from error
-            raise BadRequestError(503, "metrics: the platform cannot read them now; try again") from error
+            raise BadRequestError(503, _LATER) from error
         except KubeError as error:
-            raise BadRequestError(503, "metrics: the platform cannot read them now; try again") from error
+            raise BadRequestError(503, _LATER) from error
         return {str(obj["metadata"]["name"]): obj for obj in listed.items}

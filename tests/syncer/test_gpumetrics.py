@@ -1,5 +1,6 @@
 """How often the program that scrapes GPUs is asked, however often a tenant asks, and what is shown while it does not answer."""
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -24,6 +25,7 @@ class Source:
 
     async def get_raw(self, path: str, *, timeout: float) -> bytes:  # noqa: ASYNC109 -- as the client's
         self.asked += 1
+        await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
         return render([Sample(fields.UTILISATION, OWN, 55)], fields.ABOUT)
@@ -56,5 +58,19 @@ async def test_a_source_that_does_not_answer_is_asked_as_seldom_and_nothing_old_
             await bench.gpus.page("n1")
     assert bench.source.asked == 2
     bench.source.error = None
+    bench.clock.advance(5)
+    assert b'pod="web"' in await bench.gpus.page("n1")
+
+
+async def test_one_that_gives_up_meanwhile_does_not_let_the_source_be_asked_again() -> None:
+    bench = Bench()
+    left = asyncio.create_task(bench.gpus.page("n1"))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    for _ in range(3):
+        with pytest.raises(BadRequestError, match="try again"):
+            await bench.gpus.page("n1")
+    assert bench.source.asked == 1
     bench.clock.advance(5)
     assert b'pod="web"' in await bench.gpus.page("n1")

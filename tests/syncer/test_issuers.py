@@ -68,3 +68,18 @@ async def test_the_host_is_asked_at_most_once_a_second_and_its_last_answer_stays
     host.data = {"corp.keys": "other"}
     assert (await issuers.respond("GET", "/corp/7/keys")).endswith(b"other")
     assert host.asked == 3
+
+
+async def test_versions_that_nobody_has_cost_the_host_one_request_a_second() -> None:
+    """A tenant asks by its plane's proxy to nodes, and may make up as many versions as it likes."""
+    issuers, host, clock = server()
+    await issuers.respond("GET", "/corp/0/keys")
+    for number in range(1, 1000):
+        assert (await issuers.respond("GET", f"/corp/{number}/keys")).startswith(b"HTTP/1.1 200")
+    assert host.asked <= 9
+    host.data, before = None, host.asked
+    for second in range(10):
+        clock.advance(1)
+        for number in range(100):
+            await issuers.respond("GET", f"/corp/{second}-{number}/keys")
+    assert host.asked - before <= 12, "nor while the host does not answer"

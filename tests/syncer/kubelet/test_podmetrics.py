@@ -142,6 +142,19 @@ async def test_item_87_discovery_goes_on_where_the_host_measures_nothing(error: 
     assert await bench.names(Question("pods")) == ["web", "db"]
 
 
+async def test_a_host_that_measures_nothing_is_asked_once_however_many_ask() -> None:
+    """Otherwise a tenant that asks without end asks the host without end, in the trouble that the host has already."""
+    bench = Bench()
+    bench.host.error = KubeError("away")
+    for _ in range(3):
+        refused = await asyncio.gather(*(bench.metrics.answer(Question("pods")) for _ in range(100)), return_exceptions=True)
+        assert {str(error) for error in refused} == {"metrics: the platform cannot read them now; try again"}
+    assert len(bench.host.asked) == 1
+    bench.clock.advance(FRESH_SECONDS)
+    bench.host.error = None
+    assert await bench.names(Question("pods")) == ["web", "db"]
+
+
 async def test_a_host_that_measures_nothing_is_asked_as_seldom() -> None:
     """A tenant whose tools ask in a loop would otherwise load the host's API server where metrics-server is missing."""
     bench = Bench()
